@@ -19,7 +19,7 @@ from smartserver.store.creation import Creation
 from smartserver.store.draft import entry_of, following
 from smartserver.store.log import Head, Log
 from smartserver.store.model import Changes, RootVersion
-from smartserver.store.record import Entry, Record
+from smartserver.store.record import NOTHING, Entry, Record
 from smartserver.store.state import State
 from smartserver.store.states import States, Stored
 from smartserver.store.trailer import Trailer
@@ -32,7 +32,7 @@ Plan = Callable[[Transaction], bytes]
 """Changes a transaction and gives the encoded outcomes, for the log; whatever it raises ends the commit."""
 
 
-NOWHERE = State(0, b"")
+NOWHERE = State(0, NOTHING)
 """Where no repository was ever made."""
 
 
@@ -105,14 +105,9 @@ class Commit:
     def _append(self, planned: PlannedCommit, head: Head | None, undo: contextlib.ExitStack) -> CommitOutcome:
         """Append the record of a change."""
         upload = self.upload
-        if planned.transaction.created is not None:
+        if planned.transaction.created is not None or self.log.lacks_folders:
             self.place.make()
-        if upload is not None:
-            state = planned.state
-            incarnation = state.incarnation or self._incarnation
-            upload.write_down(Trailer(incarnation, state.version, state.hash, planned.entry))
-            with span(Part.DISK, "move the pack"):
-                self.log.folder.perform(upload.publication())
+        self._publish_pack(planned)
         if upload is not None or head is None:
             head = self.log.look()
         made: CommitOutcome | None = None
@@ -126,6 +121,7 @@ class Commit:
                     made = again
                     return None
                 planned = again
+                self._publish_pack(planned)  # What was checked again is another pack.
             if planned.transaction.created is not None:
                 self.place.check_below()
             self._check_pack(state)
@@ -157,6 +153,15 @@ class Commit:
         whether it was published."""
         entry = None if self.upload is None else self.upload.entry
         return entry is not None and (entry.name in state.dropped or any(entry.name == p.name for p in state.packs))
+
+    def _publish_pack(self, planned: PlannedCommit) -> None:
+        """Write the entry behind the pack and move it among the packs, unless that was done."""
+        if self.upload is not None:
+            state = planned.state
+            incarnation = state.incarnation or self._incarnation
+            self.upload.write_down(Trailer(incarnation, state.version, state.hash, planned.entry))
+            with span(Part.DISK, "move the pack"):
+                self.log.folder.perform(self.upload.publication())
 
     def _check_pack(self, state: State) -> None:
         """See that the pack is there, and that no record dropped it: only after the state was read."""

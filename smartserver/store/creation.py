@@ -24,7 +24,7 @@ import contextlib
 from collections.abc import Callable
 
 from smartserver.errors import InvalidPath
-from smartserver.store.format import FOLDERS, FORMAT, INCOMING, LINE, LOG, NAMES, is_marked, recognise
+from smartserver.store.format import FOLDERS, FORMAT, INCOMING, LINE, LOG, NAMES, is_marked, is_ours, recognise
 from smartserver.store.record import encode_record, first_record, record_path
 from smartserver.store.remains import remains
 from smartserver.store.surroundings import (
@@ -58,7 +58,7 @@ class Creation:
     """What the format file says of a repository that is made here."""
 
     def make(self) -> None:
-        """Make the place, all of it durable; a half-made one is taken over.
+        """Make the place, all of it durable; a half-made one is taken over, and folders that are missing are made.
 
         Raises:
             NestedRepository: it would lie inside another repository.
@@ -87,7 +87,7 @@ class Creation:
         for name in FOLDERS:
             with contextlib.suppress(FileExists):
                 self._folder.make_directory(name)
-        if not is_marked(self._folder):  # Else its record 1 may have been deleted, and its number must stay free.
+        if not is_marked(self._folder):  # Else record 1 may be gone, and its number be free.
             record = first_record(self._randomness(16), int(self._clock() * 1000))
             self._publish(record_path(1), encode_record(record))
             self._folder.sync_directory(LOG)
@@ -114,10 +114,12 @@ class Creation:
         Raises:
             InvalidPath: it does.
         """
-        names = steps.ListDirectory("")
-        self._folder.perform([names])
+        names, in_format, line = steps.ListDirectory(""), steps.ListDirectory(FORMAT), steps.GetPublished(FORMAT)
+        self._folder.perform([names, in_format, line])
+        # An empty folder may be what a loss of power left of the format.
+        ours = NAMES if is_ours(line.result or b"") or in_format.result == [] else NAMES - {FORMAT}
         for name in names.result or ():
-            if name not in NAMES:
+            if name not in ours:
                 found = repository_below(self._above, join_path(self._path, name))
                 if found is not None:
                     inner = found[len(self._path) :].strip("/")

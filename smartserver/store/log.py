@@ -21,12 +21,12 @@ from dataclasses import dataclass
 
 from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown
 from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, newest_first
-from smartserver.store.format import CHECKPOINTS, FORMAT, INCOMING, LOG, parse_format
+from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, INCOMING, LOG, parse_format
 from smartserver.store.record import NOTHING, Record, decode_record, hash_of, record_path
 from smartserver.store.state import Misfit, State, first_state
 from transports.base import Step, Transport
-from transports.errors import FileExists, TransportError, TransportFailed
-from transports.steps import Get, GetPublished, ListDirectory, Publish, Put, SyncDirectory
+from transports.errors import CodedError, FileExists, TransportError, TransportFailed
+from transports.steps import Get, GetPublished, GetStat, ListDirectory, Publish, Put, SyncDirectory
 
 TRIES = 3
 """Times a state is opened again because what it stood on was gone, and a record is published again of which the store
@@ -86,6 +86,8 @@ class Log:
         """What a checkpoint would save."""
         self._listed = False
         """Whether it was seen once that nothing lies above the head."""
+        self.lacks_folders = False
+        """Whether a folder was missing at the first look: a copy may have left out an empty one."""
 
     # -- looking
 
@@ -135,9 +137,11 @@ class Log:
     def _open(self) -> Head | None:
         """From the newest checkpoint, or the first record, to the head; None where what it stood on went away."""
         line, names, records = GetPublished(FORMAT), ListDirectory(CHECKPOINTS), ListDirectory(LOG)
-        self.folder.perform([line, names] if self._listed else [line, names, records])
+        folders = [GetStat(name) for name in FOLDERS]
+        self.folder.perform([line, names] if self._listed else [line, names, records, *folders])
         if line.result is None:
             raise NoSuchRepository(self.path)
+        self.lacks_folders = not self._listed and any(folder.result is None for folder in folders)
         parse_format(line.result)
         found = newest_first(names.result or ())
         state = self._first(found)
@@ -239,15 +243,15 @@ class Log:
             if verdict is None:
                 self.make_durable(head)
                 return head
+            if self._clock() > deadline:
+                raise TransportFailed(LOG, f"others were first for {WAIT:.0f} s: try again")
             content, after = verdict
             try:
                 if self._publish(base, content):
                     return self._adopted(content, after)
-                head = self.look()
+                head = self._look_again(f"another may have been first with change {base.version + 1}")
             except _Unclear as wrong:
                 head = self._settled(base, content, after, str(wrong))
-            if self._clock() > deadline:
-                raise TransportFailed(LOG, f"others were first for {WAIT:.0f} s: try again")
             if head.state.history.horizon.version > base.version:
                 raise OutcomeUnknown(f"what was done since change {base.version} is not known any more")
 
@@ -287,10 +291,10 @@ class Log:
         """The head, after it was unclear whether a record was published: where it is still the state that the record
         follows, the same bytes are published again. Two of one number cannot both be."""
         for _ in range(TRIES):
+            head = self._look_again(why)
+            if head.state.hash != base.hash:
+                return head
             try:
-                head = self.look()
-                if head.damage is not None or head.state.hash != base.hash:
-                    return head
                 if self._publish(base, content):
                     return self._adopted(content, after)
             except _Unclear as wrong:
@@ -298,6 +302,20 @@ class Log:
             except TransportError as wrong:
                 raise OutcomeUnknown(f"{why}; then: {wrong}") from wrong
         raise OutcomeUnknown(why)
+
+    def _look_again(self, why: str) -> Head:
+        """The newest state, after a record may have been published.
+
+        Raises:
+            OutcomeUnknown: it cannot be told.
+        """
+        try:
+            head = self.look()
+        except CodedError as wrong:
+            raise OutcomeUnknown(f"{why}; then: {wrong}") from wrong
+        if head.damage is not None:
+            raise OutcomeUnknown(f"{why}; then: {head.damage}")
+        return head
 
     def _discard(self, temporary: str) -> None:
         """Delete what was not published, as far as that works: `incoming` is swept."""

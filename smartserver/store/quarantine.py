@@ -28,6 +28,10 @@ class WrittenIndex(NamedTuple):
     """The file's last bytes."""
 
 
+def nothing() -> None:
+    """What is to be made where all is there."""
+
+
 class Quarantine:
     """A place for one pack and its index until a record names them.
 
@@ -39,7 +43,7 @@ class Quarantine:
         folder: Transport,
         request: bytes,
         randomness: Callable[[int], bytes],
-        prepare: Callable[[], object] = lambda: None,
+        prepare: Callable[[], None] = nothing,
     ) -> None:
         """`folder`: the repository's; `request`: whose id tells a person what a leftover is; `prepare` makes the
         repository's folders where they are not there yet."""

@@ -22,7 +22,7 @@ from smartserver.store.creation import Creation
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import Log
 from smartserver.store.model import Changes, PackReport, RootVersion, VerifyReport
-from smartserver.store.quarantine import Quarantine
+from smartserver.store.quarantine import Quarantine, nothing
 from smartserver.store.remains import describe_place
 from smartserver.store.repack import AHEAD, rows
 from smartserver.store.snapshot import Snapshot
@@ -174,9 +174,8 @@ class PackRepository:
         """
         if not transaction.exists:
             raise NoSuchRepository(self.path)
-        quarantine = partial(self._quarantine, request)
-        if transaction.created is not None:
-            quarantine = partial(quarantine, self._place.make)
+        makes = transaction.snapshot is None or self.log.lacks_folders
+        quarantine = partial(self._quarantine, request, self._place.make if makes else nothing)
         return Upload(transaction, quarantine, graph_first=graph_first, policy=policy or self._policy)
 
     def earlier(self, request: bytes, age: int) -> CommitOutcome | None:
@@ -327,5 +326,5 @@ class PackRepository:
 
     # -- steps
 
-    def _quarantine(self, request: bytes, prepare: Callable[[], None] = lambda: None) -> Quarantine:
+    def _quarantine(self, request: bytes, prepare: Callable[[], None] = nothing) -> Quarantine:
         return Quarantine(self.folder, request, self.randomness, prepare)

@@ -75,7 +75,7 @@ def _is_live(above: Transport, place: str, clock: Callable[[], float] | None = N
         return False
     except CodedError:
         return True
-    return head.state.exists
+    return head.state.exists or head.damage is not None
 
 
 def holds_repository(above: Transport, place: str) -> bool:

@@ -57,6 +57,8 @@ def verify(log: Log, progress: Progress, allowance: Allowance | None = None) -> 
         head = log.look()
     except (CorruptFile, TransportError) as wrong:
         return VerifyReport(0, 0, 0, 0, (damage(wrong),))
+    if not head.state.exists and head.damage is not None:
+        return VerifyReport(0, 0, 0, 0, (damage(head.damage),))
     if not head.state.exists:
         raise NoSuchRepository(log.path)
     return _Verification(log, head, progress, allowance).run()

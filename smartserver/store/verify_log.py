@@ -26,6 +26,8 @@ def verify_log(folder: Transport, head: Head) -> Iterator[str]:
     folder.perform([names, records])
     checkpoints = dict(newest_first(names.result or ()))
     numbers = sorted(int(name) for name in records.result or () if name.isdecimal())
+    # Below the newest checkpoint but one there may be anything: it is deleted, or an older copy brought it back.
+    floor = [1, *(version for version in sorted(checkpoints) if version in numbers)][-2:][0]
     state: State | None = None
     for number in [each for each in numbers if each <= head.state.version]:
         record = GetPublished(record_path(number))
@@ -34,6 +36,10 @@ def verify_log(folder: Transport, head: Head) -> Iterator[str]:
         if content is None:  # Deleted meanwhile.
             continue
         try:
+            if state is not None and number > state.version + 1:
+                if state.version >= floor and _is_there(folder, state):
+                    yield f"{record_path(state.version + 1)} is missing"
+                state = None
             state = _next(state, number, content, record.path)
         except (CorruptFile, Misfit) as wrong:
             yield str(wrong)
@@ -60,6 +66,13 @@ def verify_log(folder: Transport, head: Head) -> Iterator[str]:
                 pass
         except CorruptFile as wrong:
             yield str(wrong)
+
+
+def _is_there(folder: Transport, state: State) -> bool:
+    """Whether the record of a state was not deleted meanwhile: then those after it were not either."""
+    record = GetPublished(record_path(state.version))
+    folder.perform([record])
+    return record.result is not None and hash_of(record.result) == state.hash
 
 
 def _next(state: State | None, number: int, content: bytes, path: str) -> State | None:

@@ -1,16 +1,18 @@
-"""Every byte of a small repository flipped in turn: the damage is named, and never returned as data."""
+"""Every byte of a small repository flipped in turn: the damage is named, and never returned as an answer."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
-from builders import MAIN, Clock, History, Repeatable, push, upload
+from builders import MAIN, Clock, History, Repeatable, push, refs_of, upload
 
-from smartserver.errors import CorruptFile
+from smartserver.errors import CorruptFile, Unsupported
 from smartserver.records.model import Segment
 from smartserver.records.segment import decode_segment
-from smartserver.store.format import PACKS, ROOT
+from smartserver.store.cleanup import make_checkpoint
+from smartserver.store.format import CHECKPOINTS, FORMAT, LOG, PACKS
 from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.record import PackEntry
 from smartserver.store.repository import PackRepository
@@ -28,8 +30,22 @@ class Sample:
         self.storage = MemoryTransport()
         self.line = self.history.line(3)
         repository = PackRepository(self.storage, clock=Clock(), randomness=Repeatable())
-        push(repository, self.history, self.line[:1], {MAIN: self.line[0]})
-        push(repository, self.history, self.line[1:], {MAIN: self.line[2]})
+        self.states: list[dict[bytes, bytes]] = []
+        """The refs after each push."""
+        tags = b"refs/tags/1", b"refs/tags/2"
+        for revisions, refs in (
+            (self.line[:1], {MAIN: self.line[0]}),
+            (self.line[1:], {MAIN: self.line[2]}),
+            *[([], {tag: self.line[0]}) for tag in tags],
+        ):
+            push(repository, self.history, revisions, refs)
+            self.states.append(refs_of(repository))
+            if len(self.states) in (2, 3):
+                make_checkpoint(self.storage, repository.log.look().state, repository.randomness)
+        self.log = [
+            FORMAT,
+            *[f"{folder}/{name}" for folder in (LOG, CHECKPOINTS) for name in self.storage.list_directory(folder)],
+        ]
         snapshot = repository.snapshot()
         self.packs: list[PackEntry] = [pack.entry for pack in snapshot.packs]
         self.segments: dict[int, list[tuple[int, Segment]]] = {
@@ -139,15 +155,28 @@ def test_every_byte_of_an_index(sample: Sample) -> None:
         assert not check_pull(sample, storage)
 
 
-def test_every_byte_of_the_root(sample: Sample) -> None:
-    for at, storage in sample.flipped(ROOT):
-        repository = PackRepository(storage, clock=Clock())
-        (problem,) = repository.verify().problems
-        assert problem.startswith(f"{ROOT} at byte "), at
-        with pytest.raises(CorruptFile):
-            repository.snapshot()
-        with pytest.raises(CorruptFile):
-            push(repository, sample.history, [], {MAIN: sample.line[0]})
+@pytest.mark.parametrize("number", range(8))
+def test_every_byte_of_the_log(sample: Sample, number: int) -> None:
+    """Damage is named whether or not it is read today. No state that is not one of the line is ever shown. Where an
+    older one is, every change is refused: it would bury what is damaged."""
+    path = sample.log[number]
+    for at, storage in sample.flipped(path):
+        repository = PackRepository(storage, clock=Clock(), randomness=Repeatable(at))
+        try:
+            problems: tuple[str, ...] = repository.verify().problems
+        except Unsupported as wrong:
+            problems = (str(wrong),)
+        assert any(path in problem or f"'{path}'" in problem for problem in problems), (at, problems)
+        found = None
+        with contextlib.suppress(CorruptFile, Unsupported):
+            found = refs_of(repository)
+            assert found in sample.states, at
+        if found != sample.states[-1]:
+            before = storage.list_directory(LOG)
+            with pytest.raises(CodedError):
+                push(repository, sample.history, [], {MAIN: sample.line[0]})
+            assert storage.list_directory(LOG) == before
+    assert PackRepository(sample.storage, clock=Clock()).verify().problems == ()
 
 
 def test_every_length_of_a_pack(sample: Sample) -> None:
@@ -160,7 +189,7 @@ def test_every_length_of_a_pack(sample: Sample) -> None:
         problems = PackRepository(sample.storage, clock=Clock()).verify().problems
         assert any(path in problem for problem in problems)
         check_reads(sample, sample.storage)
-        assert check_pull(sample, sample.storage) == (length < entry.length)  # Behind that is the intent.
+        assert check_pull(sample, sample.storage) == (length < entry.length)  # Behind that is the trailer.
 
 
 def test_a_push_on_a_damaged_base_is_refused_by_the_damages_name(sample: Sample) -> None:

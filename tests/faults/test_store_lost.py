@@ -15,7 +15,7 @@ import pytest
 from builders import MAIN, Clock, History, Lockless, Repeatable, Stepwise, check_whole, push, refs_of, request_id
 
 from smartserver.errors import OutcomeUnknown
-from smartserver.store.format import INCOMING, LOCK
+from smartserver.store.format import INCOMING
 from smartserver.store.repository import PackRepository
 from transports.base import ReadFile, Step, Transport
 from transports.errors import CodedError, TransportError, TransportFailed
@@ -154,26 +154,15 @@ def lost(operation: Operation, at: int, *, done: bool, away: bool) -> bool:
         assert found == operation.before, what
     if found is not None:
         check_whole(near, HISTORY)
-    # Who is there still goes on; of who is not, another breaks the lock.
-    holder = near.lock_holder() if storage.exists(f"{PATH}/{LOCK}") else None
-    assert holder is None or away, what
-    if holder is not None:
-        near.break_lock(holder)
     goes_on = near if away else mine
-    clock.now += DAY + 1
-    goes_on.collect_garbage_files()
-    more = {MAIN: LINE[-1], b"refs/heads/more": LINE[0]}  # One is new for certain: the lock is taken.
+    more = {MAIN: LINE[-1], b"refs/heads/more": LINE[0]}
     push(goes_on, HISTORY, LINE, more)
     assert state_of(near) == {**(found or {}), **more}, what
     check_whole(near, HISTORY)
-    assert storage.list_directory(f"{PATH}/{INCOMING}") == storage.list_directory(f"{PATH}/{LOCK}") == [], what
+    clock.now += DAY + 1
+    goes_on.collect_garbage_files()
+    assert storage.list_directory(f"{PATH}/{INCOMING}") == [], what
     return not before_that
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for a lock that nobody will let go of."""
-    monkeypatch.setattr("smartserver.store.swap.LOCK_WAIT", 0.0)
 
 
 @pytest.mark.parametrize("away", [False, True], ids=["back", "away"])

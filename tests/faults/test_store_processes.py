@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from transports.local import LocalTransport
 
 PROCESSES = 4
 PUSHES = 10
+DAY = 24 * 3600
 
 WRITER = """
 import sys
@@ -108,22 +110,31 @@ def test_a_killed_writer_loses_nothing_it_acknowledged(folder: str) -> None:
         assert found >= line.index(bytes.fromhex(acknowledged))
         check_whole(repository, history)
         repository.collect_garbage_files()
-        assert os.listdir(f"{folder}/project/{INCOMING}") == []
         push(repository, history, line[found + 1 : found + 2], {b"refs/heads/0": line[found + 1]})
         check_whole(repository, history)
         first = found + 2
+    later = PackRepository(LocalTransport(folder), "project", clock=lambda: time.time() + DAY)
+    for path in Path(folder, "project", INCOMING).iterdir():
+        os.utime(path, times=(0, 0))
+    later.collect_garbage_files()
+    assert os.listdir(f"{folder}/project/{INCOMING}") == []
+    check_whole(later, history)
 
 
 def test_a_sweep_beside_a_push_of_another_process(folder: str) -> None:
-    """A start of one server leaves the pushes of another alone, and takes what a killed one left."""
+    """A start of one server leaves the pushes of another alone, and takes what has lain there for a day."""
     repository = PackRepository(LocalTransport(folder), "project")
     push(repository, History(), [])
     uploader = start(UPLOADER, folder)
     assert uploader.stdout is not None
     assert uploader.stdout.readline() == "uploaded\n"
     assert repository.collect_garbage_files() == 0
-    assert len(os.listdir(f"{folder}/project/{INCOMING}")) == 1
+    left = list(Path(folder, "project", INCOMING).iterdir())
+    assert len(left) == 2
     uploader.send_signal(signal.SIGKILL)
     uploader.communicate()
-    assert repository.collect_garbage_files() == 1
+    assert repository.collect_garbage_files() == 0
+    for path in left:
+        os.utime(path, times=(0, 0))
+    assert repository.collect_garbage_files() == 2
     assert os.listdir(f"{folder}/project/{INCOMING}") == []

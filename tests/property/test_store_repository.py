@@ -8,6 +8,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from smartserver.records.model import Tip
+from smartserver.store.cleanup import clean_log, make_checkpoint
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.repository import PackRepository
@@ -198,8 +199,12 @@ class RepositoryMachine(RuleBasedStateMachine):
             # A push does not stay a day between its body and its commit.
             while self.pending:
                 self.pending.pop()[0].abandon()
-        self.answered.clear()  # Older than the log they are not executed: told apart in the unit tests.
         self.repository.collect_garbage_files()
+
+    @rule()
+    def checkpoint(self) -> None:
+        make_checkpoint(self.repository.folder, self.repository.log.look().state, self.repository.randomness)
+        clean_log(self.repository.folder, self.repository.randomness)
 
     @rule()
     def reopen(self) -> None:
@@ -213,7 +218,6 @@ class RepositoryMachine(RuleBasedStateMachine):
         self.pending.clear()
         self.open()
         self.repository.collect_garbage_files()
-        assert self.storage.list_directory(f"project/{INCOMING}") == []
 
     @invariant()
     def refs_are_as_told(self) -> None:
@@ -228,9 +232,13 @@ class RepositoryMachine(RuleBasedStateMachine):
             sent.abandon()
         snapshot = check_whole(self.repository, self.history)
         assert sorted(map(snapshot.revision, range(snapshot.graph.count))) == sorted(self.stored)
+        for _ in range(2):  # What is superseded is dropped, and deleted a day later.
+            self.clock.now += 24 * 3600 + 1
+            self.repository.collect_garbage_files()
         assert self.storage.list_directory(f"project/{INCOMING}") == []
-        named = len(snapshot.packs) + len(snapshot.state.dropped())
-        assert len(self.storage.list_directory(f"project/{PACKS}")) <= 2 * named
+        state = self.repository.snapshot().state
+        assert not state.dropped
+        assert len(self.storage.list_directory(f"project/{PACKS}")) == 2 * len(state.packs)
         assert max((row.depth for pack in snapshot.packs for row in pack.index.rows()), default=0) <= 64
 
 

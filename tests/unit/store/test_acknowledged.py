@@ -1,33 +1,34 @@
-"""store.commit: nothing acknowledged is lost, against crashes, restored roots, stops and clocks."""
+"""store.commit: nothing acknowledged is lost, against crashes, copies put back, stops and clocks."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 
 import pytest
-from builders import MAIN, Clock, History, Lockless, check_whole, push, refs_of, request_id, upload
+from builders import MAIN, Clock, History, Lockless, Stepwise, check_whole, push, refs_of, request_id, upload
 from copies import freeze, thaw
 from counting import Counting
 from faulty_transport import FaultyTransport
-from smartserver.store.swap import RootFile, Swap
 
 from smartserver.errors import MissingParents
 from smartserver.meters import SYNCS
 from smartserver.records.model import Tip
+from smartserver.store.cleanup import FLOOR_AGE, clean_log, make_checkpoint
 from smartserver.store.commit import CommitOutcome
-from smartserver.store.format import LOST, PACKS, ROOT, Discipline
+from smartserver.store.format import INCOMING, PACKS
+from smartserver.store.record import record_path
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
-from smartserver.store.upkeep import UNNAMED_KEPT
+from smartserver.store.upkeep import KEPT
 from smartserver.store.upload import Upload
-from transports.base import Transport
+from transports.base import Step, Transport
 from transports.decorators.counted import CountedTransport
-from transports.errors import CodedError, TransportFailed
+from transports.errors import CodedError, NoSuchFile, TransportFailed
 from transports.memory import MemoryTransport
 
 SIDE = b"refs/heads/side"
-DAY = UNNAMED_KEPT
+DAY = KEPT
 
 
 @pytest.fixture
@@ -41,8 +42,7 @@ def storage(clock: Clock) -> MemoryTransport:
 
 
 def repository_on(storage: Transport, clock: Clock) -> PackRepository:
-    discipline = Discipline.FOLDER if isinstance(storage, Lockless) else Discipline.FILE
-    return PackRepository(storage, "p", discipline=discipline, clock=clock)
+    return PackRepository(storage, "p", clock=clock)
 
 
 @pytest.fixture
@@ -50,9 +50,25 @@ def repository(storage: MemoryTransport, clock: Clock) -> PackRepository:
     return repository_on(storage, clock)
 
 
-def put_back(storage: MemoryTransport, root: bytes) -> None:
-    storage.put("p/root.backup", [root])
-    storage.rename("p/root.backup", f"p/{ROOT}")
+def files(storage: Transport, place: str) -> dict[str, bytes]:
+    """Every file below a folder."""
+    found = {}
+    for name in storage.list_directory(place):
+        below = f"{place}/{name}"
+        try:
+            found.update(files(storage, below))
+        except CodedError:
+            found[below] = storage.get(below)
+    return found
+
+
+def put_back(storage: Transport, copy: dict[str, bytes]) -> None:
+    """What was copied, in place of what is there but for uploads."""
+    for path in files(storage, "p"):
+        if not path.startswith(f"p/{INCOMING}"):
+            storage.delete(path)
+    for path, content in copy.items():
+        storage.put(path, [content])
 
 
 def commit(repository: PackRepository, refs: dict[bytes, bytes], sent: Upload | None = None) -> CommitOutcome:
@@ -64,11 +80,11 @@ def commit(repository: PackRepository, refs: dict[bytes, bytes], sent: Upload | 
     return repository.commit(request_id(), 0, "user", plan, sent)
 
 
-# -- a root that is not durable
+# -- a record that is not durable
 
 
-def test_a_root_of_another_process_is_synced_once(storage: MemoryTransport, history: History, clock: Clock) -> None:
-    """The first answer about it makes it durable; later ones, and those about a root of one's own, sync nothing."""
+def test_a_record_of_another_process_is_synced_once(storage: MemoryTransport, history: History, clock: Clock) -> None:
+    """The first answer about it makes it durable; later ones, and those about a record of one's own, sync nothing."""
     line = history.line(2)
     counted = CountedTransport(storage)
     ours, theirs = repository_on(counted, clock), repository_on(storage, clock)
@@ -93,31 +109,18 @@ def test_a_root_of_another_process_is_synced_once(storage: MemoryTransport, hist
 def test_what_is_acknowledged_of_another_process_is_durable(
     storage: MemoryTransport, history: History, clock: Clock, what: str, far: bool
 ) -> None:
-    """That process died between the rename of the root and the sync of its folder."""
-    inner: Transport = Lockless(storage) if far else storage
+    """That process died between the making of the record's name and the sync of its folder."""
     line = history.line(2)
-    push(repository_on(inner, clock), history, line[:1], {MAIN: line[0]})
+    push(repository_on(storage, clock), history, line[:1], {MAIN: line[0]})
     request = request_id()
     calls, whole = 0, freeze(storage)
     for at in range(1, 100):
         tried = thaw(whole)
-        dying = FaultyTransport(tried, fail_at=at, mode="die")
+        dying = FaultyTransport(Lockless(tried) if far else tried, fail_at=at, mode="die")
         with contextlib.suppress(CodedError):
-            push(
-                repository_on(Lockless(dying) if far else dying, clock),
-                history,
-                line[1:],
-                {MAIN: line[1]},
-                request=request,
-            )
+            push(repository_on(dying, clock), history, line[1:], {MAIN: line[1]}, request=request)
         if dying.calls < at:
             break
-        with contextlib.suppress(CodedError):
-            if far:
-                locks = repository_on(Lockless(tried), clock)
-                holder = locks.lock_holder()
-                if holder is not None:
-                    locks.break_lock(holder)
         if refs_of(repository_on(tried, clock)) != {MAIN: line[1]}:
             continue
         calls += 1
@@ -133,19 +136,19 @@ def test_what_is_acknowledged_of_another_process_is_durable(
     assert calls > 0
 
 
-# -- a root that is put back under a running server
+# -- a copy that is put back under a running server
 
 
-def test_a_root_put_back_while_a_push_is_on_its_way(
+def test_a_copy_put_back_while_a_push_is_on_its_way(
     repository: PackRepository, history: History, storage: MemoryTransport
 ) -> None:
     """As many revisions as there were: only what they are tells the difference."""
     line = history.line(3)
     push(repository, history, line[:1], {MAIN: line[0]})
-    root = storage.get(f"p/{ROOT}")
+    copy = files(storage, "p")
     push(repository, history, line[1:2], {MAIN: line[1]})
     sent = upload(repository, history.body(line[2:]), 1)
-    put_back(storage, root)
+    put_back(storage, copy)
     (other,) = history.line(1, line[0], "other")
     push(repository, history, [other], {SIDE: other})
     with pytest.raises(MissingParents):
@@ -154,15 +157,15 @@ def test_a_root_put_back_while_a_push_is_on_its_way(
     check_whole(repository, history)
 
 
-def test_a_root_put_back_under_a_push_of_nothing_new(
+def test_a_copy_put_back_under_a_push_of_nothing_new(
     repository: PackRepository, history: History, storage: MemoryTransport
 ) -> None:
     line = history.line(2)
     push(repository, history, line[:1], {MAIN: line[0]})
-    root = storage.get(f"p/{ROOT}")
+    copy = files(storage, "p")
     push(repository, history, line[1:], {MAIN: line[1]})
     sent = upload(repository, history.body(line[1:]), 1)
-    put_back(storage, root)
+    put_back(storage, copy)
     with pytest.raises(MissingParents):
         commit(repository, {SIDE: line[1]}, sent)
     assert refs_of(repository) == {MAIN: line[0]}
@@ -202,38 +205,95 @@ def test_a_repack_meanwhile_needs_no_second_check(
 # -- a writer that is stopped
 
 
-@pytest.mark.parametrize("far", [False, True])
+class Stopping(Stepwise):
+    """Stops before a record is written, once, while something else happens."""
+
+    def __init__(self, inner: Transport, meanwhile: Callable[[], None]) -> None:
+        super().__init__(inner)
+        self.meanwhile = [meanwhile]
+
+    def before(self, call: str, path: str) -> None:
+        if path.endswith(".record") and self.meanwhile:
+            self.meanwhile.pop()()
+
+
+@pytest.mark.parametrize("moved", [True, False])
 def test_a_writer_that_was_stopped_while_its_pack_was_swept(
-    storage: MemoryTransport, history: History, clock: Clock, monkeypatch: pytest.MonkeyPatch, far: bool
+    storage: MemoryTransport, history: History, clock: Clock, moved: bool
 ) -> None:
-    """Stopped for two days before it takes the lock: its pack is in `lost/`, and it is told so."""
-    inner: Transport = Lockless(storage) if far else storage
+    """For two days, after its pack was moved or before: it gets the answer of another try, or is told so."""
     line = history.line(2)
-    push(repository_on(inner, clock), history, line[:1], {MAIN: line[0]})
-    slow = repository_on(inner, clock)
-    swapping = RootFile.swapping
+    push(repository_on(storage, clock), history, line[:1], {MAIN: line[0]})
+    request = request_id()
 
-    @contextlib.contextmanager
-    def stopped(file: RootFile, first: object = (), needed: object = ()) -> Iterator[Swap]:
-        if file is slow.file and needed:
-            file.above.perform(first)  # type: ignore[arg-type]
-            first = ()
-            clock.now += 2 * DAY
-            other = repository_on(inner, clock)
-            assert other.collect_garbage_files() >= 2
-            assert len(storage.list_directory(f"p/{LOST}")) == 2
-        with swapping(file, first, needed) as swap:  # type: ignore[arg-type]
-            yield swap
+    def carry_out_and_sweep() -> None:
+        other = repository_on(storage, clock)
+        push(other, history, line[1:], {MAIN: line[1]}, request=request)
+        for _ in range(2):  # The stopped one's pack is superseded: it is dropped, and a day later deleted.
+            clock.now += DAY + 1
+            other.collect_garbage_files()
+        assert len(storage.list_directory(f"p/{PACKS}")) == 4
 
-    monkeypatch.setattr(RootFile, "swapping", stopped)
-    with pytest.raises(TransportFailed, match="moved away while its writer was stopped"):
-        push(slow, history, line[1:], {MAIN: line[1]})
-    monkeypatch.undo()
-    after = repository_on(inner, clock)
+    slow = repository_on(Stopping(storage, carry_out_and_sweep) if moved else storage, clock)
+    if moved:
+        assert not push(slow, history, line[1:], {MAIN: line[1]}, request=request).changed
+    else:
+        sent = upload(slow, history.body(line[1:]), 1)
+        carry_out_and_sweep()
+        with pytest.raises(NoSuchFile):
+            commit(slow, {SIDE: line[1]}, sent)
+    check_whole(repository_on(storage, clock), history)
+    assert refs_of(slow) == {MAIN: line[1]}
+    assert len(storage.list_directory(f"p/{PACKS}")) == 4
+
+
+def test_a_pack_that_went_after_it_was_moved_is_missed(
+    storage: MemoryTransport, history: History, clock: Clock
+) -> None:
+    """A swept pack is never named: it is looked for after the state was read."""
+    line = history.line(2)
+    push(repository_on(storage, clock), history, line[:1], {MAIN: line[0]})
+    there = set(storage.list_directory(f"p/{PACKS}"))
+
+    class Sweeping(Stepwise):
+        def perform(self, steps: Sequence[Step]) -> None:
+            super().perform(steps)
+            if any(step.path == f"{PACKS}" for step in steps):  # Synced: it was moved there just now.
+                for name in set(storage.list_directory(f"p/{PACKS}")) - there:
+                    storage.delete(f"p/{PACKS}/{name}")
+
+    with pytest.raises(TransportFailed, match="swept while its writer was stopped; try again"):
+        push(repository_on(Sweeping(storage), clock), history, line[1:], {MAIN: line[1]})
+    after = repository_on(storage, clock)
     assert refs_of(after) == {MAIN: line[0]}
-    check_whole(after, history)
     push(after, history, line[1:], {MAIN: line[1]})
     check_whole(after, history)
+    assert storage.list_directory(f"p/{INCOMING}") == []
+
+
+def test_a_writer_that_was_stopped_through_a_clean_up_takes_no_free_number(
+    storage: MemoryTransport, history: History, clock: Clock
+) -> None:
+    """The number after the record it follows is free again: it looks back, and its change goes on top of the others."""
+    line = history.line(6)
+    push(repository_on(storage, clock), history, line[:1], {MAIN: line[0]})
+
+    def push_and_clean() -> None:
+        other = repository_on(storage, clock)
+        for each in line[1:]:
+            push(other, history, [each], {MAIN: each})
+            make_checkpoint(other.folder, other.log.look().state, other.randomness)
+            clock.now += FLOOR_AGE
+        clean_log(other.folder, other.randomness)
+        assert not storage.exists(f"p/{record_path(3)}")
+
+    (side,) = history.line(1, line[0], "side")
+    slow = repository_on(Stopping(storage, push_and_clean), clock)
+    assert push(slow, history, [side], {SIDE: side}).changed
+    assert storage.exists(f"p/{record_path(3)}")
+    for each in (slow, repository_on(storage, clock)):
+        assert refs_of(each) == {MAIN: line[5], SIDE: side}
+        check_whole(each, history)
 
 
 # -- clocks

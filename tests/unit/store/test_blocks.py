@@ -19,7 +19,7 @@ from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.pack import MovedPack
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.upkeep import UNNAMED_KEPT
+from smartserver.store.upkeep import KEPT
 from smartserver.store.verify import NO_INDEX
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
@@ -218,19 +218,19 @@ def test_an_index_that_is_damaged_after_its_pack_was_joined(tmp_path: Path) -> N
     assert all(pack.rebuilt for pack in snapshot.packs)
 
 
-def test_an_older_root_that_is_put_back_after_its_packs_were_joined(tmp_path: Path) -> None:
+def test_an_older_state_that_is_opened_after_its_packs_were_joined(tmp_path: Path) -> None:
     """A reader that found its pack's bytes in the joined pack is taken over; it proves nothing of what was replaced."""
     served = Served(tmp_path)
     before = PackRepository(LocalTransport(tmp_path), clock=served.clock).snapshot()
     other = PackRepository(LocalTransport(tmp_path), clock=served.clock)
     other.repack()
-    served.clock.now += UNNAMED_KEPT + 1
+    served.clock.now += KEPT + 1
     other.collect_garbage_files()
     assert before.segment(0)
     assert isinstance(before.packs[0].reader, MovedPack)
     assert before.packs[0].reader.replaces() == ()
     joined = other.snapshot()
-    back = Snapshot.open(before.state.transport, before.state, before)
+    back = Snapshot.open(other.folder, before.state, before)
     assert not back.continues(joined)
     assert joined.continues(before)
 
@@ -241,7 +241,7 @@ def test_an_index_that_is_damaged_after_its_pack_is_gone(tmp_path: Path) -> None
     other = PackRepository(LocalTransport(tmp_path), clock=served.clock)
     other.repack()
     served.damage(snapshot)
-    served.clock.now += UNNAMED_KEPT + 1
+    served.clock.now += KEPT + 1
     other.collect_garbage_files()
     with pytest.raises(RepositoryChanged, match="try again"):
         snapshot.ordinal(served.line[5])

@@ -1,135 +1,134 @@
-"""store.creation and the first root: where a repository may be made, and what there is at every moment of it."""
+"""store.creation: where a repository may be made, and what there is at every moment of it."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from builders import MAIN, History, Lockless, push
+from builders import MAIN, History, Repeatable, Stepwise, check_whole, create, push, refs_of, request_id
 from faulty_transport import FaultyTransport
-from root_cases import create, make, many, new_root, tip
-from smartserver.store.swap import RootFile
 from trips import Trips
 
-from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository, OutcomeUnknown
-from smartserver.store.creation import Creation
-from smartserver.store.format import Discipline
+from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository
+from smartserver.store.format import LINE
+from smartserver.store.record import encode_record, first_record
 from smartserver.store.remains import describe_place
 from smartserver.store.repository import PackRepository
 from smartserver.store.surroundings import LOOKED_AT
+from smartserver.store.transaction import Transaction
 from transports.base import Stat, Transport
 from transports.decorators.passing import PassingTransport
-from transports.errors import FileExists, NoSuchFile, TransportFailed
+from transports.errors import FileExists, NoSuchFile, TransportError, TransportFailed
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
+
+WHOLE = ["checkpoints", "format", "incoming", "log", "packs"]
+
+
+def make(storage: Transport, path: str = "a", *, seed: int = 0) -> PackRepository:
+    """An empty repository."""
+    repository = PackRepository(storage, path, randomness=Repeatable(seed))
+
+    def plan(transaction: Transaction) -> bytes:
+        create(transaction)
+        return b""
+
+    repository.commit(request_id(), 0, "user", plan)
+    return repository
 
 
 @pytest.mark.parametrize("path", ["", "project", "group/sub/project"])
 def test_a_repository_is_made_with_everything_above_it(storage: Transport, path: str) -> None:
-    file = RootFile(storage, path)
     with pytest.raises(NoSuchRepository):
-        file.read()
-    assert create(file, *new_root(file.folder, {MAIN: tip(1)}))
-    folder = storage.child(path) if path else storage
-    assert folder.list_directory("") == ["format", "incoming", "lock", "log", "packs", "root", "tables"]
-    assert folder.get("format") == b"smartserver repository 1 swap=file\n"
-    assert RootFile(storage, path).read() == file.read()
-    assert file.read().version == 1
+        PackRepository(storage, path).snapshot()
+    made = make(storage, path)
+    assert made.folder.list_directory("") == WHOLE
+    assert made.folder.get("format") == LINE
+    assert PackRepository(storage, path).snapshot().state.hash == made.snapshot().state.hash
 
 
 def test_a_second_creation_sees_the_first(storage: Transport) -> None:
-    make(storage, {MAIN: tip(1)}, "a")
-    other = RootFile(storage, "a")
-    assert not create(other, *new_root(other.folder, {MAIN: tip(2)}, incarnation=b"j" * 16))
-    assert other.read().incarnation == b"i" * 16
+    first = make(storage)
+    assert make(storage, seed=1).snapshot().state.hash == first.snapshot().state.hash
 
 
-def test_of_two_that_create_at_once_one_wins(tmp_path: object) -> None:
+def test_of_two_that_create_at_once_one_wins(tmp_path: Path) -> None:
     for round_ in range(10):
-        won: list[bytes] = []
         barrier = threading.Barrier(4)
+        path, changed = f"deep/{round_}", []
 
-        def make_it(incarnation: bytes, path: str, won: list[bytes], barrier: threading.Barrier) -> None:
-            file = RootFile(LocalTransport(str(tmp_path)), path)
-            root, files = new_root(file.folder, {MAIN: tip(1)}, incarnation=incarnation)
+        def make_it(path: str, changed: list[bool], barrier: threading.Barrier) -> None:
+            repository = PackRepository(LocalTransport(tmp_path), path)
             barrier.wait()
-            if create(file, root, files):
-                won.append(incarnation)
+            changed.append(push(repository, History(), []).changed)
 
-        path = f"deep/{round_}"
-        threads = [threading.Thread(target=make_it, args=(bytes([n]) * 16, path, won, barrier)) for n in range(4)]
+        threads = [threading.Thread(target=make_it, args=(path, changed, barrier)) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert len(won) == 1
-        assert RootFile(LocalTransport(str(tmp_path)), path).read().incarnation == won[0]
+        assert sorted(changed) == [False, False, False, True]
+        assert len(PackRepository(LocalTransport(tmp_path), path).snapshot().state.history) == 1
 
 
-def test_half_made_leftovers_are_taken_over(storage: Transport) -> None:
-    storage.make_directory("a")
-    storage.make_directory("a/packs")
-    storage.put("a/format", [b"smartserver repository 1 swap=file\n"])
-    storage.put("a/root.0011223344556677", [b"torn"])
+@pytest.mark.parametrize("record", [True, False])
+def test_half_made_leftovers_are_taken_over(storage: Transport, record: bool) -> None:
+    for name in ("a", "a/packs", *["a/log"] * record):
+        storage.make_directory(name)
+    if record:
+        storage.put("a/log/0000000001", [encode_record(first_record(bytes(16), 0))])
     with pytest.raises(NoSuchRepository):
-        RootFile(storage, "a").read()
-    file = make(storage, {MAIN: tip(1)}, "a")
-    assert file.sweep() == ["root.0011223344556677"]
-    assert file.read().version == 1
+        PackRepository(storage, "a").snapshot()
+    assert make(storage).snapshot().state.version == 2
 
 
 def test_no_repository_inside_another(storage: Transport) -> None:
-    make(storage, {}, "a")
+    make(storage)
     with pytest.raises(NestedRepository) as raised:
-        make(storage, {}, "a/packs/b")
+        make(storage, "a/packs/b")
     assert (raised.value.path, raised.value.inside) == ("a/packs/b", "a")
+    assert storage.list_directory("a") == WHOLE
 
 
 def test_no_repository_above_another(storage: Transport) -> None:
-    make(storage, {}, "a/b/c")
+    make(storage, "a/b/c")
     for above, inner in (("a", "b/c"), ("a/b", "c")):
         with pytest.raises(InvalidPath, match=f"a repository is below it at '{inner}': none can be made above that"):
-            make(storage, {}, above)
+            make(storage, above)
     for path in ("d", "d/x", *[f"d/x/{number:03}" for number in range(LOOKED_AT)]):
         storage.make_directory(path)
-    make(storage, {}, "d/x/later/e")  # Further down than is looked.
+    make(storage, "d/x/later/e")  # Further down than is looked.
     with pytest.raises(InvalidPath, match="the folder holds 'x', which belongs to no repository"):
-        make(storage, {}, "d")
+        make(storage, "d")
 
 
-@pytest.mark.parametrize("folders", [["root"], ["format"], ["format", "root"], []], ids=" ".join)
-@pytest.mark.parametrize("discipline", [Discipline.FILE, Discipline.FOLDER])
-def test_what_somebody_called_as_we_do_stops_nothing(
-    storage: Transport, folders: list[str], discipline: Discipline
-) -> None:
+@pytest.mark.parametrize("folders", [["log"], ["format"], ["format", "log"], []], ids=" ".join)
+def test_what_somebody_called_as_we_do_stops_nothing(storage: Transport, folders: list[str]) -> None:
     for above in ("", "a/", "a/b/"):
         if above:
             storage.make_directory(above.rstrip("/"))
-        for name in ("format", "root"):
+        for name in ("format", "log"):
             if name in folders:
                 storage.make_directory(above + name)
             else:
                 storage.put(above + name, [b"hi\n"])
-    repository = PackRepository(storage, "a/b/c", discipline=discipline)
+    repository = PackRepository(storage, "a/b/c")
     assert not repository.exists()
     assert repository.describe_place() == ""
     push(repository, History(), [])
     assert repository.exists()
 
 
-@pytest.mark.parametrize("name", ["root", "format"])
-def test_a_folder_of_our_names_in_the_place_is_left_alone(storage: Transport, name: str) -> None:
-    storage.make_directory("a")
-    storage.make_directory(f"a/{name}")
-    with pytest.raises(NoSuchRepository):
-        RootFile(storage, "a").read()
+def test_a_folder_called_format_in_the_place_is_left_alone(storage: Transport) -> None:
+    for path in ("a", "a/format", "a/format/letters"):
+        storage.make_directory(path)
     assert describe_place(storage, "a") == ""
-    with pytest.raises(InvalidPath, match=f"the folder holds '{name}', which belongs to no repository"):
-        make(storage, {}, "a")
-    assert storage.list_directory("a") == [name]
+    with pytest.raises(InvalidPath, match="the folder holds 'format', which belongs to no repository"):
+        make(storage)
+    assert (storage.list_directory("a"), storage.list_directory("a/format")) == (["format"], ["letters"])
 
 
 @pytest.mark.parametrize(("name", "what"), [(".git", "a git repository"), (".hg", "a Mercurial"), (".bzr", "a Bazaar")])
@@ -137,20 +136,18 @@ def test_another_tools_repository_is_left_alone(storage: Transport, name: str, w
     storage.make_directory("a")
     storage.make_directory(f"a/{name}")
     with pytest.raises(InvalidPath, match=what):
-        make(storage, {}, "a")
+        make(storage)
     for inside in ("a/b", "a/b/c", f"a/{name}/b"):
         with pytest.raises(InvalidPath, match=f"'a' is {what}.*: nothing is made inside it"):
-            make(storage, {}, inside)
+            make(storage, inside)
     assert storage.list_directory("a") == [name]
-    with pytest.raises(NoSuchRepository):
-        RootFile(storage, "a").read()
 
 
 def test_a_file_in_the_place_of_a_repository_is_left_alone(storage: Transport) -> None:
     storage.put("file", [b"somebody's"])
     for path, why in [("file", "a file is there"), ("file/a", "'file' is a file"), ("file/a/b", "'file' is a file")]:
         with pytest.raises(InvalidPath) as raised:
-            make(storage, {}, path)
+            make(storage, path)
         assert (raised.value.path, raised.value.why) == (path, why)
     assert storage.list_directory("") == ["file"]
     assert storage.get("file") == b"somebody's"
@@ -159,7 +156,7 @@ def test_a_file_in_the_place_of_a_repository_is_left_alone(storage: Transport) -
 def test_a_link_that_leads_nowhere_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("nowhere")
     with pytest.raises(InvalidPath, match="'a' is a link that leads nowhere"):
-        make(LocalTransport(str(tmp_path)), {}, "a/b")
+        make(LocalTransport(str(tmp_path)), "a/b")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
@@ -171,9 +168,9 @@ def test_a_link_that_leads_nowhere_is_left_alone(tmp_path: Path) -> None:
         (["a"], "a file"),
         (["a/.git/HEAD"], "a git repository"),
         (["a/HEAD", "a/objects/x"], "a git repository"),
-        (["a/root"], "what is left of one: a root and no 'format'"),
-        (["a/log/1"], "what is left of one: 'log' files and no 'root'"),
-        (["a/packs/1.pack"], "what is left of one: 'packs' files and no 'root'"),
+        (["a/log/0000000001"], ""),
+        (["a/log/0000000002"], "what is left of one: 'log' files and no 'format'"),
+        (["a/packs/1.pack"], "what is left of one: 'packs' files and no 'format'"),
     ],
 )
 def test_what_is_there_instead_of_a_repository(storage: Transport, files: list[str], found: str) -> None:
@@ -197,111 +194,125 @@ def test_what_lies_there_is_asked_for_in_one_trip(storage: Transport) -> None:
 
 def test_a_store_that_fails_knows_of_nothing_instead() -> None:
     class Sick(PassingTransport):
-        def wrap(self, inner: Transport, prefix: str) -> Sick:
-            return Sick(inner, prefix=prefix)
-
         def stat(self, path: str) -> Stat:
             raise TransportFailed(path, "input/output error")
 
     assert describe_place(Sick(MemoryTransport()), "a") == ""
 
 
-def test_a_repository_on_a_store_without_locks_has_a_lock_folder() -> None:
-    inner = MemoryTransport()
-    file = make(Lockless(inner), {MAIN: tip(1)}, "a")
-    assert inner.get("a/format") == b"smartserver repository 1 swap=folder\n"
-    assert inner.list_directory("a/lock") == []
-    assert RootFile(inner, "a").read() == file.read()
-
-
-# -- the order of writes
-
-
-SWAP = ["create root", "write root", "sync root", "rename root", "sync_directory ."]
-
-
-def written(log: Sequence[str]) -> list[str]:
-    """The calls on the repository at deep/a, without random names."""
-    calls = [call.replace("deep/a/", "") for call in log]
-    calls = [f"{call.removesuffix('deep/a')}." if call.endswith(" deep/a") else call for call in calls]
-    return [call.split(".")[0] if "root." in call or "format." in call else call for call in calls]
+# -- every moment of it
 
 
 def test_the_write_order_of_a_creation() -> None:
-    """The place is held, by a tombstone that names nothing, before there is anything that a root may name."""
+    """`format` is made last of the place, and all of that is durable before there is anything that a record names."""
     faulty = FaultyTransport(MemoryTransport())
-    make(faulty, {}, "deep/a")
-    assert written(faulty.log) == [
-        "make_directory deep",
-        "make_directory .",
-        *[f"make_directory {name}" for name in ("packs", "incoming", "tables", "log")],
-        *["sync_directory .", "sync_directory deep", "sync_directory "],
-        "lock lock",
-        *[f"make_directory {name}" for name in ("packs", "incoming", "tables", "log")],
-        *["create format", "write format", "sync format", "rename format", "sync_directory ."],
-        *SWAP,
-        "lock lock",
-        *SWAP,
+    push(PackRepository(faulty, "deep/a", randomness=Repeatable()), History(), [])
+    calls = []
+    for call in faulty.log:
+        what, _, path = call.partition(" ")
+        path = path.removeprefix("deep/a").lstrip("/") or "."
+        calls.append(f"{what} incoming" if path.startswith("incoming/") else f"{what} {path}")
+    written = ["create incoming", "write incoming", "sync incoming"]
+    assert calls == [
+        *["make_directory deep", "make_directory ."],
+        *[f"make_directory {name}" for name in ("packs", "incoming", "log", "checkpoints")],
+        *[*written, "link log/0000000001", "delete incoming", "sync_directory log"],
+        *[*written, "link format", "delete incoming"],
+        *["sync_directory .", "sync_directory deep", "sync_directory ."],
+        *[*written, "link log/0000000002", "delete incoming", "sync_directory log"],
     ]
 
 
-def test_the_write_order_of_a_creation_with_files() -> None:
-    inner = MemoryTransport()
-    faulty = FaultyTransport(inner)
-    make(faulty, many(800), "deep/a")
-    kinds = [call.split("/")[0] for call in written(faulty.log)]
-    files = [f"{call} {place}" for place in ("tables", "log") for call in ("create", "write", "sync")]
-    assert kinds[-19:] == [*SWAP, "lock lock", *files, "sync_directory log", "sync_directory tables", *SWAP]
-    cut = MemoryTransport()
-    renames = [number for number, call in enumerate(faulty.log, 1) if call == "rename deep/a/root"]
-    with pytest.raises(OutcomeUnknown):
-        make(FaultyTransport(cut, fail_at=renames[1], mode="die"), many(800), "deep/a")
-    held = RootFile(cut, "deep/a").read()
-    assert (held.deleted, held.version, held.log_since, held.packs, held.log_files) == (True, 1, 0, (), ())
-    assert held.incarnation != b"i" * 16
-    assert all(table.file is None for table in held.tables.values())
+class Watched(Stepwise):
+    """Does something before each call, and not while that is done."""
+
+    def __init__(self, inner: Transport, act: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self._act = [act]
+
+    def before(self, call: str, path: str) -> None:
+        if self._act:
+            act = self._act.pop()
+            act()
+            self._act.append(act)
 
 
-def test_another_may_create_at_any_moment_of_a_creation() -> None:
-    """It is never told that the folder holds what is left of a repository."""
-    inner = MemoryTransport()
-    looked: list[str] = []
+@pytest.mark.parametrize("path", ["project", "group/sub/project"])
+def test_an_observer_sees_nothing_or_all_of_it(path: str) -> None:
+    storage, history = MemoryTransport(), History()
+    line = history.line(3)
+    seen: list[Mapping[bytes, bytes] | None] = []
 
-    class Watched(PassingTransport):
-        def wrap(self, inner: Transport, prefix: str) -> Watched:
-            return Watched(inner, prefix=prefix)
+    def look() -> None:
+        other = PackRepository(storage, path)
+        found = refs_of(other) if other.exists() else None
+        assert other.describe_place() == ""
+        if not seen or seen[-1] != found:
+            seen.append(found)
 
-        def sync_directory(self, path: str) -> None:
-            self.inner.sync_directory(path)
-            looked.append(self.inner.describe(path))
-            Creation(RootFile(inner, "a")).prepare()
+    push(PackRepository(Watched(storage, look), path, randomness=Repeatable()), history, line, {MAIN: line[2]})
+    look()
+    assert seen == [None, {MAIN: line[2]}]
+    check_whole(PackRepository(storage, path), history)
+    assert storage.list_directory(f"{path}/incoming") == []
 
-    make(Watched(inner), many(800), "a")
-    assert len(looked) > 5
+
+class At:
+    """Does something when it is called for the n-th time."""
+
+    def __init__(self, left: int, act: Callable[[], object]) -> None:
+        self.left, self._act = left, act
+
+    def __call__(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self._act()
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_of_two_that_create_at_any_moment_both_push(links: bool) -> None:
+    """The second comes before each call of the first: what it brought is kept, and the first goes on top of it."""
+    at, over = 0, False
+    while not over:
+        at += 1
+        storage, history = MemoryTransport(links=links), History()
+        ours, theirs = history.line(2, None, "ours"), history.line(2, None, "theirs")
+        other = PackRepository(storage, "a/b", randomness=Repeatable(5))
+
+        def second(other: PackRepository = other, history: History = history, theirs: list[bytes] = theirs) -> None:
+            push(other, history, theirs, {b"refs/heads/theirs": theirs[1]})
+
+        look = At(at, second)
+        push(PackRepository(Watched(storage, look), "a/b", randomness=Repeatable()), history, ours, {MAIN: ours[1]})
+        over = look.left > 0
+        refs = refs_of(PackRepository(storage, "a/b"))
+        assert refs == {MAIN: ours[1]} | ({} if over else {b"refs/heads/theirs": theirs[1]}), at
+        check_whole(PackRepository(storage, "a/b"), history)
+        assert storage.list_directory("a/b/incoming") == [], at
+    assert at > 20
+
+
+def test_another_may_look_slowly_at_any_moment() -> None:
+    """It is never told that the folder holds what is left of a repository, though one is made between two looks."""
+    storage, history = MemoryTransport(), History()
+    line = history.line(1)
 
     class Slow(PassingTransport):
-        """Between two of its looks the other makes the whole repository."""
-
-        def __init__(self, inner: Transport, prefix: str = "") -> None:
-            super().__init__(inner, prefix=prefix)
-
-        def wrap(self, inner: Transport, prefix: str) -> Slow:
-            return Slow(inner, prefix)
+        def list_directory(self, path: str) -> list[str]:
+            found = self.inner.list_directory(path)
+            if not storage.exists("a/format"):
+                push(PackRepository(storage, "a"), history, line, {MAIN: line[0]})
+            return found
 
         def stat(self, path: str) -> Stat:
             try:
                 return self.inner.stat(path)
-            except NoSuchFile:
-                if path == "root" and not other.exists("a/root"):
-                    make(other, many(800), "a")
+            except (NoSuchFile, TransportError):
+                if not storage.exists("a/format"):
+                    push(PackRepository(storage, "a"), history, line, {MAIN: line[0]})
                 raise
 
-        def list_directory(self, path: str) -> list[str]:
-            found = self.inner.list_directory(path)
-            if path == "log" and not other.exists("a/root"):
-                make(other, many(800), "a")
-            return found
-
-    other = MemoryTransport()
-    Creation(RootFile(Slow(other), "a")).prepare()
-    assert other.exists("a/root")
+    storage.make_directory("a")
+    assert describe_place(Slow(storage), "a") == ""
+    push(PackRepository(Slow(storage), "a", randomness=Repeatable()), history, [])
+    assert refs_of(PackRepository(storage, "a")) == {MAIN: line[0]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import GIT, KINDS, MAIN, SETTINGS, History, Repeatable, push, request_id
+from builders import GIT, KINDS, MAIN, SETTINGS, History, Repeatable, push
 
 from smartserver.errors import Cancelled, CorruptRecord, LimitExceeded
 from smartserver.records import delta, limits
@@ -19,7 +19,7 @@ from transports.memory import MemoryTransport
 
 def receive(allowance: Allowance, *, graph_first: bool = False) -> Upload:
     repository = PackRepository(MemoryTransport(), "project", randomness=Repeatable())
-    transaction = repository.begin(request_id(), "user", allowance=allowance)
+    transaction = repository.begin(allowance=allowance)
     transaction.create(GIT, KINDS, SETTINGS)
     return repository.receive(transaction, graph_first=graph_first)
 
@@ -115,7 +115,7 @@ def read_by_git(name: str, text: bytes, allowance: Allowance, *, stored: bool = 
     if stored:
         push(repository, history, line, {MAIN: line[0]})
     line.append(history.commit({name: text}, line))
-    transaction = repository.begin(request_id(), "user", allowance=allowance)
+    transaction = repository.begin(allowance=allowance)
     if not stored:
         transaction.create(GIT, KINDS, SETTINGS)
     sent = repository.receive(transaction)

@@ -18,7 +18,7 @@ from smartserver.store.record import HEADER, MAGIC, VERSION, Record, _hash, enco
 from smartserver.store.state import State
 from transports.base import Transport
 from transports.decorators.passing import PassingTransport
-from transports.errors import NoSpace, TransportError, TransportFailed
+from transports.errors import FileExists, NoSpace, TransportError, TransportFailed
 from transports.memory import Aftermath, MemoryTransport
 
 NAMES = itertools.count()
@@ -226,6 +226,39 @@ def test_others_are_first_again_and_again(store: MemoryTransport) -> None:
     with pytest.raises(TransportFailed, match="others were first for 30 s"):
         log.append(log.look(), beaten)
     assert contents(opened(store).look().state) == [100, 101, 102, 103, 104]
+
+
+class Grudging(PassingTransport):
+    """A store that publishes a record and then says that the name is taken, or cannot be read: `then` happens."""
+
+    then: Callable[[], None] = staticmethod(lambda: None)
+    lost = False
+
+    def publish(self, source: str, target: str) -> None:
+        self.inner.publish(source, target)
+        self.then()
+        raise FileExists(target)
+
+    def get_published(self, path: str) -> bytes:
+        if self.lost:
+            raise TransportFailed(path, "the store is gone")
+        return self.inner.get_published(path)
+
+
+def test_a_refusal_of_the_store_proves_nothing(store: MemoryTransport) -> None:
+    assert contents(carry_out(opened(Grudging(store)), 1, 2).state) == [1, 2]
+    grudging = Grudging(store)
+    log = opened(grudging)
+    head = log.look()
+    grudging.then = lambda: damaged(store)
+    with pytest.raises(OutcomeUnknown, match=r"first with change 4; then: .*log/0000000005"):
+        log.append(head, partial(judge, 3))
+    store.delete(record_path(5))
+    head = log.look()
+    grudging.then = lambda: setattr(grudging, "lost", True)
+    with pytest.raises(OutcomeUnknown, match="the store is gone"):
+        log.append(head, partial(judge, 4))
+    assert contents(opened(store).look().state) == [1, 2, 3, 4]
 
 
 def test_a_writer_that_slept_too_long_knows_nothing_for_certain(

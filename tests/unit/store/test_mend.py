@@ -82,8 +82,8 @@ def test_attributes_are_proved_anew(
     store(repository, claims, monkeypatch)
     problems = repository.verify().problems
     assert [each.partition(" has ")[0] for each in problems] == [
-        "root: the ref refs/heads/main",
-        "root: the ref refs/tags/v1",
+        "log: the ref refs/heads/main",
+        "log: the ref refs/tags/v1",
     ]
     assert all(each.endswith("(smartserver verify --mend puts it right)") and len(each) < 400 for each in problems)
     assert len(mended(repository)) == 2

@@ -16,7 +16,7 @@ from smartserver.store.open_pack import pack_path
 from smartserver.store.repository import PackRepository
 from smartserver.store.segment_reader import SegmentReader
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.upkeep import UNNAMED_KEPT
+from smartserver.store.upkeep import KEPT
 from transports.base import Transport
 from transports.errors import NoSuchFile
 from transports.local import LocalTransport
@@ -42,7 +42,7 @@ class Busy:
         """Join all packs and let a day pass. What was joined is gone then."""
         before = set(self.storage.list_directory(PACKS))
         self.writer.repack()
-        self.clock.now += UNNAMED_KEPT + 1
+        self.clock.now += KEPT + 1
         self.writer.collect_garbage_files()
         left = set(self.storage.list_directory(PACKS))
         assert not before & left
@@ -149,14 +149,14 @@ def test_verification_goes_on_where_the_segments_lie_now(linked: bool) -> None:
 def remake(busy: Busy) -> None:
     """Delete the repository and make another at the same place."""
     busy.writer.delete(b"d" * 16, 0, "user")
-    busy.clock.now += UNNAMED_KEPT + 1
+    busy.clock.now += KEPT + 1
     busy.writer.collect_garbage_files()
     push(busy.writer, busy.history, busy.line, {MAIN: busy.line[-1]})
 
 
 def delete(busy: Busy) -> None:
     busy.writer.delete(b"d" * 16, 0, "user")
-    busy.clock.now += UNNAMED_KEPT + 1
+    busy.clock.now += KEPT + 1
     busy.writer.collect_garbage_files()
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import weakref
 from pathlib import Path
 
 import pytest
 from builders import locate
 from pack_samples import KINDS, Revision, Stored, every_record, history, opened, stored
-from smartserver.store.document import Root
 
 from smartserver.errors import CorruptFile
 from smartserver.records.model import Parent
@@ -125,7 +125,7 @@ def test_a_damaged_pack_without_its_index_is_named() -> None:
         content[at] ^= 0x24
 
 
-def test_another_pack_of_the_same_length_is_not_the_roots() -> None:
+def test_another_pack_of_the_same_length_is_not_the_one_named() -> None:
     made, other = stored([2]), Stored()
     first, second = made.revisions
     other.add(
@@ -145,8 +145,7 @@ def test_another_pack_of_the_same_length_is_not_the_roots() -> None:
 def test_a_pack_of_other_kinds_is_refused() -> None:
     made = stored([2])
     kinds = (*KINDS[:2], KINDS[1])
-    root = Root(incarnation=b"i" * 16, version=1, vcs="bzr 2a", kinds=kinds, packs=tuple(made.entries))
-    snapshot = Snapshot.open(made.transport, root)
+    snapshot = Snapshot.open(made.transport, dataclasses.replace(made.state(), kinds=kinds))
     with pytest.raises(CorruptFile, match="its kinds are"):
         snapshot.segment(0)
 

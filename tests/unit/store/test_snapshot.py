@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from builders import locate
 from counting import Counting
-from pack_samples import KINDS, Revision, Stored, blob, history, note, opened, stored, write_pack
-from smartserver.store.document import Root
+from pack_samples import Revision, Stored, blob, history, note, opened, stored, write_pack
 
 from smartserver.errors import CorruptFile
 from smartserver.meters import FILES_READ
@@ -113,11 +114,11 @@ def test_a_newer_snapshot_takes_over_what_is_open() -> None:
     assert before.graph.count == 5
 
 
-def test_another_epoch_shares_no_ordinals() -> None:
+def test_another_incarnation_shares_no_ordinals() -> None:
     made = stored([3, 2, 2])
     before = opened(made)
     made.entries = made.entries[:1]
-    shorter = Root(incarnation=b"i" * 16, version=9, epoch=1, vcs="bzr 2a", kinds=KINDS, packs=tuple(made.entries))
+    shorter = dataclasses.replace(made.state(), incarnation=b"j" * 16)
     after = Snapshot.open(made.transport, shorter, before)
     assert after.graph.count == 3
     assert after.packs[0] is not before.packs[0]

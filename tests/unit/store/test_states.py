@@ -1,4 +1,4 @@
-"""store.states: what a request looks at is what the root names then, whatever was there before."""
+"""store.states: what a request looks at is what the log says then, whatever was there before."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import shutil
 from pathlib import Path
 
 import pytest
-from builders import MAIN, History, Lockless, Repeatable, check_whole, push, refs_of, request_id
-from smartserver.store.swap import RootFile
+from builders import MAIN, History, Repeatable, check_whole, push, refs_of
 from trips import Trips
 
 from smartserver.records.model import Tip
 from smartserver.store.caches import TextCache
-from smartserver.store.format import PACKS, ROOT
+from smartserver.store.format import PACKS
+from smartserver.store.log import TRIES
 from smartserver.store.repository import PackRepository
-from smartserver.store.states import ROOT_READS, States
+from smartserver.store.states import States
 from transports.errors import NoSuchFile
 from transports.local import LocalTransport
-from transports.memory import MemoryTransport
 
 
 def test_a_snapshot_stays_as_it_was(repository: PackRepository, history: History) -> None:
@@ -30,7 +29,7 @@ def test_a_snapshot_stays_as_it_was(repository: PackRepository, history: History
     assert repository.snapshot() is repository.snapshot()
 
 
-def test_a_pack_that_is_gone_means_the_root_is_read_again(repository: PackRepository, history: History) -> None:
+def test_a_pack_that_is_gone_means_the_log_is_read_again(repository: PackRepository, history: History) -> None:
     """So often, and then it is missed."""
     line = history.line(1)
     push(repository, history, line, {MAIN: line[0]})
@@ -39,7 +38,7 @@ def test_a_pack_that_is_gone_means_the_root_is_read_again(repository: PackReposi
     trips = Trips(repository.folder)
     with pytest.raises(NoSuchFile):
         PackRepository(trips).snapshot()
-    assert sum("Get root" in each for each in trips.log) == ROOT_READS
+    assert sum("GetPublished log/0000000003" in each for each in trips.log) == TRIES
 
 
 def test_an_older_copy_put_back_under_it(history: History, tmp_path: Path) -> None:
@@ -65,37 +64,15 @@ def test_an_older_copy_put_back_under_it(history: History, tmp_path: Path) -> No
     check_whole(repository, history)
 
 
-def test_the_root_of_a_backup_brings_back_what_was_deleted(repository: PackRepository, history: History) -> None:
-    line = history.line(2)
-    push(repository, history, line, {MAIN: line[1]})
-    backup = repository.folder.get(ROOT)
-    repository.delete(request_id(), 0, "user")
-    assert not repository.exists()
-    repository.folder.delete(ROOT)
-    repository.folder.put(ROOT, (backup,))
-    assert repository.exists()
-    check_whole(repository, history)
-
-
 def test_a_slower_thread_does_not_bring_back_an_older_one(repository: PackRepository, history: History) -> None:
     line = history.line(2)
     push(repository, history, line[:1], {MAIN: line[0]})
-    states = States(repository.file, TextCache())
+    states = States(repository.log, TextCache())
     before = states.read()
     push(repository, history, line[1:], {MAIN: line[1]})
     after = states.read()
     assert before.snapshot is not None
-    assert after.snapshot is states.latest
-    assert states.open(before.state).root == before.state
+    older = states.open(before.snapshot.state)
+    assert older is not None
+    assert older.state is before.snapshot.state
     assert states.latest is after.snapshot
-
-
-@pytest.mark.parametrize("far", [False, True])
-def test_what_a_request_began_with_is_had_once_where_reading_is_a_trip(history: History, far: bool) -> None:
-    storage = MemoryTransport()
-    store = Lockless(storage) if far else storage
-    push(PackRepository(store, "project"), history, [])
-    states = States(RootFile(store, "project"), TextCache())
-    read = states.read()
-    assert states.take_reusable() is (read if far else None)
-    assert states.take_reusable() is None

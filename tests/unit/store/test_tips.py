@@ -78,7 +78,7 @@ def test_a_claim_about_the_same_tip_changes_nothing_and_is_remembered(
     push(repository, history, [tag], {TAGS + b"a": tag})
     before = stored(repository)
     assert claim(repository, history, a=Tip(tag, b"claimed"))
-    assert (stored(repository), repository.snapshot().state.log[-1].changes) == (before, [])
+    assert (stored(repository), list(repository.snapshot().state.history)[-1].changes) == (before, ())
 
 
 def test_numbers_are_counted_in_what_comes_and_in_what_is_stored() -> None:

@@ -4,22 +4,21 @@ import threading
 from typing import Any
 
 import pytest
-from builders import MAIN, Clock, History, Repeatable, check_whole, locate, push, request_id, upload
-from faulty_transport import FaultyTransport
-from smartserver.store.publish.file import LockedQuarantine
+from builders import MAIN, Clock, History, Repeatable, Stepwise, check_whole, locate, push, request_id, upload
 
 from smartserver.errors import CorruptFile, OutcomeUnknown
 from smartserver.records.model import Tip
-from smartserver.store import repack, upkeep
-from smartserver.store.format import INCOMING, LOG, LOST, PACKS, TABLES
+from smartserver.store import cleanup, repack, upkeep
+from smartserver.store.format import CHECKPOINTS, INCOMING, LOG, PACKS
 from smartserver.store.record import PackEntry
-from smartserver.store.repack import AHEAD, BEHIND, MOST_PACKS
+from smartserver.store.repack import AHEAD, MOST_PACKS
 from smartserver.store.repository import COLLECT_INTERVAL, PackRepository
+from smartserver.store.trailer import Trailer, encode_trailer
 from smartserver.store.transaction import Transaction
-from transports.errors import NoSuchFile
+from transports.errors import TransportFailed
 from transports.memory import MemoryTransport
 
-DAY = upkeep.UNNAMED_KEPT
+DAY = upkeep.KEPT
 
 
 @pytest.fixture
@@ -143,7 +142,7 @@ def test_old_packs_go_a_day_later(
     version = repository.snapshot().state.version
     assert repository.collect_garbage_files() == len(old - kept)
     assert packs(storage) == kept
-    assert repository.snapshot().state.dropped() == []
+    assert repository.snapshot().state.dropped == {}
     assert repository.snapshot().state.version == version + 1
     assert repository.collect_garbage_files() == 0
     assert repository.snapshot().state.version == version + 1
@@ -187,7 +186,7 @@ def test_a_repack_that_lost_drops_its_output(
     assert not repository.repack_if_needed()
     snapshot = check_whole(repository, history)
     assert storage.list_directory(INCOMING) == []
-    named = len(snapshot.packs) + len(snapshot.state.dropped())
+    named = len(snapshot.packs) + len(snapshot.state.dropped)
     assert len(packs(storage)) == 2 * named
 
 
@@ -218,28 +217,6 @@ def test_one_repack_at_a_time(repository: PackRepository, history: History) -> N
     push_each(repository, history, MOST_PACKS + 1)
     with repository._repacking:
         assert not repository.repack_if_needed()
-    assert repository.repack_if_needed()
-
-
-@pytest.mark.parametrize("more", [1, BEHIND - MOST_PACKS])
-def test_a_repack_is_left_to_another_that_is_at_it_and_in_time(
-    repository: PackRepository, history: History, storage: MemoryTransport, more: int
-) -> None:
-    push_each(repository, history, MOST_PACKS + more)
-    place = LockedQuarantine(storage, "", upkeep.REPACK, Repeatable(2))
-    place.enter()
-    assert PackRepository(storage, randomness=Repeatable(1)).repack_if_needed() is (more > 1)
-    place.leave()
-    assert repository.repack_if_needed() is (more == 1)
-
-
-def test_a_repack_is_not_left_to_one_that_died(
-    repository: PackRepository, history: History, storage: MemoryTransport
-) -> None:
-    push_each(repository, history, MOST_PACKS + 1)
-    place = LockedQuarantine(storage, "", upkeep.REPACK, Repeatable(2))
-    place.enter()
-    place._claimed.close()
     assert repository.repack_if_needed()
 
 
@@ -293,107 +270,110 @@ def test_a_damaged_pack_is_not_joined(repository: PackRepository, history: Histo
     assert len(packs(storage)) == 2 * (MOST_PACKS + 1)
 
 
-def test_files_no_root_names_are_lost_when_they_are_old(
+def abandoned(repository: PackRepository, history: History, storage: MemoryTransport, request: bytes) -> str:
+    """The pack of a push whose writer died before its record; its name."""
+    there = packs(storage)
+    (tip,) = history.line(1, None, request.decode())
+    dying = Dying(storage)
+    with pytest.raises(OutcomeUnknown):
+        push(PackRepository(dying, clock=repository.clock), history, [tip], {MAIN: tip}, request=request)
+    return next(name for name in packs(storage) - there if name.endswith(".pack")).removesuffix(".pack")
+
+
+class Dying(Stepwise):
+    """Fails for ever once a record is to be published."""
+
+    dead = False
+
+    def before(self, call: str, path: str) -> None:
+        self.dead |= path.endswith(".record")
+        if self.dead:
+            raise TransportFailed(path, "the process died")
+
+
+def test_packs_that_no_record_names(
     repository: PackRepository,
     history: History,
     storage: MemoryTransport,
     clock: Clock,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """One whose request was carried out with another pack is dropped when it is a day old, and deleted a day later, as
+    is a joined pack. Any other may be all that is left of an answered push: it is never deleted."""
     push_each(repository, history, 2)
-    stray = [f"{PACKS}/{'ab' * 16}.pack", f"{PACKS}/{'ab' * 16}.idx", f"tables/{'cd' * 16}", f"log/7-{'ef' * 8}"]
-    for path in stray:
-        storage.put(path, [b"left by a crash"])
-    storage.put("root.1234", [b"half a root"])
-    assert repository.collect_garbage_files() == 1
-    assert all(storage.exists(path) for path in stray)
+    retried, lone = (abandoned(repository, history, storage, request) for request in (b"retried", b"lone"))
+    (tip,) = history.line(1, None, "retried")
+    push(repository, history, [tip], {MAIN: tip}, request=b"retried")
+    trailer = encode_trailer(Trailer(bytes(16), 1, bytes(16), None, (b"o" * 16,)))
+    storage.put(f"{PACKS}/{'ab' * 16}.pack", [b"joined, and then another was first", trailer])
+    storage.put(f"{PACKS}/{'cd' * 16}.pack", [b"cut"])
+    there = packs(storage)
+    assert repository.collect_garbage_files() == 0
     assert caplog.messages == []
     clock.now += DAY
-    assert repository.collect_garbage_files() == len(stray)
-    moved = f"moved to {LOST}: {len(stray)}; smartserver recover tells what they are"
-    assert caplog.messages == [f".: files that its root does not name, {moved}"]
-    assert not any(storage.exists(path) for path in stray)
-    assert all(storage.exists(f"{LOST}/{path.partition('/')[2]}") for path in stray)
+    assert repository.collect_garbage_files() == 0
+    assert set(repository.snapshot().state.dropped) == {bytes.fromhex(each) for each in (retried, "ab" * 16)}
+    told = "packs that no record names, which are kept: 2; smartserver recover tells what they are"
+    assert caplog.messages == [told]
+    clock.now += DAY
+    assert repository.collect_garbage_files() == 3
+    gone = {f"{retried}.pack", f"{retried}.idx", f"{'ab' * 16}.pack"}
+    assert packs(storage) == there - gone
     clock.now += 10 * DAY
     assert repository.collect_garbage_files() == 0
-    assert len(storage.list_directory(LOST)) == len(stray)
+    assert f"{lone}.pack" in packs(storage)
+    assert repository.snapshot().state.dropped == {}
     check_whole(repository, history)
 
 
 def test_the_storages_clock_tells_the_age_of_unnamed_files(history: History) -> None:
-    """This machine's clock is years ahead: nothing young is deleted for it."""
-    theirs, ours = Clock(), Clock(1_900_000_000.0)
-    storage = MemoryTransport(theirs)
-    repository = PackRepository(storage, clock=ours, randomness=Repeatable())
+    """This machine's clock is years ahead: nothing young is dropped or deleted for it."""
+    storage = MemoryTransport(Clock())
+    repository = PackRepository(storage, clock=Clock(1_900_000_000.0), randomness=Repeatable())
     push_each(repository, history, 1)
-    storage.put(f"{PACKS}/{'ab' * 16}.pack", [b"being published by another process"])
+    trailer = encode_trailer(Trailer(bytes(16), 1, bytes(16), None))
+    storage.put(f"{PACKS}/{'ab' * 16}.pack", [b"being joined by another process", trailer])
+    storage.put(f"{INCOMING}/{'ab' * 16}.pack", [b"being written by another process"])
     assert repository.collect_garbage_files() == 0
-    assert storage.exists(f"{PACKS}/{'ab' * 16}.pack")
+    assert repository.snapshot().state.dropped == {}
+    assert storage.exists(f"{INCOMING}/{'ab' * 16}.pack")
 
 
-def test_leftovers_of_dead_writers_go_at_once(
-    repository: PackRepository, history: History, storage: MemoryTransport
+def test_leftovers_in_incoming_go_a_day_later(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
 ) -> None:
-    line = history.line(3)
+    line = history.line(2)
     push(repository, history, line[:1], {MAIN: line[0]})
-    live = upload(repository, history.body(line[1:2]), 1)
-    dead = upload(repository, history.body(line[1:]), 2)
-    assert dead._intake.quarantine is not None
-    dead._intake.quarantine._claimed.close()  # What the system does for a process that ends.
-    assert len(storage.list_directory(INCOMING)) == 2
-    assert repository.collect_garbage_files() == 1
-    assert len(storage.list_directory(INCOMING)) == 1
-    live.abandon()
-    assert storage.list_directory(INCOMING) == []
+    upload(repository, history.body(line[1:]), 1)
+    storage.make_directory(f"{INCOMING}/a.record.folder")
+    storage.put(f"{INCOMING}/a.record.folder/record", [b"published as a folder, but for the rename"])
+    clock.now += DAY - 1
+    assert repository.collect_garbage_files() == 0
+    storage.put(f"{INCOMING}/young", [])
+    clock.now += 1
+    assert repository.collect_garbage_files() == 3
+    assert storage.list_directory(INCOMING) == ["young"]
+
+
+def test_a_checkpoint_is_made_where_one_is_due(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    """In passing; the log is cleaned then, and whoever opens it cold reads what is left."""
+    (tip,) = history.line(1)
+    push(repository, history, [tip], {MAIN: tip})
+    for number in range(3 * cleanup.FEW):
+        push(repository, history, [], {b"refs/tags/%d" % number: tip})
+        repository.tidy()
+        clock.now += 60
+    assert len(storage.list_directory(CHECKPOINTS)) == 2
+    assert len(storage.list_directory(LOG)) < 2 * cleanup.FEW
+    other = PackRepository(storage, clock=clock)
+    assert other.log.look().state.hash == repository.log.look().state.hash
+    assert len(check_whole(other, history).state.refs()) == 3 * cleanup.FEW + 1
 
 
 def test_nothing_to_collect_without_a_repository(repository: PackRepository) -> None:
     assert repository.collect_garbage_files() == 0
-
-
-def test_leftovers_where_a_creation_was_cut_short(
-    repository: PackRepository, history: History, storage: MemoryTransport
-) -> None:
-    sent = upload(repository, history.body(tips := history.line(1)), 1)
-    storage.put("root.0123", [b"half a root"])
-    (place,) = storage.list_directory(INCOMING)
-    assert repository.collect_garbage_files() == 1  # The temporary root; the upload's writer lives.
-    assert storage.list_directory(INCOMING) == [place]
-    dead = f"{INCOMING}/dead-00000000"
-    storage.make_directory(dead)
-    storage.put(f"{dead}/x.pack", [b"half a pack"])
-    assert repository.collect_garbage_files() == 1
-    assert storage.list_directory(INCOMING) == [place]
-    sent.abandon()
-    push(repository, history, tips, {MAIN: tips[0]})
-    check_whole(repository, history)
-
-
-def test_leftovers_of_a_creation_with_files(
-    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
-) -> None:
-    """The repeated request makes the repository; what the first left goes as in any repository, a day later."""
-    (tip,) = history.line(1)
-    refs = {b"refs/tags/%04d" % number: tip for number in range(800)}
-    whole = FaultyTransport(MemoryTransport(clock))
-    push(PackRepository(whole, clock=clock, randomness=Repeatable()), history, [tip], refs)
-    at = max(number for number, call in enumerate(whole.log, 1) if call == "rename root")
-    killed = FaultyTransport(storage, fail_at=at, mode="die")
-    request = request_id()
-    with pytest.raises(OutcomeUnknown):
-        push(PackRepository(killed, clock=clock, randomness=Repeatable(9)), history, [tip], refs, request=request)
-    left = {f"{place}/{name}" for place in (LOG, PACKS, TABLES) for name in storage.list_directory(place)}
-    assert len(left) == 4
-    assert not repository.exists()
-    clock.now += 60
-    push(repository, history, [tip], refs, request=request, age=60_000)
-    check_whole(repository, history)
-    repository.collect_garbage_files()
-    assert all(storage.exists(path) for path in left)
-    clock.now += DAY + 1
-    repository.collect_garbage_files()
-    assert not any(storage.exists(path) for path in left)
-    check_whole(repository, history)
 
 
 def test_a_folder_that_only_resembles_a_repository(repository: PackRepository, storage: MemoryTransport) -> None:
@@ -411,6 +391,7 @@ def test_files_of_a_deleted_repository(
 ) -> None:
     push_each(repository, history, 3)
     repository.delete(request_id(), 0, "user")
+    clock.now += DAY - 1
     assert repository.collect_garbage_files() == 0
     clock.now += DAY + 1
     assert repository.collect_garbage_files() == 6
@@ -418,25 +399,3 @@ def test_files_of_a_deleted_repository(
     line = history.line(1)
     push(repository, history, line, {MAIN: line[0]})
     check_whole(repository, history)
-
-
-@pytest.mark.parametrize("place", ["", "packs"])
-def test_files_that_another_deletes_meanwhile(storage: MemoryTransport, place: str) -> None:
-    """They are not counted; what was deleted before one was missed is."""
-    storage.make_directory("packs")
-    for name in "bceg":
-        storage.put(f"packs/{name}", [])
-    listed = [name if place else f"packs/{name}" for name in "abcdefgh"]
-    assert upkeep._delete(storage.child(place), listed) == 4
-    assert storage.list_directory("packs") == []
-
-
-def test_a_file_that_cannot_be_deleted_is_named(storage: MemoryTransport, monkeypatch: pytest.MonkeyPatch) -> None:
-    storage.put("a", [])
-
-    def delete(path: str) -> None:
-        raise NoSuchFile(path)
-
-    monkeypatch.setattr(storage, "delete", delete)
-    with pytest.raises(NoSuchFile, match="'a'"):
-        upkeep._delete(storage, ["a"])

@@ -1,32 +1,36 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
+from typing import Any
 
+import msgspec
 import pytest
 from builders import KINDS, MAIN, Clock, History, Repeatable, push, refs_of
 from faulty_transport import FaultyTransport
-from smartserver.store.root import RootView, next_root
-from smartserver.store.swap import RootFile
-from smartserver.store.swap_log import NewLogEntry
 
-from smartserver.errors import NoSuchRepository
-from smartserver.records.model import BaseTag, Entry, Key, Parent, Tip
+from smartserver.errors import CorruptFile, NoSuchRepository
+from smartserver.records.model import BaseTag, Key, Parent, Tip
+from smartserver.records.model import Entry as SegmentEntry
 from smartserver.records.segment import decode_segment, encode_segment, frames
 from smartserver.store import verify
 from smartserver.store.blocks import seal
-from smartserver.store.format import FORMAT, PACKS, ROOT
+from smartserver.store.checkpoint import decode_checkpoint, encode_checkpoint
+from smartserver.store.cleanup import make_checkpoint
+from smartserver.store.draft import following
+from smartserver.store.format import CHECKPOINTS, FORMAT, PACKS
 from smartserver.store.index import ROW
 from smartserver.store.index_build import rebuild
 from smartserver.store.pack import PackReader, PackWriter
-from smartserver.store.record import PackEntry, Root, decode_root, encode_root
+from smartserver.store.record import Change, Entry, Join, PackEntry, Record, record_path
 from smartserver.store.repack import MOST_PACKS
 from smartserver.store.repository import PackRepository
-from smartserver.store.snapshot import Snapshot
+from smartserver.store.state import REFS, State, encode_value
 from smartserver.store.verify import NO_INDEX
 from transports.base import ReadFile, Transport
 from transports.decorators.passing import PassingTransport
-from transports.errors import PermissionDenied, TransportFailed
+from transports.errors import NoSuchFile, PermissionDenied, TransportFailed
 from transports.memory import MemoryTransport
 
 
@@ -49,32 +53,41 @@ def problems(storage: MemoryTransport) -> list[str]:
     return list(PackRepository(storage).verify().problems)
 
 
-def forge(repository: PackRepository, storage: MemoryTransport, *segments: bytes, refs: dict[bytes, bytes]) -> None:
+def forge(repository: PackRepository, *segments: bytes, refs: dict[bytes, bytes]) -> None:
     """Add a pack as a writer would that checks nothing."""
-    file = RootFile(storage)
-    root = file.read()
+    snapshot = repository.snapshot()
+    storage, state = repository.folder, snapshot.state
     name = b"f" * 16
     path = f"{PACKS}/{name.hex()}"
     made = storage.create(f"{path}.pack")
-    writer = PackWriter(made, root.kinds)
+    writer = PackWriter(made, state.kinds)
     records = 0
     for segment in segments:
         writer.append(segment)
-        records += len(decode_segment(segment, 0, root.kinds).entries)
+        records += len(decode_segment(segment, 0, state.kinds).entries)
     length, digest = writer.finish()
     reader = PackReader(storage.open_read(f"{path}.pack"), length, "forged")
-    index = rebuild(reader, Snapshot.open(storage, root).first_row)
+    index = rebuild(reader, snapshot.first_row)
     storage.put(f"{path}.idx", [index])
-    entry = PackEntry(name, length, digest, len(index), index[-16:], len(segments), records)
-    with file.swapping() as swap:
-        new, files = next_root(
-            RootView(swap.current, storage),
-            now=2e9,
-            packs=(*root.packs, entry),
-            refs={ref: (Tip(tip),) for ref, tip in refs.items()},
-            log=NewLogEntry("forger", b"r" * 16, b""),
-        ).finish()
-        swap.replace(new, files)
+    pack = PackEntry(name, length, digest, len(index), index[-16:], len(segments), records)
+    changes = tuple(Change(REFS, ref, None, encode_value((Tip(tip),))) for ref, tip in refs.items())
+    tell(repository, entries=(Entry(b"r" * 16, "forger", b"", changes, pack),))
+
+
+def tell(repository: PackRepository, **said: Any) -> None:
+    """Append a record that says whatever it is."""
+
+    def judge(state: State) -> tuple[bytes, State]:
+        return following(state, Record(number=state.version + 1, parent=state.hash, time=0, **said))
+
+    repository.log.append(repository.log.look(), judge)
+
+
+def replace_pack(repository: PackRepository, **changed: object) -> PackEntry:
+    """Have the log say something else of the only pack, as a repack that checks nothing would."""
+    entry = msgspec.structs.replace(repository.snapshot().state.packs[0], **changed)
+    tell(repository, joins=(Join((entry.name,), entry),))
+    return entry
 
 
 def altered(
@@ -89,7 +102,7 @@ def altered(
     """A revision's segment with something wrong in it."""
     content = history.segment(revision)
     segment = decode_segment(content, 0, KINDS)
-    entries: list[Entry] = []
+    entries: list[SegmentEntry] = []
     bodies: list[bytes] = []
     for entry, body in zip(segment.entries, frames(segment, content), strict=True):
         if entry.key == without:
@@ -136,13 +149,64 @@ def test_no_repository(repository: PackRepository, history: History) -> None:
         repository.verify()
 
 
-def test_a_damaged_root(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
-    push(repository, history, history.line(1), {})
-    content = bytearray(storage.get(ROOT))
-    content[50] ^= 1
-    replace(storage, ROOT, bytes(content))
+def test_a_damaged_record_and_what_lies_above_it(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    line = history.line(2)
+    for tip in line:
+        push(repository, history, [tip], {MAIN: tip})
+    whole = storage.get(record_path(2))
+    replace(storage, record_path(2), whole[:-1])
     (problem,) = problems(storage)
-    assert problem.startswith(f"{ROOT} at byte 0: ")
+    assert problem == f"{record_path(2)} at byte 28: the content does not match its check"
+    storage.delete(record_path(2))
+    assert problems(storage) == [f"{record_path(2)} at byte 0: it is missing, and something of change 3 is there"]
+    for ask in (PackRepository(storage).exists, PackRepository(storage).snapshot):  # Never: there is no repository.
+        with pytest.raises(CorruptFile, match="is missing"):
+            ask()
+    storage.put(record_path(2), [whole])
+    assert problems(storage) == []
+
+
+def test_what_only_a_recovery_would_read(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    """Records below the newest checkpoint, and an older checkpoint."""
+    line = history.line(3)
+    for number, tip in enumerate(line):
+        push(repository, history, [tip], {MAIN: tip, b"refs/heads/%d" % number: tip})
+        make_checkpoint(storage, repository.log.look().state, repository.randomness)
+    checkpoints = [f"{CHECKPOINTS}/{name}" for name in storage.list_directory(CHECKPOINTS)]
+    said = encode_checkpoint(repository.log.look().state)
+    older = decode_checkpoint(storage.get(checkpoints[0]), "")
+    other = dataclasses.replace(older, settings={"HEAD": b"refs/heads/other"})
+    for path, content, problem in (
+        (record_path(3), None, f"{record_path(3)} is missing"),
+        (record_path(3), b"cut", f"{record_path(3)} at byte 0: 3 bytes, too short for a record"),
+        (checkpoints[0], b"cut", f"{checkpoints[0]} at byte 0: 3 bytes, too short for a checkpoint"),
+        (checkpoints[1], said, f"{checkpoints[1]}: it is of another record 3"),
+        (checkpoints[0], encode_checkpoint(other), f"{checkpoints[0]}: it is not what the records before it say"),
+    ):
+        whole = storage.get(path)
+        storage.delete(path)
+        if content is not None:
+            storage.put(path, [content])
+        assert problem in problems(storage)
+        assert refs_of(PackRepository(storage)) == refs_of(repository)
+        with contextlib.suppress(NoSuchFile):
+            storage.delete(path)
+        storage.put(path, [whole])
+    assert problems(storage) == []
+
+
+def test_what_lies_alone_below_the_floor_is_no_damage(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    for tip in history.line(3):
+        push(repository, history, [tip], {MAIN: tip})
+        make_checkpoint(storage, repository.log.look().state, repository.randomness)
+    storage.delete(record_path(2))
+    assert problems(storage) == []
 
 
 def test_a_damaged_format(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
@@ -154,10 +218,10 @@ def test_a_damaged_format(repository: PackRepository, history: History, storage:
 def test_a_ref_that_points_nowhere(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
     line = history.line(2)
     push(repository, history, line[:1], {MAIN: line[0]})
-    forge(repository, storage, refs={b"refs/heads/lost": line[1]})
+    forge(repository, refs={b"refs/heads/lost": line[1]})
     assert refs_of(repository)[b"refs/heads/lost"] == line[1]
     (problem,) = problems(storage)
-    assert problem == f"{ROOT}: ref b'refs/heads/lost' is at {line[1].hex()}, which is not stored"
+    assert problem == f"log: ref b'refs/heads/lost' is at {line[1].hex()}, which is not stored"
 
 
 def test_a_missing_index_is_named_and_what_it_indexes_checked(
@@ -263,7 +327,7 @@ def test_a_missing_blob(repository: PackRepository, history: History, storage: M
     line = history.line(3)
     push(repository, history, line[:2], {MAIN: line[1]})
     blob = history.key_at(line[2], "src/file.txt")
-    forge(repository, storage, altered(history, line[2], without=blob), refs={})
+    forge(repository, altered(history, line[2], without=blob), refs={})
     (problem,) = problems(storage)
     assert problem.startswith(f"{PACKS}/{(b'f' * 16).hex()}.pack at byte ")
     assert blob.hex() in problem
@@ -274,7 +338,7 @@ def test_wrong_parents(repository: PackRepository, history: History, storage: Me
     line = history.line(3)
     push(repository, history, line[:2], {MAIN: line[1]})
     orphan = altered(history, history.commit({"a": b"a"}, (line[1],)), parents=(Parent(line[1]), Parent(line[0])))
-    forge(repository, storage, orphan, refs={})
+    forge(repository, orphan, refs={})
     (problem,) = problems(storage)
     assert "its parents are not those its own record names" in problem
 
@@ -285,7 +349,7 @@ def test_a_parent_that_is_not_here_or_comes_later(
     line = history.line(3)
     push(repository, history, line[:1], {MAIN: line[0]})
     root = history.commit({"another": b"root"})
-    forge(repository, storage, altered(history, root, parents=(Parent(line[1]),)), refs={})
+    forge(repository, altered(history, root, parents=(Parent(line[1]),)), refs={})
     (problem,) = problems(storage)
     assert f"the parent {line[1].hex()} is in no pack before it" in problem
 
@@ -293,7 +357,7 @@ def test_a_parent_that_is_not_here_or_comes_later(
 def test_a_revision_in_two_packs(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
     line = history.line(2)
     push(repository, history, line, {MAIN: line[1]})
-    forge(repository, storage, history.segment(line[0]), refs={})
+    forge(repository, history.segment(line[0]), refs={})
     (problem,) = problems(storage)
     assert problem.endswith(f": revision {line[0].hex()}: a later pack has it again")
 
@@ -304,7 +368,7 @@ def test_a_base_of_no_ancestor(repository: PackRepository, history: History, sto
     child = history.commit({"a": b"a line of text\n" * 9 + b"child\n"}, (root,))
     push(repository, history, [root, side], {MAIN: side})
     blob, foreign = history.key_at(child, "a"), history.key_at(side, "a")
-    forge(repository, storage, altered(history, child, base=(blob, foreign)), refs={})
+    forge(repository, altered(history, child, base=(blob, foreign)), refs={})
     (problem,) = problems(storage)
     assert f"its base {foreign.hex()} comes from no ancestor" in problem
     assert blob.hex() in problem
@@ -317,7 +381,7 @@ def test_a_record_that_is_not_what_its_key_says_and_what_rests_on_it(
     push(repository, history, line[:1], {MAIN: line[0]})
     blob, after = (history.key_at(each, "src/file.txt") for each in line[1:])
     bad = altered(history, line[1], frame=(blob, b"no frame"))
-    forge(repository, storage, bad, history.segment(line[2]), refs={MAIN: line[2]})
+    forge(repository, bad, history.segment(line[2]), refs={MAIN: line[2]})
     first, second = problems(storage)
     assert blob.hex() in first
     assert after.hex() in second
@@ -336,25 +400,17 @@ def test_an_index_that_is_not_its_packs(repository: PackRepository, history: His
     body = b"".join(seal([bytes(content[:-32])]))
     made = body[-16:]
     replace(storage, f"{PACKS}/{pack.entry.name.hex()}.idx", body)
-    root: Root = decode_root(storage.get(ROOT))
-    entry = root.packs[0]
-    fields = (entry.name, entry.length, entry.hash, entry.index_length, made, entry.segments, entry.records)
-    changed = Root(**{**{name: getattr(root, name) for name in root.__struct_fields__}, "packs": (PackEntry(*fields),)})
-    replace(storage, ROOT, encode_root(changed))
+    entry = replace_pack(repository, index_hash=made)
     (problem,) = problems(storage)
     assert problem.startswith(f"{PACKS}/{entry.name.hex()}.idx: row ")
 
 
-def test_counts_of_the_root(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+def test_counts_of_the_log(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
     line = history.line(2)
     push(repository, history, line, {MAIN: line[1]})
-    root = decode_root(storage.get(ROOT))
-    entry = root.packs[0]
-    fields = (entry.name, entry.length, entry.hash, entry.index_length, entry.index_hash, 3, entry.records)
-    changed = Root(**{**{name: getattr(root, name) for name in root.__struct_fields__}, "packs": (PackEntry(*fields),)})
-    replace(storage, ROOT, encode_root(changed))
+    entry = replace_pack(repository, segments=3)
     (problem,) = problems(storage)
-    assert f"holds 2 segments and {entry.records} records, the root says 3 and {entry.records}" in problem
+    assert f"holds 2 segments and {entry.records} records, the log says 3 and {entry.records}" in problem
 
 
 def test_no_more_problems_than_fit(
@@ -364,7 +420,7 @@ def test_no_more_problems_than_fit(
     line = history.line(6)
     push(repository, history, line[:1], {MAIN: line[0]})
     bad = [altered(history, each, frame=(history.key_at(each, "src/file.txt"), b"no frame")) for each in line[1:]]
-    forge(repository, storage, *bad, refs={})
+    forge(repository, *bad, refs={})
     found = problems(storage)
     assert len(found) == 4
     assert found[-1].startswith("and more")
@@ -413,7 +469,7 @@ def test_a_store_that_is_lost_takes_no_damage_with_it(storage: MemoryTransport, 
     line = history.line(2)
     push(repository, history, line[:1], {MAIN: line[0]})
     bad = altered(history, line[1], frame=(history.key_at(line[1], "src/file.txt"), b"no frame"))
-    forge(repository, storage, bad, refs={})
+    forge(repository, bad, refs={})
     other = history.commit({"another": b"root"})
     push(repository, history, [other], {MAIN: other})
     (damage,) = problems(storage)

@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import MAIN, Clock, History, Repeatable, push
-from smartserver.store.document import encode_root
 
 from smartserver.store import verify, verify_share
+from smartserver.store.checkpoint import encode_checkpoint
 from smartserver.store.format import PACKS
 from smartserver.store.model import VerifyReport
 from smartserver.store.repository import PackRepository
@@ -140,8 +140,8 @@ def worker(repository: PackRepository, tmp_path: Path) -> Iterator[subprocess.Po
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    root = encode_root(repository.snapshot().state)
-    job = msgspec.json.encode(Job(str(tmp_path), root, [Share(0, 0, 3), Share(2, 1, 5)]))
+    state = encode_checkpoint(repository.snapshot().state)
+    job = msgspec.json.encode(Job(str(tmp_path), state, [Share(0, 0, 3), Share(2, 1, 5)]))
     assert process.stdin is not None
     process.stdin.write(job + b"\n")
     process.stdin.flush()
