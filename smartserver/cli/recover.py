@@ -62,7 +62,7 @@ def command(
         if not findings:
             click.echo(f"{path}: the log has everything that is there")
             return
-        usual = recovery.by_default(findings)
+        usual = findings.made
         _list(findings, usual)
         if only_list:
             return

@@ -78,6 +78,11 @@ class Findings:
         """Whether something of the state, or of its log, is not as it should be."""
         return bool(self.misfits or self.gone) or not self.is_served
 
+    @property
+    def made(self) -> list[LostChange]:
+        """The changes that were surely made."""
+        return [each for each in self.changes if each.made]
+
     def __bool__(self) -> bool:
         """Whether there is anything to repair or to restore."""
         return self.needs_repair or bool(self.changes)

@@ -17,7 +17,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
-from smartserver.errors import CorruptFile, MissingBase, MissingParents, MissingRevision, OutcomeUnknown
+from smartserver.errors import (
+    CorruptFile,
+    MissingBase,
+    MissingParents,
+    MissingRevision,
+    NoSuchRepository,
+    OutcomeUnknown,
+)
 from smartserver.records.faults import Level, Policy
 from smartserver.store.checkpoint import checkpoint_path
 from smartserver.store.cleanup import begin_line, make_checkpoint
@@ -53,11 +60,6 @@ RESTS = (MissingParents, MissingBase, MissingRevision)
 """What is raised for a change that rests on another one."""
 
 Report = Callable[[str, str], None]
-
-
-def by_default(findings: Findings) -> list[LostChange]:
-    """The changes that were surely made."""
-    return [each for each in findings.changes if each.made]
 
 
 def restore(
@@ -102,7 +104,9 @@ def restore(
         todo = [change for change, _ in later]
     if findings.gone:
         repository.repack()  # Which gives them an index.
-    with contextlib.suppress(TransportError):  # The changes are made, and another recovery clears the rest.
+    with contextlib.suppress(
+        TransportError, NoSuchRepository
+    ):  # The changes are made, and another recovery clears the rest.
         _clear(repository)
     return sum(change not in todo for change in chosen)
 

@@ -4,13 +4,11 @@ After a recovery what each ref was to be is there, under its name or as a recove
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 
 import pytest
 from builders import Clock, History, Repeatable, push, refs_of
 
 from smartserver.store import recovery
-from smartserver.store.format import LOG
 from smartserver.store.lost import find
 from smartserver.store.record import record_path
 from smartserver.store.repository import PackRepository
@@ -64,12 +62,29 @@ class Pushing:
                 todo += self.parents[commit]
         return found
 
-    def check(self, before: Mapping[bytes, bytes], lost: Mapping[bytes, bytes], moved: set[bytes]) -> None:
-        """Recover, and look for what was lost. `moved`: refs that were moved after that."""
-        since, repository = refs_of(self.repository()), self.repository()
-        findings = find(self.storage)
+
+@pytest.mark.parametrize("gap", [True, False])
+@pytest.mark.parametrize("seed", range(6))
+def test_no_ref_is_lost_with_records(seed: int, gap: bool) -> None:
+    """A record is gone: its change is in its pack. Or all new ones are: only what brought revisions is in packs."""
+    client = Pushing(seed)
+    first = client.commit()
+    push(client.repository(), client.history, [first], {NAMES[0]: first})
+    for _ in range(3):
+        before, saved = refs_of(client.repository()), client.repository().snapshot().state.version
+        tip = client.commit(*before.values())
+        push(client.repository(), client.history, [tip], {NAMES[1]: tip})
+        for _ in range(client.chance.randrange(1, 12)):
+            client.step(pushes_only=not gap)
+        lost = refs_of(client.repository())
+        newest = saved + 1 if gap else client.repository().snapshot().state.version
+        for number in range(saved + 1, newest + 1):
+            client.storage.delete(record_path(number))
+        moved = set() if gap else {client.step() for _ in range(client.chance.randrange(5))}
+        since, repository = refs_of(client.repository()), client.repository()
+        findings = find(client.storage)
         assert recovery.restore(repository, findings, findings.changes) == len(findings.changes)
-        now, reached = refs_of(repository), self.reached()
+        now, reached = refs_of(repository), client.reached()
         for name in NAMES:
             if name not in moved:
                 assert now.get(name) == lost.get(name)
@@ -78,38 +93,4 @@ class Pushing:
             if name in lost and (lost[name] != before.get(name) or name not in moved):
                 assert lost[name] in reached
         assert repository.verify().problems == ()
-        assert not find(self.storage)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_no_ref_is_lost_with_a_record(seed: int) -> None:
-    """Its change is in its pack; one that only moved a ref is lost where nothing else says so, so it stays."""
-    client = Pushing(seed)
-    first = client.commit()
-    push(client.repository(), client.history, [first], {NAMES[0]: first})
-    for _ in range(3):
-        before = refs_of(client.repository())
-        number = client.repository().snapshot().state.version + 1
-        tip = client.commit(*before.values())
-        push(client.repository(), client.history, [tip], {NAMES[1]: tip})
-        for _ in range(client.chance.randrange(1, 12)):
-            client.step()
-        lost = refs_of(client.repository())
-        client.storage.delete(record_path(number))
-        client.check(before, lost, set())
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_no_push_is_lost_with_the_log(seed: int) -> None:
-    client = Pushing(seed)
-    first = client.commit()
-    push(client.repository(), client.history, [first], {NAMES[0]: first})
-    for _ in range(3):
-        saved, before = client.storage.list_directory(LOG), refs_of(client.repository())
-        for _ in range(client.chance.randrange(1, 12)):
-            client.step(pushes_only=True)
-        lost = refs_of(client.repository())
-        for name in set(client.storage.list_directory(LOG)).difference(saved):
-            client.storage.delete(f"{LOG}/{name}")
-        moved = {client.step() for _ in range(client.chance.randrange(5))}
-        client.check(before, lost, moved)
+        assert not find(client.storage)

@@ -50,7 +50,7 @@ def restore(repository: PackRepository, *, every: bool = True) -> list[str]:
     """Restore, and why something, or a part of it, could not be."""
     findings = find(repository.folder)
     failed: list[str] = []
-    chosen = findings.changes if every else recovery.by_default(findings)
+    chosen = findings.changes if every else findings.made
 
     def note(what: str, why: str) -> None:
         failed.append(why)
@@ -59,16 +59,11 @@ def restore(repository: PackRepository, *, every: bool = True) -> list[str]:
     return failed
 
 
-def files(storage: MemoryTransport, folder: str) -> dict[str, bytes]:
-    return {name: storage.get(f"{folder}/{name}") for name in storage.list_directory(folder)}
-
-
-def put_back(storage: MemoryTransport, saved: dict[str, bytes]) -> None:
-    """An operator exchanges the log alone for one of a backup."""
+def put_back(storage: MemoryTransport, newest: int = 2) -> None:
+    """An operator exchanges the log alone for one of a backup; `newest`: its last record."""
     for name in storage.list_directory(LOG):
-        storage.delete(f"{LOG}/{name}")
-    for name, content in saved.items():
-        storage.put(f"{LOG}/{name}", [content])
+        if int(name) > newest:
+            storage.delete(f"{LOG}/{name}")
 
 
 def replace(storage: MemoryTransport, path: str, content: bytes) -> None:
@@ -94,46 +89,34 @@ def damage_record(repository: PackRepository, storage: MemoryTransport) -> None:
     replace(storage, path, storage.get(path)[:-1])
 
 
-def take_record(repository: PackRepository, storage: MemoryTransport) -> None:
-    storage.delete(record_path(5))
-
-
-def merge_lines(repository: PackRepository, storage: MemoryTransport) -> None:
-    """Record 5 is of a copy that was served elsewhere."""
-    replace(storage, record_path(5), encode_record(first_record(b"x" * 16, 0)))
-
-
-def empty_log(repository: PackRepository, storage: MemoryTransport) -> None:
-    checkpoint(repository)
-    put_back(storage, {})
-
-
 def take_log(repository: PackRepository, storage: MemoryTransport) -> None:
-    empty_log(repository, storage)
+    checkpoint(repository)
+    put_back(storage, 0)
     storage.remove_directory(LOG)
 
 
 def older_log(repository: PackRepository, storage: MemoryTransport) -> None:
     checkpoint(repository)
-    put_back(storage, {name: content for name, content in files(storage, LOG).items() if int(name) < 4})
-
-
-def take_checkpoints(repository: PackRepository, storage: MemoryTransport) -> None:
-    storage.remove_directory(CHECKPOINTS)
-
-
-def take_format(repository: PackRepository, storage: MemoryTransport) -> None:
-    storage.delete(FORMAT)
+    put_back(storage, 3)
 
 
 def take_both(repository: PackRepository, storage: MemoryTransport) -> None:
-    put_back(storage, {})
+    put_back(storage, 0)
     storage.delete(FORMAT)
 
 
-DAMAGES = [
-    damage_record, take_record, merge_lines, empty_log, take_log, older_log, take_checkpoints, take_format, take_both,
-]  # fmt: skip
+Harm = Callable[[PackRepository, MemoryTransport], None]
+FOREIGN = encode_record(first_record(b"x" * 16, 0))
+DAMAGES: dict[str, Harm] = {
+    "a record is damaged": damage_record,
+    "a record is gone": lambda _, storage: storage.delete(record_path(5)),
+    "a record is of another copy": lambda _, storage: replace(storage, record_path(5), FOREIGN),
+    "no log": take_log,
+    "an older log": older_log,
+    "no checkpoints": lambda _, storage: storage.remove_directory(CHECKPOINTS),
+    "no format": lambda _, storage: storage.delete(FORMAT),
+    "neither": take_both,
+}
 
 
 @pytest.fixture
@@ -145,9 +128,9 @@ def line(repository: PackRepository, history: History) -> list[bytes]:
     return line
 
 
-@pytest.mark.parametrize("harm", DAMAGES)
+@pytest.mark.parametrize("harm", DAMAGES.values(), ids=DAMAGES)
 def test_after_damage_of_the_log_all_is_there(
-    harm: Callable[[PackRepository, MemoryTransport], None],
+    harm: Harm,
     repository: PackRepository,
     history: History,
     line: list[bytes],
@@ -158,10 +141,8 @@ def test_after_damage_of_the_log_all_is_there(
     harm(repository, storage)
     assert restore(again(storage, clock)) == []
     recovered = again(storage, clock)
-    wanted = {MAIN: line[4], SIDE: line[0]}
-    # The moving of the ref is only in a record.
-    lacks = harm is take_both
-    assert refs_of(recovered) == ({MAIN: line[4]} if lacks else wanted)
+    side = {} if harm is take_both else {SIDE: line[0]}  # Only a record has it.
+    assert refs_of(recovered) == {MAIN: line[4], **side}
     check_whole(recovered, history)
     assert recovered.verify().lost == 0
     assert not find(storage)
@@ -174,7 +155,7 @@ def test_after_damage_of_the_log_all_is_there(
 @pytest.mark.parametrize("harm", [damage_record, older_log, take_both])
 @pytest.mark.parametrize("power", [False, True])
 def test_a_recovery_that_is_cut_anywhere_goes_on(
-    harm: Callable[[PackRepository, MemoryTransport], None],
+    harm: Harm,
     power: bool,
     repository: PackRepository,
     history: History,
@@ -231,7 +212,7 @@ def test_reads_are_answered_until_then_and_changes_refused(
     damage_record(repository, storage)
     server = again(storage, clock)
     assert refs_of(server) == {MAIN: line[2]}
-    with pytest.raises(CorruptFile, match="no change is made: smartserver recover"):
+    with pytest.raises(CorruptFile, match="no change is made before `smartserver recover`"):
         push(server, history, [], {SIDE: line[0]})
     assert [each.made for each in find(storage).changes] == [False, True, True]  # The first is in its pack alone.
     assert restore(server) == []
@@ -242,7 +223,7 @@ def test_reads_are_answered_until_then_and_changes_refused(
 def test_what_is_not_chosen_stays_in_lost(
     repository: PackRepository, history: History, line: list[bytes], storage: MemoryTransport
 ) -> None:
-    take_record(repository, storage)
+    storage.delete(record_path(5))
     findings = find(storage)
     assert findings.misfits == [record_path(7), record_path(6)]
     recovery.restore(repository, findings, [])
@@ -294,20 +275,27 @@ def test_an_old_log_that_was_put_back_is_filled_from_packs(
 ) -> None:
     """What a pack alone says may never have been acknowledged."""
     line = history.line(4)
-    push(repository, history, line[:1], {MAIN: line[0]})
-    saved = files(storage, LOG)
-    push_each(repository, history, line[1:])
-    put_back(storage, saved)
+    push_each(repository, history, line[:3])
+    request = request_id()
+    first = push(repository, history, line[3:], {MAIN: line[3]}, request=request)
+    put_back(storage)
     clock.now += 3 * KEPT
     repository = again(storage, clock)
     repository.collect_garbage_files()
     assert refs_of(repository) == {MAIN: line[0]}
-    assert recovery.by_default(find(storage)) == []
+    findings = find(storage)
+    assert findings.made == []
     assert (repository.verify().lost, repository.verify().problems) == (3, ())
+    told: list[str] = []
+    assert recovery.restore(repository, findings, findings.changes[1:], lambda what, why: told.append(why)) == 0
+    assert [why.endswith("restore the change that it rests on, too") for why in told] == [True, True]
+    assert refs_of(repository) == {MAIN: line[0]}
     assert restore(repository) == []
     assert refs_of(repository) == {MAIN: line[3]}
     assert repository.verify().lost == 0
     check_whole(repository, history)
+    repeat = push(repository, history, line[3:], {MAIN: line[3]}, request=request, age=1000)
+    assert (repeat.outcome, repeat.changed) == (first.outcome, False)
 
 
 def test_all_that_a_record_says_is_restored(
@@ -333,29 +321,14 @@ def test_all_that_a_record_says_is_restored(
     assert (dict(state.map("tags")), state.map_kind("tags")) == ({b"v1": line[0]}, "ids")
 
 
-def test_a_repeat_of_a_restored_request_gets_its_first_answer(
-    repository: PackRepository, history: History, storage: MemoryTransport
-) -> None:
-    line = history.line(2)
-    push(repository, history, line[:1], {MAIN: line[0]})
-    saved = files(storage, LOG)
-    request = request_id()
-    first = push(repository, history, line[1:], {MAIN: line[1]}, request=request)
-    put_back(storage, saved)
-    assert restore(repository) == []
-    repeat = push(repository, history, line[1:], {MAIN: line[1]}, request=request, age=1000)
-    assert (repeat.outcome, repeat.changed) == (first.outcome, False)
-
-
 def test_what_was_changed_since_is_not_overwritten(
     repository: PackRepository, history: History, storage: MemoryTransport
 ) -> None:
     line = history.line(3)
     push(repository, history, line[:1], {MAIN: line[0]})
-    saved = files(storage, LOG)
     push(repository, history, line[1:2], {MAIN: line[1], SIDE: line[1]})
     push(repository, history, line[2:], {SIDE: line[2]})
-    put_back(storage, saved)
+    put_back(storage)
     (other,) = history.line(1, line[0], "other")
     push(repository, history, [other], {MAIN: other})
     first, _ = (each.id for each in find(storage).changes)
@@ -373,9 +346,8 @@ def test_a_branch_that_was_pushed_on_since_has_what_it_lost(
 ) -> None:
     line = history.line(4)
     push(repository, history, line[:1], {MAIN: line[0]})
-    saved = files(storage, LOG)
     push_each(repository, history, line[1:3])
-    put_back(storage, saved)
+    put_back(storage)
     push(repository, history, line[1:], {MAIN: line[3]})
     assert len(find(storage).changes) == 2
     assert restore(repository) == []
@@ -389,9 +361,8 @@ def test_a_change_of_a_deleted_repository_is_of_another_one(
     """Its pack was left by a writer that died; the incarnation of before a recovery is no other."""
     line = history.line(3)
     push(repository, history, line[:1], {MAIN: line[0]})
-    saved = files(storage, LOG)
     push(repository, history, line[1:2], {SIDE: line[1]})
-    put_back(storage, saved)
+    put_back(storage)
     recovery.restore(repository, find(storage), [])
     assert [each.elsewhere for each in find(storage).changes] == [False]
     repository.delete(request_id(), 0, "user")
@@ -405,14 +376,12 @@ def test_packs_that_were_joined_and_deleted_are_cut_out_again(
     repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
 ) -> None:
     line = history.line(20)
-    push_each(repository, history, line[:5])
-    saved = files(storage, LOG)
-    push_each(repository, history, line[5:])
+    push_each(repository, history, line)
     repository.repack()
     clock.now += KEPT + 1
     repository.collect_garbage_files()
     assert len(storage.list_directory(PACKS)) == 2
-    put_back(storage, saved)
+    put_back(storage, 6)
     repository = again(storage, clock)
     assert len(find(storage).gone) == 5
     assert restore(repository) == []
@@ -436,29 +405,13 @@ def test_a_damaged_joined_pack_keeps_no_change_from_being_restored(
 ) -> None:
     line = history.line(3)
     push(repository, history, line[:1], {MAIN: line[0]})
-    saved = files(storage, LOG)
     push(repository, history, line[1:], {MAIN: line[2]})
-    put_back(storage, saved)
+    put_back(storage)
     junk = encode_trailer(Trailer(b"i" * 16, 1, b"h" * 16, None, (b"a" * 16,)))
     storage.put(f"{PACKS}/{'ab' * 16}.pack", [b"no pack" + junk])
     (why,) = restore(repository)
     assert "ab" * 16 in why
     assert refs_of(repository) == {MAIN: line[2]}
-
-
-def test_what_rests_on_a_change_that_is_not_chosen_is_told(
-    repository: PackRepository, history: History, storage: MemoryTransport
-) -> None:
-    line = history.line(3)
-    push(repository, history, line[:1], {MAIN: line[0]})
-    saved = files(storage, LOG)
-    push_each(repository, history, line[1:])
-    put_back(storage, saved)
-    findings = find(storage)
-    told: list[str] = []
-    assert recovery.restore(repository, findings, findings.changes[1:], lambda what, why: told.append(why)) == 0
-    assert [why.endswith("restore the change that it rests on, too") for why in told] == [True]
-    assert refs_of(repository) == {MAIN: line[0]}
 
 
 def test_somebody_who_is_first_is_not_overwritten(
