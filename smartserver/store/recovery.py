@@ -17,14 +17,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
-from smartserver.errors import (
-    CorruptFile,
-    MissingBase,
-    MissingParents,
-    MissingRevision,
-    NoSuchRepository,
-    OutcomeUnknown,
-)
+from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown
 from smartserver.records.faults import Level, Policy
 from smartserver.store.checkpoint import checkpoint_path
 from smartserver.store.cleanup import begin_line, make_checkpoint
@@ -45,7 +38,7 @@ from smartserver.store.record import (
     hash_of,
 )
 from smartserver.store.repack import cut_out
-from smartserver.store.replay import begin_again, replay
+from smartserver.store.replay import RESTS, begin_again, replay
 from smartserver.store.repository import PackRepository
 from smartserver.store.state import first_state
 from smartserver.store.transaction import Transaction
@@ -55,9 +48,6 @@ from transports.steps import GetPublished, ListDirectory, Publish, Put, Rename, 
 
 TAKEN = Policy(Level.OFF)
 """What is brought back was taken once, whatever a server would say of it now."""
-
-RESTS = (MissingParents, MissingBase, MissingRevision)
-"""What is raised for a change that rests on another one."""
 
 Report = Callable[[str, str], None]
 

@@ -6,11 +6,15 @@ revision is kept under another name. So nothing that came since is overwritten.
 
 from __future__ import annotations
 
+from smartserver.errors import MissingBase, MissingParents, MissingRevision
 from smartserver.store.lost import LostChange
 from smartserver.store.model import INCOMPLETE
 from smartserver.store.record import Change, Entry
 from smartserver.store.state import DECLARED, MAP, REFS, SETTINGS, decode_value, encode_value
 from smartserver.store.transaction import Transaction
+
+RESTS = (MissingParents, MissingBase, MissingRevision)
+"""What is raised for a change that rests on another one."""
 
 
 def begin_again(transaction: Transaction, entry: Entry) -> None:
