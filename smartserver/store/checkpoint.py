@@ -85,7 +85,7 @@ def parse_name(name: str) -> tuple[int, bytes] | None:
 
 
 def encode_checkpoint(state: State) -> bytes:
-    """The bytes of the file."""
+    """The bytes of the file; of equal states they are equal."""
     tables = [(name, table, table.encode()) for name, table in sorted(state.tables.items())]
     head = _encode(
         _Head(
@@ -96,10 +96,10 @@ def encode_checkpoint(state: State) -> bytes:
             state.vcs,
             state.kinds,
             state.packs,
-            dict(state.settings),
+            dict(sorted(state.settings.items())),
             state.settings_version,
             tuple(_TableHead(name, table.kind, table.size, len(content)) for name, table, content in tables),
-            dict(state.dropped),
+            dict(sorted(state.dropped.items())),
             state.history.horizon,
         )
     )

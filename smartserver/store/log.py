@@ -278,7 +278,8 @@ class Log:
             self.forget()
             if _was_done(own):  # Then it is the sync that failed, which is never repeated, or what follows.
                 raise OutcomeUnknown(str(wrong)) from wrong
-            if isinstance(wrong, TransportFailed):
+            # A refusal is final, but may be one to read what was published.
+            if isinstance(wrong, TransportFailed) or self._look_again(str(wrong)).state.hash != base.hash:
                 raise _Unclear(str(wrong)) from wrong
             raise
         if not _is_record(below, base.hash):

@@ -1,4 +1,4 @@
-"""The hex blocks of the disk specification that show a pack and its index are read, and are what is written."""
+"""The hex blocks and tables of the disk specification: what is read, and what is written."""
 
 from __future__ import annotations
 
@@ -8,17 +8,37 @@ from pathlib import Path
 import pytest
 from builders import locate
 
-from smartserver.records.model import Kind, Parent, Record
+from smartserver.records.model import Kind, Parent, Tip
+from smartserver.records.model import Record as KeyedRecord
 from smartserver.records.segment import decode_segment
+from smartserver.store import cleanup, draft, history, index_build, repack, tables, upkeep
 from smartserver.store import index as index_module
-from smartserver.store import index_build, repack
 from smartserver.store import pack as pack_module
+from smartserver.store.checkpoint import _Head, checkpoint_path, decode_checkpoint, encode_checkpoint
+from smartserver.store.format import LINE
+from smartserver.store.history import LogEntry
 from smartserver.store.index import Index, Row
 from smartserver.store.index_build import rebuild
+from smartserver.store.log import WAIT
 from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.pack import PackReader, PackWriter
-from smartserver.store.record import PackEntry, Root
+from smartserver.store.record import (
+    MARK,
+    MAX_RECORD,
+    Beginning,
+    Change,
+    Entry,
+    Join,
+    PackEntry,
+    Record,
+    decode_record,
+    encode_record,
+    first_record,
+    hash_of,
+)
 from smartserver.store.snapshot import Snapshot
+from smartserver.store.state import State, decode_value, encode_value, first_state
+from smartserver.store.trailer import Trailer, encode_trailer, trailer_behind
 from transports.memory import MemoryTransport
 
 SPEC = Path(__file__).parents[3] / "doc" / "spec"
@@ -42,6 +62,70 @@ def blocks() -> dict[str, bytes]:
         assert title not in found, f"two blocks are called {title!r}"
         found[title] = bytes.fromhex("".join(line.partition("#")[0] for line in lines))
     return found
+
+
+NOW = 1_700_000_000_000
+ONE = first_record(NAME, NOW)
+VALUE = encode_value((Tip(bytes(range(0x20, 0x34))),))
+ENTRY = Entry(
+    NAME,
+    "joe",
+    b"ok",
+    (
+        Change("refs", b"refs/heads/main", None, VALUE),
+        Change("settings", b"HEAD", None, b"refs/heads/main"),
+    ),
+    PackEntry(b"\x11" * 16, 300, b"\x22" * 16, 200, b"\x33" * 16, 1, 3),
+    Beginning(bytes(range(0xA0, 0xB0)), "git sha1", (Kind("object", "git-sha1", True),)),
+)
+"""What the blocks of the log show."""
+
+
+def test_the_records() -> None:
+    one, two = (blocks()[title] for title in ("record 1", "a record that creates a repository with a push"))
+    record = Record(number=2, parent=hash_of(one), time=NOW + 1, entries=(ENTRY,))
+    assert (encode_record(ONE), decode_record(one, "1")) == (one, ONE)
+    assert (encode_record(record), decode_record(two, "2")) == (two, record)
+
+
+def test_the_checkpoint() -> None:
+    two, content = blocks()["a record that creates a repository with a push"], blocks()["the checkpoint of that record"]
+    state = first_state(hash_of(encode_record(ONE))).after(decode_record(two, "2"), hash_of(two))
+    assert encode_checkpoint(state) == content
+    assert encode_checkpoint(decode_checkpoint(content, "checkpoint")) == content
+    assert checkpoint_path(2, state.hash) == f"checkpoints/0000000002-{hash_of(two).hex()}"
+    assert (decode_checkpoint(content, "checkpoint").settings, state.refs()) == (
+        {"HEAD": b"refs/heads/main"},
+        {b"refs/heads/main": (Tip(bytes(range(0x20, 0x34))),)},
+    )
+
+
+def test_the_trailer() -> None:
+    content = blocks()["the trailer of that push"]
+    trailer = Trailer(bytes(range(0xA0, 0xB0)), 1, hash_of(blocks()["record 1"]), ENTRY)
+    assert encode_trailer(trailer) == content
+    assert trailer_behind(content, lambda offset, size: b"", 0, "pack") == trailer
+
+
+def test_the_format_file_and_the_value_of_a_ref() -> None:
+    assert blocks()["the format file"] == LINE
+    heads = (Tip(b"h1"), Tip(b"h2", b"a", True))
+    assert decode_value(blocks()["the value of a ref with two heads"]) == heads
+    assert encode_value(heads) == blocks()["the value of a ref with two heads"]
+
+
+def test_the_fields_are_listed_in_the_order_they_lie() -> None:
+    for heading, struct in (("| # | record | type | meaning |", Record), ("| # | entry | type | meaning |", Entry)):
+        rows = table_after("The repository's folder", heading)
+        assert [row[1] for row in rows] == list(struct.__struct_fields__)
+        assert [row[0] for row in rows] == [str(number) for number in range(len(rows))]
+    said = " ".join(text().split())
+    begun = {"A *pack* is": PackEntry, "": Join, "An entry is kept as": LogEntry, "The head is": _Head}
+    for begins, struct in begun.items():
+        fields = [word.replace("_", " ") for word in struct.__struct_fields__]
+        found = re.findall(re.escape(begins) + r" ?\[([^]]*)\]", said)
+        listed = [[re.split(" bin|:", part.strip())[0] for part in each.split(",")] for each in found]
+        assert fields in listed, struct
 
 
 def reader() -> PackReader:
@@ -97,11 +181,11 @@ def test_the_records_are_read_through_the_index() -> None:
     transport.put(pack_path(NAME), (pack,))
     transport.put(index_path(NAME), (index,))
     packs = (PackEntry(b"f" * 16, length, digest, len(first), first[-16:], 1, 0), entry)
-    snapshot = Snapshot.open(transport, Root(incarnation=bytes(16), version=1, vcs="v", kinds=KINDS, packs=packs))
+    snapshot = Snapshot.open(transport, State(1, bytes(16), vcs="v", kinds=KINDS, packs=packs))
     texts = [b"alpha\nbravo\ncharlie\ndelta\n", b"alpha\nbravo\ncharlie\ndelta\necho\n"]
     for number, expected in enumerate(texts, 1):
         (location,) = locate(snapshot, 0, b"k%d" % number)
-        assert snapshot.record(location) == Record(0, b"k%d" % number, b"", expected)
+        assert snapshot.record(location) == KeyedRecord(0, b"k%d" % number, b"", expected)
         assert location.ordinal == number
     assert [snapshot.graph.parents(ordinal) for ordinal in range(3)] == [(), (0,), (1,)]
     assert snapshot.packs[1].rebuilt is None
@@ -147,8 +231,20 @@ def test_the_columns_are_listed_in_the_order_they_lie() -> None:
         f"earlier pack {index_module.EXTERNAL:#x} + an entry of the external bases",
         f"earlier pack {index_module.OUTSIDE:#x} + an entry of the outside parents",
         "at most 2^31 - 2 records",
+        f"| bytes of a record | {MAX_RECORD:,} |",
+        f"{tables.OVERHEAD} for each, but {tables.LEAST_ENTRY} at least for each entry of a table",
+        f" | {draft.MAX_STATE:,}, unless it becomes fewer |",
+        f"| maps | {draft.MAX_MAPS} |",
+        f"| bytes of the history | {history.KEPT_BYTES:,}, or its newest entry |",
+        f"more than {history.KEPT_ENTRIES:,} and the oldest is more than {history.KEPT // 3_600_000} hours older",
+        f"the earlier of its time and the record's + {history.CLOCK_MARGIN // 60_000} minutes",
+        f"the first\n{MARK} bytes of its record's hash",
+        f"are {cleanup.FEW} and take 1/{cleanup.SHARE} of its size, or are {cleanup.MANY:,}",
+        f"after {WAIT:.0f} seconds it may give up",
+        f"may be deleted {upkeep.KEPT // 3600} hours after the time in *dropped*",
     ],
 )
 def test_numbers_in_the_text_are_those_of_the_source(said: str) -> None:
     assert said in text()
+    assert cleanup.FLOOR_AGE == 3600
     assert index_build.MAX_ROWS == (1 << 31) - 2

@@ -1,0 +1,121 @@
+"""The store and a second implementation, written from the specification alone, say the same of one repository."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import msgspec
+import pytest
+from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id
+from second_store import SecondStore, State
+
+from smartserver.store import history
+from smartserver.store.checkpoint import encode_checkpoint
+from smartserver.store.cleanup import clean_log, make_checkpoint
+from smartserver.store.repository import PackRepository
+from smartserver.store.transaction import Transaction
+from transports.local import LocalTransport
+
+STEPS = 40
+
+
+class Site:
+    """One repository, and both."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder, self.chance = folder, random.Random(seed)
+        self.clock, self.history = Clock(), History()
+        self.ours = PackRepository(LocalTransport(folder), clock=self.clock, randomness=Repeatable(seed))
+        self.tip: bytes | None = None
+        self.push()
+        self.theirs = SecondStore(folder)
+
+    def push(self) -> None:
+        (self.tip,) = self.history.line(1, self.tip, f"{self.chance.random()}")
+        push(self.ours, self.history, [self.tip], {MAIN: self.tip, self.name(): self.tip})
+
+    def name(self) -> bytes:
+        return b"refs/heads/\xff%d" % self.chance.randrange(5)
+
+    def remove(self) -> None:
+        push(self.ours, self.history, [], {self.name(): None})
+
+    def configure(self) -> None:
+        def plan(transaction: Transaction) -> bytes:
+            transaction.set_setting("HEAD", self.name())
+            transaction.set_map("notes", "opaque", self.name(), b"%d" % self.chance.randrange(3))
+            return b"outcome"
+
+        self.ours.commit(request_id(), 0, "user", plan)
+
+    def recreate(self) -> None:
+        self.ours.delete(request_id(), 0, "user")
+        self.tip = None
+        self.push()
+
+    def repack(self) -> None:
+        self.ours.repack()
+
+    def collect(self) -> None:
+        self.clock.now += 25 * 3600
+        self.ours.collect_garbage_files()
+
+    def checkpoint(self) -> None:
+        make_checkpoint(self.ours.folder, self.ours.log.look().state, self.ours.randomness)
+
+    def clean(self) -> None:
+        """With an hour between the last two checkpoints, by their files."""
+        self.checkpoint()
+        self.push()
+        self.checkpoint()
+        clean_log(self.ours.folder, self.ours.randomness)
+
+    def change_by_the_other(self) -> None:
+        assert self.tip is not None
+        refs = self.theirs.state.tables["refs"][1]
+        name, value = b"refs/tags/%d" % self.chance.randrange(3), msgspec.msgpack.encode([[self.tip]])
+        if refs.get(name) != value:
+            changes = [["refs", name, refs.get(name), value]]
+            now = int(self.clock.now * 1000)
+            self.theirs.change("second", changes, now, as_folder=self.chance.random() < 0.5)
+            assert refs_of(self.ours)[name] == self.tip
+
+    def checkpoint_by_the_other(self) -> None:
+        self.theirs.make_checkpoint()
+
+    def check(self) -> None:
+        state = self.ours.log.look().state
+        self.theirs.state = self.theirs.look(self.theirs.state)
+        content = encode_checkpoint(state)
+        for said in (self.theirs.state, SecondStore(self.folder).state, State.parse(content)):
+            assert said.checkpoint() == content
+        for entry in self.theirs.state.packs:
+            assert len(self.theirs.trailer(entry)[2]) == 16
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_both_say_the_same(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("smartserver.store.cleanup.FLOOR_AGE", -1.0)
+    site = Site(tmp_path, seed)
+    events = [
+        *[site.push] * 5, site.remove, *[site.configure] * 3, site.recreate, site.repack, site.collect, site.clean,
+        *[site.change_by_the_other] * 5, *[site.checkpoint_by_the_other] * 2,
+    ]  # fmt: skip
+    for _ in range(STEPS):
+        site.chance.choice(events)()
+        site.check()
+    check_whole(PackRepository(LocalTransport(tmp_path), clock=site.clock), site.history)
+    names = sorted((tmp_path / "log").iterdir())
+    assert int(names[0].name) > 1, "the log was cleaned"
+
+
+def test_both_forget_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than 1,000 entries, over more than a day."""
+    site = Site(tmp_path, 9)
+    for number in range(history.KEPT_ENTRIES + 20):
+        site.clock.now += 100
+        push(site.ours, site.history, [], {b"refs/tags/%d" % (number % 9): site.tip if number % 2 else None})
+        site.change_by_the_other()
+    site.check()
+    assert site.theirs.state.horizon != [0, 0, 0]
