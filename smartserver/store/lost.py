@@ -146,15 +146,16 @@ def _read(folder: Transport, paths: Iterable[str]) -> dict[str, bytes]:
 
 def _checkpoints(folder: Transport, names: Iterable[str]) -> Iterator[tuple[tuple[int, bytes], State | None]]:
     """Each checkpoint and its state; None where it is damaged."""
-    for version, record_hash in newest_first(names):
-        file = Get(checkpoint_path(version, record_hash))
-        folder.perform([file])
+    found = newest_first(names)
+    files = [Get(checkpoint_path(*each)) for each in found]
+    folder.perform(files)
+    for name, file in zip(found, files, strict=True):
         state = None
         if file.result is not None:
             with contextlib.suppress(CorruptFile):
                 state = decode_checkpoint(file.result, file.path)
-            fits = state is not None and (state.version, state.hash) == (version, record_hash)
-            yield (version, record_hash), state if fits else None
+            fits = state is not None and (state.version, state.hash) == name
+            yield name, state if fits else None
 
 
 def _newest(records: Mapping[int, bytes], starts: list[State]) -> State | None:

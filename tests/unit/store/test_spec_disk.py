@@ -11,7 +11,7 @@ from builders import locate
 from smartserver.records.model import Kind, Parent, Tip
 from smartserver.records.model import Record as KeyedRecord
 from smartserver.records.segment import decode_segment
-from smartserver.store import cleanup, draft, history, index_build, repack, tables, upkeep
+from smartserver.store import cleanup, draft, history, index_build, repack, table, upkeep
 from smartserver.store import index as index_module
 from smartserver.store import pack as pack_module
 from smartserver.store.checkpoint import _Head, checkpoint_path, decode_checkpoint, encode_checkpoint
@@ -232,7 +232,7 @@ def test_the_columns_are_listed_in_the_order_they_lie() -> None:
         f"earlier pack {index_module.OUTSIDE:#x} + an entry of the outside parents",
         "at most 2^31 - 2 records",
         f"| bytes of a record | {MAX_RECORD:,} |",
-        f"{tables.OVERHEAD} for each, but {tables.LEAST_ENTRY} at least for each entry of a table",
+        f"{table.OVERHEAD} for each, but {table.LEAST_ENTRY} at least for each entry of a table",
         f" | {draft.MAX_STATE:,}, unless it becomes fewer |",
         f"| maps | {draft.MAX_MAPS} |",
         f"| bytes of the history | {history.KEPT_BYTES:,}, or its newest entry |",
