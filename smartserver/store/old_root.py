@@ -234,7 +234,7 @@ def _clear(folder: Transport) -> None:
     for path in (CHECKPOINTS, LOG) if folder.exists(f"{OLD}/{LOG}") else ():
         with contextlib.suppress(NoSuchFile):
             for name in folder.list_directory(path):
-                folder.delete(f"{path}/{name}")
+                folder.withdraw(f"{path}/{name}", f"{INCOMING}/{name}.withdrawn")
             folder.remove_directory(path)
 
 

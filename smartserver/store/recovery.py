@@ -22,7 +22,7 @@ from smartserver.records.faults import Level, Policy
 from smartserver.store.checkpoint import checkpoint_path
 from smartserver.store.cleanup import begin_line, make_checkpoint
 from smartserver.store.draft import following
-from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, INCOMING, LINE, LOG, LOST, PACKS
+from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, INCOMING, LINE, LOG, LOST, PACKS, is_marked
 from smartserver.store.lost import RECOVERED, Findings, LostChange
 from smartserver.store.open_pack import pack_path
 from smartserver.store.pack import PackReader
@@ -145,8 +145,8 @@ def _mend(repository: PackRepository, findings: Findings) -> None:
     except FileExists as wrong:
         folder.delete(checkpoint_path(after.version, after.hash))
         raise TransportFailed(LOG, "somebody changed the repository meanwhile; try again") from wrong
-    temporary = f"{INCOMING}/{randomness(8).hex()}.format"
-    with contextlib.suppress(FileExists):
+    if not is_marked(folder):
+        temporary = f"{INCOMING}/{randomness(8).hex()}.format"
         folder.perform([Put(temporary, LINE), Publish(temporary, FORMAT), SyncDirectory("")])
     _move_to_lost(repository, below)
     repository.log.forget()

@@ -226,7 +226,9 @@ def test_what_is_not_chosen_stays_in_lost(
     storage.delete(record_path(5))
     findings = find(storage)
     assert findings.misfits == [record_path(7), record_path(6)]
-    recovery.restore(repository, findings, [])
+    served = FaultyTransport(storage)
+    recovery.restore(PackRepository(served), findings, [])
+    assert not any("format" in call for call in served.log)  # A server lets nobody make that through its files.
     assert [name[:10] for name in storage.list_directory(LOST)] == ["0000000006", "0000000007"]
     assert refs_of(repository) == {MAIN: line[2]}
     assert repository.verify().lost == 3
