@@ -253,8 +253,9 @@ def _claim_next(folder: Transport, place: str, randomness: Callable[[int], bytes
     first, claim = record_path(number), record_path(number + 1)
     content = encode_record(Record(number=number + 1, parent=NOTHING, time=0))
     temporary = f"{INCOMING}/{randomness(8).hex()}.record"
-    with contextlib.suppress(FileExists):
-        folder.perform([Put(temporary, content), Publish(temporary, claim), SyncDirectory(LOG)])
+    if folder.exists(first):  # Else both numbers may be free again, since a clean-up deleted them.
+        with contextlib.suppress(FileExists):
+            folder.perform([Put(temporary, content), Publish(temporary, claim), SyncDirectory(LOG)])
     if not folder.exists(first) or folder.get_published(claim) != content:
         raise TransportFailed(place, "it was changed since its upgrade, which is not undone")
 

@@ -18,6 +18,7 @@ from builders import MAIN, History, Repeatable, check_whole, push, refs_of
 from faulty_transport import FaultyTransport
 
 from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown, Unsupported
+from smartserver.store.cleanup import make_checkpoint
 from smartserver.store.lost import find
 from smartserver.store.model import RootVersion
 from smartserver.store.old_root import undo, upgrade
@@ -184,6 +185,14 @@ def test_what_was_changed_since_is_not_undone(old: Path, history: History, line:
     check_whole(opened(old), history)
     push(opened(old), history, [], {b"refs/heads/new": new[0]})
     assert refs_of(opened(old))[b"refs/heads/new"] == new[0]
+    # Nor where a clean-up has deleted the first records.
+    make_checkpoint(LocalTransport(old), opened(old).snapshot().state, Repeatable(3))
+    for record in sorted((old / "log").iterdir())[:2]:
+        record.unlink()
+    with pytest.raises(TransportFailed, match="it was changed since its upgrade"):
+        undo(LocalTransport(old), str(old), Repeatable(4))
+    assert len(list((old / "log").iterdir())) == 1
+    check_whole(opened(old), history)
 
 
 def test_a_lock_that_is_held_stops_it(old: Path, discipline: str) -> None:
