@@ -186,6 +186,7 @@ class Scene:
         return Run(actors, self.check, self.content)
 
     def content(self) -> object:
-        """What others can read, and what was acknowledged."""
+        """What others can read, now and after a loss of power, and what was acknowledged."""
         files = [f"{folder}/{name}" for folder in (LOG, CHECKPOINTS) for name in self.store.list_directory(folder)]
-        return tuple((path, self.store.get(path)) for path in files), frozenset(self.acknowledged)
+        durable = [] if self._alone is alone else sorted(self.store._disk.find_folder(LOG).durable)
+        return tuple((path, self.store.get(path)) for path in files), *durable, frozenset(self.acknowledged)
