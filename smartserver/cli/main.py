@@ -46,6 +46,8 @@ COMMANDS = {
     "config": "smartserver.cli.config",
     "pack": "smartserver.cli.pack",
     "break-lock": "smartserver.cli.break_lock",
+    "upgrade": "smartserver.cli.upgrade",
+    "recover": "smartserver.cli.recover",
     "delete": "smartserver.cli.delete",
     "ping": "smartserver.cli.ping",
     "trace": "smartserver.cli.trace",

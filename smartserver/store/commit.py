@@ -16,10 +16,11 @@ from smartserver.errors import NoSuchRepository, OutcomeUnknown
 from smartserver.spans import Part, span
 from smartserver.store.allowance import Allowance
 from smartserver.store.creation import Creation, LookBelow
-from smartserver.store.draft import entry_of, following
+from smartserver.store.draft import entry_of
+from smartserver.store.group import Group
 from smartserver.store.log import Head, Log
 from smartserver.store.model import Changes, RootVersion
-from smartserver.store.record import NOTHING, Entry, Record
+from smartserver.store.record import NOTHING, Entry
 from smartserver.store.state import State
 from smartserver.store.states import Latest, States, Stored
 from smartserver.store.trailer import Trailer
@@ -80,6 +81,7 @@ class Commit:
 
     path: str
     log: Log
+    group: Group
     states: States
     place: Creation
     clock: Callable[[], float]
@@ -133,10 +135,11 @@ class Commit:
             head, last = self._brought(planned, head)
         made: CommitOutcome | None = None
 
-        def judge(state: State) -> tuple[bytes, State] | None:
+        def judge(state: State) -> Entry | None:
             nonlocal planned, made, last
             made = None
             if state.hash != planned.state.hash:
+                last = None  # It was taken before this state was read.
                 again = self._planned(self.states.read_at(Head(state)))
                 if not isinstance(again, PlannedCommit):
                     made = again
@@ -147,17 +150,14 @@ class Commit:
                 last = self._last_look(planned)
                 self.log.folder.perform([*moves, *last.steps])
             self._check(last, state)
-            last = None  # On another state all of it is looked at again.
-            record = Record(
-                number=state.version + 1, parent=state.hash, time=int(self.clock() * 1000), entries=(planned.entry,)
-            )
-            return following(state, record)
+            last = None  # The next time all of it is looked at again.
+            return planned.entry
 
         # From here on nothing may be deleted, whatever interrupts, unless it surely changed nothing.
         kept = undo.pop_all()
         try:
             with span(Part.DISK, "append to the log"):
-                head = self.log.append(head, judge)
+                head = self.group.append(head, judge)
         except (OutcomeUnknown, KeyboardInterrupt, SystemExit):
             if upload is not None:
                 upload.leave()
@@ -182,7 +182,8 @@ class Commit:
         if self.upload is None:
             return []
         state = planned.state
-        self.upload.write_down(Trailer(self._incarnation, state.version, state.hash, planned.entry))
+        incarnation = state.incarnation or self._incarnation
+        self.upload.write_down(Trailer(incarnation, state.version, state.hash, planned.entry))
         return self.upload.publication()
 
     def _brought(self, planned: PlannedCommit, head: Head | None) -> tuple[Head, LastLook | None]:

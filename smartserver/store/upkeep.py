@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Sequence, Set
 from typing import NamedTuple
 
-from smartserver.errors import CorruptFile
 from smartserver.store import cleanup
 from smartserver.store import repack as packs
 from smartserver.store.draft import following
@@ -27,10 +26,10 @@ from smartserver.store.quarantine import Quarantine, store_time
 from smartserver.store.record import Join, Record
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.state import State
-from smartserver.store.trailer import TAIL, Trailer, ranges_of, read_trailer
+from smartserver.store.trailer import trailer_of
 from transports.base import Transport
 from transports.errors import NoSuchFile, TransportError
-from transports.steps import GetStat, ListDirectory, ReadRanges, Withdraw
+from transports.steps import GetStat, ListDirectory, Withdraw
 
 REPACK = b"repack"
 """What the quarantine of a joined pack is named after, where a push has its request."""
@@ -145,8 +144,8 @@ def checkpoint_if_due(line: Log, randomness: Callable[[int], bytes], most: int =
         cleanup.clean_log(line.folder, randomness)
 
 
-class _Pack(NamedTuple):
-    """A pack that no state names."""
+class PackFile(NamedTuple):
+    """A file among the packs."""
 
     name: bytes
     modified: float
@@ -171,7 +170,7 @@ def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], b
     again = [name for name, each in state.dropped.items() if each.time > time + CLOCK_MARGIN]
     count = _delete(folder, [path(name) for name in expired for path in (pack_path, index_path)])
     named = {pack.name for pack in state.packs} | set(state.dropped)
-    unnamed = _packs(folder, listed.result or (), named)
+    unnamed = packs_in(folder, listed.result or (), named)
     indexes = _indexes_alone(folder, listed.result or (), named)
     now = store_time(folder, randomness) if incoming.result or unnamed or indexes else 0.0
     count += _delete(folder, [each.path for each in indexes if each.result and now - each.result.modified >= KEPT])
@@ -204,8 +203,8 @@ def _sweep(folder: Transport, names: Sequence[str], now: float) -> int:
     return _delete(folder, [each.path for each in looks if each.result and now - each.result.modified >= KEPT])
 
 
-def _packs(folder: Transport, files: Sequence[str], named: Set[bytes]) -> list[_Pack]:
-    """The packs among files that are not named."""
+def packs_in(folder: Transport, files: Sequence[str], named: Set[bytes] = frozenset()) -> list[PackFile]:
+    """The packs among the files with these names that are there and not named."""
     looks: dict[bytes, GetStat] = {}
     for file in files:
         with contextlib.suppress(ValueError):
@@ -213,7 +212,7 @@ def _packs(folder: Transport, files: Sequence[str], named: Set[bytes]) -> list[_
             if file.endswith(".pack") and len(name) == 16 and name not in named:
                 looks[name] = GetStat(pack_path(name))
     folder.perform(list(looks.values()))
-    return [_Pack(name, look.result.modified, look.result.size) for name, look in looks.items() if look.result]
+    return [PackFile(name, look.result.modified, look.result.size) for name, look in looks.items() if look.result]
 
 
 def _indexes_alone(folder: Transport, files: Sequence[str], named: Set[bytes]) -> list[GetStat]:
@@ -226,14 +225,9 @@ def _indexes_alone(folder: Transport, files: Sequence[str], named: Set[bytes]) -
     return looks
 
 
-def _is_superseded(folder: Transport, pack: _Pack, state: State) -> bool:
+def _is_superseded(folder: Transport, pack: PackFile, state: State) -> bool:
     """Whether nothing is lost with a pack: it joins packs, or its request was carried out by this or another pack."""
-    path = pack_path(pack.name)
-    tail = ReadRanges(path, [(max(0, pack.size - TAIL), TAIL)])
-    folder.perform([tail])
-    trailer: Trailer | None = None
-    with contextlib.suppress(CorruptFile):
-        _, trailer = read_trailer(tail.result[0], ranges_of(folder, path), pack.size, path)
+    _, trailer = trailer_of(folder, pack_path(pack.name), pack.size)
     if trailer is None:
         return False
     return trailer.entry is None or state.history.find(trailer.entry.request) is not None

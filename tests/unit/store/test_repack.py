@@ -90,7 +90,7 @@ def written(made: Stored, packs: Sequence[OpenPack], name: bytes = b"n" * 16, pl
         return WrittenIndex(len(content), content[-16:])
 
     with contextlib.closing(made.transport.create(f"{place}/new.pack")) as file:
-        return repack.run(file, packs, name, b"i" * 16, put_index=put_index)
+        return repack.run(file, packs, name, made.state(), put_index=put_index)
 
 
 def joined(made: Stored, part: slice) -> tuple[PackEntry, Snapshot, Snapshot]:

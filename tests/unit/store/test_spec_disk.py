@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from builders import locate
 
 from smartserver.records.model import Kind, Parent, Tip
 from smartserver.records.model import Record as KeyedRecord
 from smartserver.records.segment import decode_segment
-from smartserver.store import cleanup, draft, history, index_build, repack, tables, upkeep
+from smartserver.store import cleanup, draft, history, index_build, repack, table, upkeep
 from smartserver.store import index as index_module
 from smartserver.store import pack as pack_module
 from smartserver.store.checkpoint import _Head, checkpoint_path, decode_checkpoint, encode_checkpoint
@@ -115,6 +116,7 @@ def test_the_format_file_and_the_value_of_a_ref() -> None:
 
 
 def test_the_fields_are_listed_in_the_order_they_lie() -> None:
+    struct: type[msgspec.Struct]
     for heading, struct in (("| # | record | type | meaning |", Record), ("| # | entry | type | meaning |", Entry)):
         rows = table_after("The repository's folder", heading)
         assert [row[1] for row in rows] == list(struct.__struct_fields__)
@@ -232,7 +234,7 @@ def test_the_columns_are_listed_in_the_order_they_lie() -> None:
         f"earlier pack {index_module.OUTSIDE:#x} + an entry of the outside parents",
         "at most 2^31 - 2 records",
         f"| bytes of a record | {MAX_RECORD:,} |",
-        f"{tables.OVERHEAD} for each, but {tables.LEAST_ENTRY} at least for each entry of a table",
+        f"{table.OVERHEAD} for each, but {table.LEAST_ENTRY} at least for each entry of a table",
         f" | {draft.MAX_STATE:,}, unless it becomes fewer |",
         f"| maps | {draft.MAX_MAPS} |",
         f"| bytes of the history | {history.KEPT_BYTES:,}, or its newest entry |",
