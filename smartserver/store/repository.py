@@ -19,6 +19,7 @@ from smartserver.store.allowance import Allowance
 from smartserver.store.caches import TextCache
 from smartserver.store.commit import Commit, CommitOutcome, Plan, earlier
 from smartserver.store.creation import Creation
+from smartserver.store.group import Group
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import Log
 from smartserver.store.model import Changes, PackReport, RootVersion, VerifyReport
@@ -64,6 +65,7 @@ class PackRepository:
         """Its log."""
         self.clock = clock
         self.randomness = randomness
+        self._group = Group(self.log, clock)
         self._place = Creation(transport, path, randomness, clock)
         self._states = States(self.log, texts if texts is not None else TextCache())
         self._policy = policy
@@ -216,7 +218,7 @@ class PackRepository:
             LimitExceeded: a reply could not carry what there would be; nothing changed.
             CorruptFile, Unsupported, TransportError: as `snapshot`; nothing changed.
         """
-        parts = self.path, self.log, self._states, self._place, self.clock, self.randomness
+        parts = self.path, self.log, self._group, self._states, self._place, self.clock, self.randomness
         return Commit(*parts, request, age, user, plan, upload, progress, allowance).run()
 
     def delete(self, request: bytes, age: int, user: str, outcome: bytes = b"") -> CommitOutcome:
