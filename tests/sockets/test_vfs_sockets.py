@@ -16,9 +16,8 @@ from smartserver.errors import AccessDenied
 from smartserver.store.repository import PackRepository
 from transports.base import Transport
 from transports.conformance import TransportSuite
-from transports.errors import FileExists, PermissionDenied, TransportError
+from transports.errors import FileExists, PermissionDenied
 from transports.local import LocalTransport
-from transports.steps import Get, MakeDirectory, Put, Rename, SyncDirectory
 
 pytestmark = [
     pytest.mark.sockets,
@@ -55,31 +54,6 @@ class TestSockets(TransportSuite):
         transport = opened(server, place(server))
         yield transport
         transport.close()
-
-
-def test_one_of_many_takes_a_lock_folder(server: Server) -> None:
-    """Each adds to a file under it: nothing is lost."""
-    name = place(server)
-    opened(server, name).perform([MakeDirectory("lock"), Put("count"), SyncDirectory("")])
-
-    def add(lane: int) -> int:
-        files = opened(server, name)
-        tries = 0
-        for number in range(10):
-            mine = f"lock/{lane}-{number}"
-            files.perform([MakeDirectory(mine), Put(f"{mine}/info", b"%d" % lane)])
-            while True:
-                tries += 1
-                try:
-                    files.perform([Rename(mine, "lock/held"), count := Get("count")])
-                except TransportError:
-                    continue
-                break
-            files.perform([Put("count.1", count.content + b"x"), Rename("count.1", "count"), Rename("lock/held", mine)])
-        return tries
-
-    lanes(4, add)
-    assert opened(server, name).get("count") == b"x" * 40
 
 
 def test_new_names_have_one_winner(server: Server) -> None:
