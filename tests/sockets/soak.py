@@ -56,8 +56,8 @@ KILL_EVERY = 15.0
 PACK_EVERY = 5.0
 STEPPED_AT = 0.7
 """When the clock is stepped, as a part of the whole time."""
-DAMAGED = 20
-"""Records that follow the damaged one."""
+DAMAGED = 5
+"""Which of the newest records is damaged: mostly one above the newest checkpoint."""
 STEP = 3600.0
 RSS = 600_000_000
 PING_P99 = 0.25
