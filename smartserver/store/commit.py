@@ -134,12 +134,14 @@ class Commit:
         with span(Part.DISK, "move the pack"):
             head, last = self._brought(planned, head)
         made: CommitOutcome | None = None
+        seen = head.state.hash
 
         def judge(state: State) -> Entry | None:
             nonlocal planned, made, last
             made = None
-            if state.hash != planned.state.hash:
+            if state.hash != seen:
                 last = None  # It was taken before this state was read.
+            if state.hash != planned.state.hash:
                 again = self._planned(self.states.read_at(Head(state)))
                 if not isinstance(again, PlannedCommit):
                     made = again
