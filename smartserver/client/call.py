@@ -49,9 +49,9 @@ class Client:
         credentials: Credentials | None = None,
         traceparent: str = "",
     ) -> None:
-        """`above`: what errors call the folder that is served (`errors.known_as`). `holder`: keeps the connection between
-        commands. `credentials`: have the token that says who the user is. `traceparent`: the trace that requests
-        belong to (W3C Trace Context); the server tells what it spent time on."""
+        """`above`: what errors call the folder that is served (`errors.known_as`). `holder`: keeps the connection
+        between commands. `credentials`: have the token that says who the user is. `traceparent`: the trace that
+        requests belong to (W3C Trace Context); the server tells what it spent time on."""
         self._connect = connect
         self._holder = holder
         self._observers = tuple(observers)

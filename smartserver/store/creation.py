@@ -98,6 +98,10 @@ class Creation:
         check_above(above, path, claimed=True, clock=self._clock)
         self._made = True
 
+    def forget(self) -> None:
+        """Make it again next time."""
+        self._made = False
+
     def _publish(self, path: str, content: bytes) -> None:
         temporary = f"{INCOMING}/{self._randomness(8).hex()}.{path.rpartition('/')[2]}"
         try:

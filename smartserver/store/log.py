@@ -25,7 +25,7 @@ from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, INCOMING, LOG
 from smartserver.store.record import NOTHING, Record, decode_record, hash_of, record_path
 from smartserver.store.state import Misfit, State, first_state
 from transports.base import Step, Transport
-from transports.errors import CodedError, FileExists, TransportError, TransportFailed
+from transports.errors import CodedError, FileExists, NoSuchFile, TransportError, TransportFailed
 from transports.steps import Get, GetPublished, GetStat, ListDirectory, Publish, Put, SyncDirectory
 
 TRIES = 3
@@ -107,7 +107,10 @@ class Log:
                 self._head = None if head is None or head.damage is not None else head
                 if head is not None and (head.damage is None or warm is None):
                     return head
-        raise TransportFailed(LOG, f"the record it stood on went away {TRIES} times while it was read")
+        why = (
+            f"record 1, and each checkpoint with its record, are missing, or went away {TRIES} times as they were read"
+        )
+        raise CorruptFile(LOG, 0, why)
 
     def forget(self) -> None:
         """Open the state from the store next time: the connection to it was lost, or it failed."""
@@ -273,6 +276,8 @@ class Log:
         except FileExists:
             self._discard(temporary)
             return False
+        except NoSuchFile as wrong:  # It was swept while this process was stopped.
+            raise _Unclear(str(wrong)) from wrong
         except TransportError as wrong:
             self._discard(temporary)
             self.forget()
@@ -300,7 +305,7 @@ class Log:
                     return self._adopted(content, after)
             except _Unclear as wrong:
                 why = str(wrong)
-            except TransportError as wrong:
+            except CodedError as wrong:
                 raise OutcomeUnknown(f"{why}; then: {wrong}") from wrong
         raise OutcomeUnknown(why)
 

@@ -156,8 +156,10 @@ class PackRepository:
         Raises:
             CorruptFile, Unsupported, TransportError: as `snapshot`.
         """
-        snapshot = self._states.read(look).snapshot
-        return Transaction(self.path, snapshot, announced, self._place.line, allowance)
+        stored = self._states.read(look)
+        if stored.latest.head is None:  # The folder may have been removed since.
+            self._place.forget()
+        return Transaction(self.path, stored.snapshot, announced, self._place.line, allowance)
 
     def receive(
         self,

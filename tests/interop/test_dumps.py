@@ -73,7 +73,7 @@ def state(repository: PackRepository) -> tuple[object, ...]:
     """All that it has besides its revisions."""
     view = repository.snapshot().state
     maps = {name: (view.map_kind(name), dict(entries.items())) for name, entries in view.maps.items()}
-    return view.state.vcs, view.state.kinds, view.state.settings, dict(view.refs().items()), maps
+    return view.vcs, view.kinds, view.settings, dict(view.refs().items()), maps
 
 
 def carried(home: Path, dumped: PackRepository, parts: Sequence[str], into: str) -> PackRepository:

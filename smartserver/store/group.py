@@ -1,0 +1,123 @@
+"""Group commit: changes that wait at the same time go into one record, whose syncs they share.
+
+Whoever comes while no record is being appended appends one, with all that wait. Each change is judged on the state that
+those before it in the record leave. One that is refused stays out, and the others go on. Its refusal may rest on a
+change of the same record, so it is told when that stands.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from smartserver.errors import OutcomeUnknown
+from smartserver.store.draft import following
+from smartserver.store.log import Head, Log
+from smartserver.store.record import Entry, Record
+from smartserver.store.state import State
+
+AT_MOST = 64 << 10
+"""Bytes of a record after which no more changes are added to it."""
+
+Judge = Callable[[State], Entry | None]
+"""What a change does to a state; None where it does nothing. It may be asked several times, in any thread; what it
+raises refuses the change."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A change that waits for its record."""
+
+    judge: Judge
+    head: Head | None = None
+    """The head with it, once it is there."""
+    wrong: BaseException | None = None
+    """Why it is refused, or what is not known of its record."""
+
+
+class Group:
+    """The changes of one repository by one process; usable from several threads at once."""
+
+    def __init__(self, log: Log, clock: Callable[[], float]) -> None:
+        """`clock`: seconds since the epoch."""
+        self._log = log
+        self._clock = clock
+        self._turn = threading.Lock()
+        """Of who appends."""
+        self._guard = threading.Lock()
+        self._waiting: list[_Waiting] = []
+
+    def append(self, head: Head | None, judge: Judge) -> Head:
+        """Append a change, with those that wait; the head then, which survives a loss of power. `head`: where the state
+        was looked at just now.
+
+        Raises:
+            CorruptFile, OutcomeUnknown, TransportError: as `Log.append`.
+            CodedError: what `judge` raised, or a limit of records.
+        """
+        own = _Waiting(judge)
+        with self._guard:
+            self._waiting.append(own)
+        if not self._turn.acquire(blocking=False):
+            self._turn.acquire()
+            head = None
+        try:
+            while own.head is None and own.wrong is None:
+                self._append(head or self._log.look())
+                head = None
+        finally:
+            self._turn.release()
+        if own.wrong is not None:
+            raise own.wrong
+        assert own.head is not None
+        return own.head
+
+    def _append(self, head: Head) -> None:
+        """Append one record."""
+        with self._guard:
+            waiting = list(self._waiting)
+        judged: Sequence[_Waiting] = waiting
+
+        def judge(state: State) -> tuple[bytes, State] | None:
+            nonlocal judged
+            record, judged = self._judge(state, waiting)
+            return record
+
+        try:
+            now = self._log.append(head, judge)
+        except Exception as wrong:
+            # A refusal too may rest on what was not done, or is not known to be.
+            for each in judged:
+                each.wrong = wrong
+        except BaseException:
+            for each in judged:
+                each.wrong = OutcomeUnknown("the server was interrupted")
+            raise
+        else:
+            for each in judged:
+                each.head = now
+        finally:
+            with self._guard:
+                self._waiting = [each for each in self._waiting if each not in judged]
+
+    def _judge(self, state: State, waiting: Sequence[_Waiting]) -> tuple[tuple[bytes, State] | None, list[_Waiting]]:
+        """The record that follows a state, and whose changes were judged for it."""
+        found: tuple[bytes, State] | None = None
+        entries: tuple[Entry, ...] = ()
+        judged: list[_Waiting] = []
+        for each in waiting:
+            if found is not None and len(found[0]) >= AT_MOST:
+                break
+            judged.append(each)
+            each.wrong = None
+            try:
+                entry = each.judge(state if found is None else found[1])
+                if entry is not None:
+                    time = int(self._clock() * 1000)
+                    more = (*entries, entry)
+                    record = Record(number=state.version + 1, parent=state.hash, time=time, entries=more)
+                    found, entries = following(state, record), more
+            except Exception as wrong:
+                each.wrong = wrong
+        return found, judged
