@@ -305,8 +305,10 @@ class Trial:
     def check(self, repository: PackRepository, storage: MemoryTransport) -> None:
         """Before or after as the answer says, whole, and a next push works."""
         found = state_of(repository)
-        allowed = {None: [self.after], OutcomeUnknown: [self.before, self.after]}
-        assert found in allowed.get(self.error and type(self.error), [self.before]), self
+        if isinstance(self.error, OutcomeUnknown):
+            assert found in (self.before, self.after), self
+        else:
+            assert found == (self.after if self.error is None else self.before), self
         if found is not None:
             check_whole(repository, self.history)
         self.clock.now += DAY + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from builders import locate
 
@@ -120,12 +121,17 @@ def test_the_fields_are_listed_in_the_order_they_lie() -> None:
         assert [row[1] for row in rows] == list(struct.__struct_fields__)
         assert [row[0] for row in rows] == [str(number) for number in range(len(rows))]
     said = " ".join(text().split())
-    begun = {"A *pack* is": PackEntry, "": Join, "An entry is kept as": LogEntry, "The head is": _Head}
-    for begins, struct in begun.items():
-        fields = [word.replace("_", " ") for word in struct.__struct_fields__]
+    begun: dict[str, msgspec.StructMeta] = {
+        "A *pack* is": PackEntry,
+        "": Join,
+        "An entry is kept as": LogEntry,
+        "The head is": _Head,
+    }
+    for begins, listing in begun.items():
+        fields = [word.replace("_", " ") for word in listing.__struct_fields__]
         found = re.findall(re.escape(begins) + r" ?\[([^]]*)\]", said)
         listed = [[re.split(" bin|:", part.strip())[0] for part in each.split(",")] for each in found]
-        assert fields in listed, struct
+        assert fields in listed, listing
 
 
 def reader() -> PackReader:
