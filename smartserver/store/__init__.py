@@ -1,1 +1,1 @@
-"""Repositories on a transport: packs, indexes, the root and its swap."""
+"""Repositories on a transport: packs, indexes, and the log by which they change."""

@@ -3,7 +3,7 @@
 A file that is mapped into memory ends the process when another program truncates it, as `cp` of a backup does. So an
 index is read as it is needed, 16 KiB at a time. The blocks that were read are kept in one cache, which is bounded in
 bytes and shared by the process. Behind the body lies the hash of each block, and at the end the hash of those hashes,
-which the root names too. So opening an index costs its header and its hashes, and a block is proved when it is read. A
+which the log names too. So opening an index costs its header and its hashes, and a block is proved when it is read. A
 damaged block may be met long after the index was opened. Then the index is made again from its pack, and the reader
 gets the right bytes: the layout is the same.
 """
@@ -90,7 +90,7 @@ class Blocks:
         tail = content[self.length :] if whole else self._file.read_at(self.length, self.size - self.length)
         self._checks = tail[:-TRAILER]
         self.hash = tail[-TRAILER:]
-        """The hash at the end, as the root names it."""
+        """The hash at the end, as the log names it."""
         if len(tail) != self.size - self.length or _hash(self._checks) != self.hash:
             raise CorruptFile(name, self.size - TRAILER, "the index does not have the hash it ends with")
         self._keys = [self.hash + number.to_bytes(4, "little") for number in range(0 if whole else count)]

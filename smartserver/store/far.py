@@ -21,7 +21,7 @@ AT_ONCE = 8 << 20
 """Bytes that are asked for at once, or held to be written at once: what a link of 64 Mbit/s brings in a second, so that
 trips are little of it, and few enough to be held for each reader and writer."""
 MOVES = 4
-"""Times in one read that packs are looked for under the present root because one is gone: as `states.ROOT_READS`."""
+"""Times in one read that packs are looked for in the newest state because one is gone: as `states.ROOT_READS`."""
 NEAR = 4 << 20
 """Bytes of a record that are read with its header: a trip saved is worth more than the bytes."""
 
@@ -37,19 +37,19 @@ class Place(NamedTuple):
     path: str
     """The file."""
     entry: PackEntry
-    """What the root says of that file."""
+    """What the log says of that file."""
     shift: int
     """What is added to the pack's own offsets."""
 
 
 Find = Callable[[], Place | None]
-"""Looks under the present root for the segments of a pack whose file is gone; None: the root still names that file.
+"""Looks in the newest state for the segments of a pack whose file is gone; None: that state still names the file.
 
 Raises RepositoryChanged where they are not there, and CorruptFile, Unsupported and TransportError as `States.read`."""
 
 
 class FarPack(PackReader):
-    """A pack of such a store, read by its path. The first read proves that the file is what the root says; where it is
+    """A pack of such a store, read by its path. The first read proves that the file is what the log says; where it is
     gone, its segments are read from the pack that has them now."""
 
     def __init__(self, transport: Transport, place: Place, kinds: Sequence[Kind], find: Find) -> None:
@@ -78,7 +78,7 @@ class FarPack(PackReader):
         """The last `count` ranges of a step that was performed.
 
         Raises:
-            CorruptFile: the file has another length or other kinds than the root says.
+            CorruptFile: the file has another length or other kinds than the log says.
         """
         found = step.result
         if len(found) > count:
@@ -98,12 +98,12 @@ class FarPack(PackReader):
 
         Raises:
             RepositoryChanged: they are not there any more.
-            CorruptFile, Unsupported, TransportError: the present root cannot be read.
+            CorruptFile, Unsupported, TransportError: the log cannot be read.
         """
         place = self._find()
         if place is None or place == self._place:
             return False
-        # The joined pack was written only where this one ended with the hash that the root named.
+        # The joined pack was written only where this one ended with the hash that the log named.
         self._place, self._proved, self._trailer = place, False, self._own_hash
         return True
 
@@ -130,7 +130,7 @@ def read_across(wanted: Sequence[tuple[PackReader, int, int]]) -> list[bytes]:
     """Ranges of segments of several packs (each with its offset and size), in that order, together where they are far.
 
     Raises:
-        CorruptFile: a pack is not what the root says, or became shorter.
+        CorruptFile: a pack is not what the log says, or became shorter.
         NoSuchFile: a pack is gone.
     """
     by_pack: dict[PackReader, list[int]] = {}

@@ -168,7 +168,7 @@ class Index:
         self.name = name = blocks.name
         self.size = blocks.size
         self.hash = blocks.hash
-        """The file's trailer, as the root names it."""
+        """The file's trailer, as the log names it."""
         body = blocks.length
         if body < HEADER.size:
             raise CorruptFile(name, body, f"{body} bytes before its hashes, an index has {HEADER.size} or more")

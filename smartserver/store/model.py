@@ -1,7 +1,7 @@
 """What the rest of the program sees of a repository: values, no I/O.
 
-A verb gets a `Transaction` (`store.transaction`): a snapshot of the root, the announced graph and the changes
-of the calls before it. It decides there; the repository makes the changes durable in one swap, or plans again when
+A verb gets a `Transaction` (`store.transaction`): a snapshot of the repository, the announced graph and the changes
+of the calls before it. It decides there; the repository makes the changes durable in one record, or plans again when
 another writer was first.
 """
 
@@ -51,8 +51,8 @@ class ContentPlan(msgspec.Struct, frozen=True):
 
 
 class RootVersion(NamedTuple):
-    """The newest root a client has seen. `mark`: of the newest entry of the log at that version; a version alone does
-    not tell a root, because a backup that was put back goes on from an older one."""
+    """The newest version a client has seen. `mark`: of the newest entry at that version; a version alone does not tell
+    a state, because a backup that was put back goes on from an older one."""
 
     incarnation: bytes
     version: int
@@ -60,7 +60,7 @@ class RootVersion(NamedTuple):
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What of a root changed after version `since`; everything where `since` is None."""
+    """What of a repository changed after version `since`; everything where `since` is None."""
 
     incarnation: bytes
     version: int

@@ -1,7 +1,7 @@
 """`OpenPack`: a pack and its index in use. The index is opened with the snapshot that names it, the pack when read.
 
 A pack that was joined with others is deleted a day later, and a snapshot may be read for longer than that. Its segments
-lie in the joined pack as they were. So a pack that is gone when it is first read is looked for under the present root,
+lie in the joined pack as they were. So a pack that is gone when it is first read is looked for in the newest state,
 by the ids and lengths of all its segments, and read there. Files are closed with the last reference to them, never by
 name or number: a reader that began keeps what it reads from.
 """
@@ -33,8 +33,8 @@ Resolve = Callable[[int, Key], Row | None]
 """Gives the row of a record that lies in an earlier pack, by its kind and key."""
 
 Seek = Callable[[PackEntry, Index], "tuple[PackEntry, int] | None"]
-"""Looks under the present root for the pack that has the segments of a pack that is gone, by its index, and how many
-bytes further on they lie there. None: the root still names the pack, so that it is missing.
+"""Looks in the newest state for the pack that has the segments of a pack that is gone, by its index, and how many
+bytes further on they lie there. None: the newest state still names the pack, so that it is missing.
 
 Raises RepositoryChanged where they are nowhere, and CorruptFile, Unsupported and TransportError as `States.read`."""
 
@@ -70,9 +70,9 @@ class OpenPack:
         """The pack's file, opened when first asked for; where it is gone, the one that has its segments now.
 
         Raises:
-            NoSuchFile: it is gone, and the present root names it.
+            NoSuchFile: it is gone, and the newest state names it.
             RepositoryChanged: it is gone, and its segments are nowhere.
-            CorruptFile: not of the length or the kinds the root names.
+            CorruptFile: not of the length or the kinds the log names.
         """
         reader = self._reader
         if reader is None:
@@ -139,10 +139,10 @@ class OpenPack:
                 raise NoSuchFile(path)
             blocks = Blocks(file, path)
             if (blocks.size, blocks.hash) != (self.entry.index_length, self.entry.index_hash):
-                raise CorruptFile(path, blocks.size, "not the index the root names")
+                raise CorruptFile(path, blocks.size, "not the index the log names")
             index = Index(blocks)
             if index.pack_hash != self.entry.hash:
-                raise CorruptFile(path, blocks.size, "not the index of the pack that the root names")
+                raise CorruptFile(path, blocks.size, "not the index of the pack that the log names")
         except (CorruptFile, NoSuchFile):
             pack = self._alone()
             self._rebuilt = rebuild(pack, resolve)

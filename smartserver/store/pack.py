@@ -1,7 +1,7 @@
 """A pack: an immutable file of segments, back to back, that says by itself what it holds.
 
-Header (magic, version, flags, header length, kinds), segments, BLAKE2b-16 of all that precedes. The intent of the
-change that brought it (`intent`) follows in the same file. Written front to back, read by position only, never mapped:
+Header (magic, version, flags, header length, kinds), segments, BLAKE2b-16 of all that precedes. The trailer of the
+change that brought it (`trailer`) follows in the same file. Written front to back, read by position only, never mapped:
 a truncated mapping kills the process, a short read is an error with a name.
 """
 
@@ -103,7 +103,7 @@ class PackReader:
     """Reads one pack by position; usable from several threads at once."""
 
     def __init__(self, file: ReadFile, length: int, name: str) -> None:
-        """`length`: what the root says the file has; `name`: its path, for messages.
+        """`length`: what the log says the file has; `name`: its path, for messages.
 
         Raises:
             CorruptFile: another length, or not a pack this release reads.
@@ -245,5 +245,5 @@ class MovedPack(PackReader):
         return self._digest
 
     def replaces(self) -> tuple[bytes, ...]:
-        """None: its own intent was deleted with its file, and the joined pack's intent is about other packs."""
+        """None: its own trailer was deleted with its file, and the joined pack's is about other packs."""
         return ()

@@ -87,10 +87,10 @@ def run(
     *,
     put_index: Callable[[Iterable[bytes]], WrittenIndex],
 ) -> PackEntry:
-    """Write neighbouring packs to `file` as one new pack, durably, and its index; what a root says of them.
+    """Write neighbouring packs to `file` as one new pack, durably, and its index; what a record says of them.
 
-    `put_index`: as of a quarantine. The caller closes the file, puts both among the packs, and swaps the root if it
-    still names all of `packs` side by side. Each pack is checked against its hash on the way: damage never gets a new
+    `put_index`: as of a quarantine. The caller closes the file, puts both among the packs, and appends a record if
+    all of `packs` are still side by side. Each pack is checked against its hash on the way: damage never gets a new
     trailer. `state`: that names the packs, for the trailer. `before`: whether a record lies in a
     pack before the first one.
 
@@ -111,7 +111,7 @@ def run(
             writer.append(chunk)
             pace()
         if pack.reader.trailer() != pack.entry.hash:
-            raise CorruptFile(pack.reader.name, pack.reader.end, "does not end with the hash the root names")
+            raise CorruptFile(pack.reader.name, pack.reader.end, "does not end with the hash the log names")
     length, digest = writer.finish()
     joined = tuple(pack.entry.name for pack in packs)
     file.write(encode_trailer(Trailer(state.incarnation, state.version, state.hash, None, joined)))

@@ -82,7 +82,7 @@ class PackRepository:
         """Whether there is a repository; a deleted one is none.
 
         Raises:
-            CorruptFile, Unsupported: its root cannot be read.
+            CorruptFile, Unsupported: its log cannot be read.
         """
         return self._states.look().exists
 
@@ -104,10 +104,10 @@ class PackRepository:
         return self._above.exists("")
 
     def snapshot(self) -> Snapshot:
-        """The repository as it is now; the root is read each time, what did not change is taken over.
+        """The repository as it is now; the log is looked at each time, what did not change is taken over.
 
         Raises:
-            CorruptFile, Unsupported: its root, or a pack and its index, cannot be read.
+            CorruptFile, Unsupported: its log, or a pack and its index, cannot be read.
         """
         found = self._states.read().snapshot
         if found is None:
@@ -115,7 +115,7 @@ class PackRepository:
         return found
 
     def changes_since(self, known: RootVersion | None) -> Changes:
-        """What changed since the root a client knows; everything when that cannot be told.
+        """What changed since the version a client knows; everything when that cannot be told.
 
         Raises:
             CorruptFile, Unsupported, TransportError: as `snapshot`.
@@ -296,7 +296,7 @@ class PackRepository:
     def _unless_pressed(self, pace: Pace, packs: int) -> None:
         """Keep to a pace unless somebody waits for the end, or so many packs came meanwhile that it would fall behind.
 
-        They are seen as requests here read the root, whoever brought them.
+        They are seen as requests here look at the log, whoever brought them.
         """
         latest = self._states.latest
         if not self._awaited.is_set() and (latest is None or len(latest.packs) < packs + AHEAD):

@@ -197,7 +197,7 @@ class Snapshot:
 
         Raises:
             CorruptFile: it cannot be read, or is not what it says.
-            NoSuchFile: its pack is gone: read the root again.
+            NoSuchFile: its pack is gone: look again.
         """
         number, row = location.pack, location.row
         pack = self.packs[number]
@@ -604,7 +604,7 @@ Raises CorruptFile, Unsupported and TransportError as `States.read`."""
 
 
 def _seek(again: Reopen, family: tuple[object, ...], entry: PackEntry, index: Index) -> tuple[PackEntry, int] | None:
-    """See `open_pack.Seek`. `family`: of the root that named the pack."""
+    """See `open_pack.Seek`. `family`: of the state that named the pack."""
     now = again()
     if now is not None and _family(now.state) == family:
         if entry in now.state.packs:

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Callable, Sequence, Set
+from functools import partial
 from typing import NamedTuple
 
 from smartserver.store import cleanup
@@ -75,7 +76,7 @@ def repack(
                 snapshot.state,
                 lambda kind, key: earlier.first_row(kind, key) is not None,
                 pace,
-                put_index=place.put_index,
+                put_index=partial(place.put_index, durable=True),
             )
         files = [GetStat(path) for path in (pack_path(entry.name), index_path(entry.name))]
         head, is_looked_at = line.look_between(line.known, place.publication(), files)

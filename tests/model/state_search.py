@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -49,6 +50,14 @@ class Result(NamedTuple):
 
 def explore(model: Model[State], bound: int) -> Result:
     """Every state that can be reached, the nearest first, until there are `bound`."""
+    gc.disable()  # States form no cycles, and a collection walks them all.
+    try:
+        return _explore(model, bound)
+    finally:
+        gc.enable()
+
+
+def _explore(model: Model[State], bound: int) -> Result:
     origins: dict[State, tuple[State, str] | None] = {model.first: None}
     queue = deque([model.first])
     while queue:

@@ -12,7 +12,7 @@ from state_search import explore, walk
 
 BOUND = 200_000
 """States; the largest scene that is exhausted has 174,214. About 18,000 take a second."""
-LARGE_BOUND = 20_000
+LARGE_BOUND = 10_000
 """States of a scene that is too large to exhaust; random walks of as many steps go deeper."""
 
 FROZEN_WRITER = Scene(slots=6, writers=((1,),), fast=3, cleanings=2)

@@ -116,7 +116,7 @@ def test_damage_never_gets_a_new_trailer() -> None:
     snapshot = Snapshot.open(made.transport, made.state())
     with pytest.raises(CorruptFile, match=f"{path}.*does not have the hash it ends with"):
         written(made, snapshot.packs)
-    # A pack of the same length that is whole, but not the one the root names.
+    # A pack of the same length that is whole, but not the one the log names.
     made.transport.delete(path)
     file = made.transport.create(path)
     writer = PackWriter(file, KINDS)
@@ -127,7 +127,7 @@ def test_damage_never_gets_a_new_trailer() -> None:
     writer.finish()
     made.transport.delete("packs/new.pack")
     snapshot = Snapshot.open(made.transport, made.state())
-    with pytest.raises(CorruptFile, match=f"{path}.*does not end with the hash the root names"):
+    with pytest.raises(CorruptFile, match=f"{path}.*does not end with the hash the log names"):
         written(made, snapshot.packs)
 
 
