@@ -19,6 +19,9 @@ from transports.base import BytesFile, ReadFile, Step, Transport, WriteFile
 from transports.errors import NoSuchFile, TransportError
 from transports.steps import Delete, GetStat, Put, Rename, SyncDirectory
 
+SMALL = 64 << 10
+"""Bytes of an index, of some thousand records, that is not synced."""
+
 
 class WrittenIndex(NamedTuple):
     """What a record says of an index."""
@@ -84,9 +87,9 @@ class Quarantine:
         """The index, to be read by position."""
         return self.folder.open_read(self.index_path) if self._index is None else BytesFile(self._index)
 
-    def put_index(self, index: Iterable[bytes], *, durable: bool = False) -> WrittenIndex:
-        """Write the index, or keep it in memory as the pack is. One that is not `durable` may be lost with the power,
-        and is made again from its pack: that of a small pack, which costs less than to wait for the disk."""
+    def put_index(self, index: Iterable[bytes]) -> WrittenIndex:
+        """Write the index, or keep it in memory as the pack is. A small one may be lost with the power, and is then
+        made again from its pack: that costs less than to wait for the disk with each push."""
         size, last = 0, b""
 
         def count() -> Iterator[bytes]:
@@ -98,12 +101,12 @@ class Quarantine:
         if self._pack.is_held:
             self._index = b"".join(count())
             self._pack.most = sys.maxsize  # What follows goes where the index is.
-        elif durable:
-            self.folder.put(self.index_path, count())
         else:
             with contextlib.closing(self.folder.create(self.index_path)) as file:
                 for piece in count():
                     file.write(piece)
+                if size > SMALL:
+                    file.sync()
         return WrittenIndex(size, last[-TRAILER:])
 
     def publication(self) -> list[Step]:

@@ -12,7 +12,6 @@ import contextlib
 import logging
 import sys
 from collections.abc import Callable, Sequence, Set
-from functools import partial
 from typing import NamedTuple
 
 from smartserver.store import cleanup
@@ -76,7 +75,7 @@ def repack(
                 snapshot.state,
                 lambda kind, key: earlier.first_row(kind, key) is not None,
                 pace,
-                put_index=partial(place.put_index, durable=True),
+                put_index=place.put_index,
             )
         files = [GetStat(path) for path in (pack_path(entry.name), index_path(entry.name))]
         head, is_looked_at = line.look_between(line.known, place.publication(), files)
