@@ -11,7 +11,7 @@
 #                (other measurements: make bench ARGS="history PATH"; what there is: make bench ARGS=--help)
 #   make hg-versions   the tests of hg with Mercurial 6.9, which comes from PyPI into a folder of the user's cache, and with 6.3
 #                if it is the system's (some of them: make hg-versions ARGS="tests/interop/test_hg_loader.py")
-#   make soak    everything at once for ten minutes: readers, writers, kills, strangers, a root put back, a clock stepped
+#   make soak    everything at once for ten minutes: readers, writers, kills, strangers, a clock stepped, a record damaged
 #   make git-suite   git's own tests of clone, fetch and push over hpss://, in a quarter of an hour (some of them:
 #                make git-suite ARGS="t5510 t5516"; another git: make git-suite ARGS="--source FOLDER")
 #   make hg-suite   Mercurial's own tests of push, pull, clone, bookmarks, phases and obsolescence over hpss:// (some of them:

@@ -33,7 +33,6 @@ import dataclasses
 
 import msgspec
 
-from transports import errors as storage
 from transports.errors import CodedError
 
 
@@ -62,21 +61,15 @@ def known_as(above: str, path: str) -> str:
     """What a user calls a path that counts from the served folder. `above`: what he calls that, with a slash at its end
     (sftp://host/srv/?QUERY, /srv/ or, on a machine he logs in to, me@host:/srv/), of which the query and the machine
     are left out; empty where it has no name, as his URL begins there too."""
-    _, folder, _ = _taken_apart(above)
-    if "://" in folder:
+    if "://" in above:
         from urllib.parse import quote  # It takes 8 ms to load, which only a mistake costs.
 
+        folder = above.partition("?")[0]
         path = quote(path, errors="surrogateescape")
+    else:
+        host, _, _ = above.partition("/")[0].rpartition(":")
+        folder = above[len(host) + 1 :] if host else above
     return f"{folder}{path}".rstrip("/") or folder
-
-
-def _taken_apart(above: str) -> tuple[str, str, str]:
-    """Machine, folder and query."""
-    if "://" in above:
-        folder, mark, said = above.partition("?")
-        return "", folder, mark + said
-    host, _, _ = above.partition("/")[0].rpartition(":")
-    return host, above[len(host) + 1 :] if host else above, ""
 
 
 def name_from(above: str, error: CodedError) -> None:
@@ -88,8 +81,6 @@ def name_from(above: str, error: CodedError) -> None:
         path = getattr(error, name, None)
         if isinstance(path, str) and (path or isinstance(error, RepositoryError)):
             setattr(error, name, known_as(above, path))
-    if isinstance(error, storage.Locked):
-        error.host, _, error.query = _taken_apart(above)
 
 
 def shown(key: bytes) -> str:

@@ -75,12 +75,6 @@ DELETIONS: Final = _meter(_FILES, "file_deletions", Unit.EVENTS, "Files and fold
 LISTINGS: Final = _meter(_FILES, "folder_listings", Unit.EVENTS, "Folders listed.")
 STATS: Final = _meter(_FILES, "file_stats", Unit.EVENTS, "Questions for the kind and size of a file.")
 
-_LOCKS = "Locks of repositories"
-LOCKS: Final = _meter(_LOCKS, "locks", Unit.EVENTS, "Locks of repositories taken.")
-LOCK_TIME: Final = _meter(
-    _LOCKS, "lock_wait", Unit.SECONDS, "Time until they were taken and the root was read, or until they were given up."
-)
-
 
 class CacheMeters(msgspec.Struct, frozen=True):
     """What is counted of one cache."""

@@ -50,8 +50,6 @@ class Part(enum.StrEnum):
     """What came is taken from the connection."""
     QUEUED = "queued"
     """A server has the request and no thread for it."""
-    LOCK = "lock"
-    """Another change of the same repository is waited for."""
     DISK = "disk"
     """Files are read, written, synced."""
     SERVER = "server"

@@ -12,9 +12,8 @@ while True:
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
 
 from transports.base import ReadFile, Stat, Transport, WriteFile
@@ -172,14 +171,3 @@ class FaultyTransport(PassingTransport):
 
     def sync_directory(self, path: str) -> None:
         self._fuse.change("sync_directory", self.full(path), lambda: self.inner.sync_directory(path))
-
-    @contextlib.contextmanager
-    def try_lock(self, path: str) -> Iterator[bool]:
-        with contextlib.ExitStack() as held:
-            yield self._fuse.change("try_lock", self.full(path), lambda: held.enter_context(self.inner.try_lock(path)))
-
-    @contextlib.contextmanager
-    def lock(self, path: str, wait: float | None = None) -> Iterator[None]:
-        with contextlib.ExitStack() as held:
-            self._fuse.change("lock", self.full(path), lambda: held.enter_context(self.inner.lock(path, wait)))
-            yield

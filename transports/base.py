@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import copy
 import enum
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Self
 
 from transports import paths
 from transports.errors import (
@@ -27,8 +28,8 @@ class Capability(enum.Flag):
     """What a transport can do beyond plain files."""
 
     NONE = 0
-    LOCK = enum.auto()
-    """`lock` excludes every other process and thread that locks the same path."""
+    ROUND_TRIPS = enum.auto()
+    """Each call waits for another machine: callers perform their steps together."""
     COMPARE_AND_SWAP = enum.auto()
     """The store replaces a file only if it still is what the caller read (object stores)."""
     APPEND = enum.auto()
@@ -137,6 +138,12 @@ class Step(abc.ABC):
     def paths(self) -> tuple[str, ...]:
         """All that it names."""
         return (self.path,)
+
+    def below(self, folder: str) -> Self:
+        """The same step, as a transport names it that `folder` is below; both hold what comes of either."""
+        made = copy.copy(self)
+        made.path = paths.join(folder, self.path)
+        return made
 
     @abc.abstractmethod
     def do(self, transport: Transport) -> None:
@@ -385,31 +392,6 @@ class Transport(abc.ABC):
 
         Raises:
             TransportFailed: durability is unknown.
-        """
-
-    @abc.abstractmethod
-    def lock(self, path: str, wait: float | None = None) -> AbstractContextManager[None]:
-        """Hold the lock file `path`, made when absent; waits for its holder, which may be this very thread: a lock is
-        not taken twice. `wait`: for so many seconds; None: as long as it takes.
-
-        Nobody renames it, and only a holder deletes it, as the last he does: whoever waited then has a new one, or
-        learns that the folder is gone.
-
-        Raises:
-            Locked: its holder did not let go of it in time.
-            NotSupported: without `Capability.LOCK`.
-            NoSuchFile: its folder is not there.
-            PermissionDenied, TransportFailed.
-        """
-
-    @abc.abstractmethod
-    def try_lock(self, path: str) -> AbstractContextManager[bool]:
-        """Hold the lock file `path` as `lock` does, but never wait: False where another holds it.
-
-        Raises:
-            NotSupported: without `Capability.LOCK`.
-            NoSuchFile: its folder is not there.
-            PermissionDenied, TransportFailed.
         """
 
     def perform(self, steps: Sequence[Step]) -> None:

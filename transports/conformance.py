@@ -20,7 +20,6 @@ from transports.base import Capability, Step, Transport
 from transports.errors import (
     DirectoryNotEmpty,
     FileExists,
-    Locked,
     NoSuchFile,
     NotADirectory,
     NotSupported,
@@ -356,112 +355,21 @@ class TransportSuite(ReadSuite, PublishSuite):
             transport.perform([steps.Get(path)])
         assert transport.list_directory("") == []
 
-    def test_lock_excludes(self, transport: Transport) -> None:
-        """One holder at a time among threads, children and transports of the same tree; released on an error too."""
-        if Capability.LOCK not in transport.capabilities:
-            with pytest.raises(NotSupported), transport.lock("lock"):
-                raise AssertionError("held a lock it has not got")
-            return
-        transport.make_directory("folder")
-        total = 0
-
-        def add(number: int) -> None:
-            nonlocal total
-            mine, path = (transport, "folder/lock") if number % 2 else (transport.child("folder"), "lock")
-            for _ in range(50):
-                with mine.lock(path):
-                    seen = total
-                    mine.exists("folder")  # Gives the other threads their chance.
-                    total = seen + 1
-
-        with ThreadPoolExecutor(4) as threads:
-            list(threads.map(add, range(4)))
-        assert total == 200
-
-        def fail() -> None:
-            with transport.lock("folder/lock"):
-                raise KeyError("while holding")
-
-        with pytest.raises(KeyError):
-            fail()
-        with transport.lock("folder/lock"):
-            assert transport.list_directory("folder") == ["lock"]
-        with pytest.raises(NoSuchFile), transport.lock("absent/lock"):
-            raise AssertionError("held a lock in no folder")
-
-    def test_lock_waits_for_its_holder(self, transport: Transport) -> None:
-        """Another thread gets it only after the release, in the order of events."""
-        if Capability.LOCK not in transport.capabilities:
-            return
-        events: list[str] = []
-        started = threading.Event()
-
-        def wait_for_it() -> None:
-            started.set()
-            with transport.lock("lock"):
-                events.append("second")
-
-        with ThreadPoolExecutor(1) as threads:
-            with transport.lock("lock"):
-                waiter = threads.submit(wait_for_it)
-                started.wait(PATIENCE)
-                for number in range(100):  # Time enough for one that does not wait.
-                    transport.put(f"file{number}", [])
-                events.append("first")
-            waiter.result(PATIENCE)
-        assert events == ["first", "second"]
-
-    def test_lock_waits_no_longer_than_it_may(self, transport: Transport) -> None:
-        """`Locked` names the lock; who is given up on keeps it, and it can be had when it is free."""
-        if Capability.LOCK not in transport.capabilities:
-            return
-        transport.make_directory("folder")
-        for wait in (0, 0.01):
-            with transport.lock("folder/lock"):
-                with pytest.raises(Locked) as raised, transport.child("folder").lock("lock", wait):
-                    raise AssertionError("held a lock that another holds")
-                assert (raised.value.path, raised.value.seconds) == ("folder/lock", 0)
-                with transport.try_lock("folder/lock") as held:
-                    assert not held
-            with transport.lock("folder/lock", wait):
-                pass
-
-    def test_a_lock_deleted_by_its_holder_is_made_anew(self, transport: Transport) -> None:
-        """Nobody holds a file that has no name."""
-        if Capability.LOCK not in transport.capabilities:
-            return
-        transport.make_directory("folder")
-        for _ in range(2):
-            with transport.lock("folder/lock"):
-                transport.delete("folder/lock")
-                with transport.try_lock("folder/lock") as held:
-                    assert held
-        with transport.lock("folder/lock"):
-            transport.delete("folder/lock")
-            transport.remove_directory("folder")
-        with pytest.raises(NoSuchFile), transport.lock("folder/lock"):
-            raise AssertionError("held a lock in no folder")
-
-    def test_try_lock_never_waits(self, transport: Transport) -> None:
-        """It is held, against `lock` too, or another holds it; that one's lock is as before."""
-        if Capability.LOCK not in transport.capabilities:
-            with pytest.raises(NotSupported), transport.try_lock("lock"):
-                raise AssertionError("held a lock it has not got")
-            return
-        with transport.lock("lock"):
-            for _ in range(2):
-                with transport.try_lock("lock") as held:
-                    assert not held
-            with transport.try_lock("another") as held:
-                assert held
-        for _ in range(2):
-            with transport.try_lock("lock") as held:
-                assert held
-                with transport.try_lock("lock") as again:
-                    assert not again
-        with pytest.raises(KeyError), transport.try_lock("lock"):
-            raise KeyError("while holding")
-        with transport.lock("lock"):
-            assert transport.list_directory("") == ["another", "lock"]
-        with pytest.raises(NoSuchFile), transport.try_lock("absent/lock"):
-            raise AssertionError("held a lock in no folder")
+    def test_steps_of_a_folder_below(self, transport: Transport) -> None:
+        """Named from above, they are the same: what comes of them is there too."""
+        look, record = steps.GetStat("a"), steps.GetPublished("log/1")
+        below: list[Step] = [
+            steps.MakeDirectory(""),
+            steps.MakeDirectory("log"),
+            steps.Put("a", b"content"),
+            steps.Publish("a", "log/1"),
+            record,
+            steps.Withdraw("log/1", "aside"),
+            steps.Put("b", b""),
+            steps.Rename("b", "a"),
+            look,
+        ]
+        transport.perform([step.below("folder") for step in below])
+        assert record.result == b"content"
+        assert look.result == transport.stat("folder/a")
+        assert transport.list_directory("folder") == ["a", "log"]

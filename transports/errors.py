@@ -8,7 +8,6 @@ CodedError
     ├── NotADirectory
     ├── DirectoryNotEmpty
     ├── NoSpace
-    ├── Locked
     ├── TransportFailed
     └── NotSupported
 """
@@ -16,7 +15,6 @@ CodedError
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from typing import ClassVar
 
 
@@ -52,12 +50,6 @@ class CodedError(Exception):
 
 class TransportError(CodedError):
     """A file store could not do what was asked."""
-
-
-def _word(path: str) -> str:
-    """A path as a shell reads it."""
-    home = "~/" if path.startswith("~/") else ""
-    return home + shlex.quote(path.removeprefix(home))
 
 
 def _of(path: str) -> str:
@@ -124,30 +116,6 @@ class NoSpace(TransportError, code="no-space"):
 
     def __str__(self) -> str:
         return f"no space left to write {self.path!r}" if self.path else "no space left"
-
-
-@dataclasses.dataclass(eq=False)
-class Locked(TransportError, code="locked", retryable=True):
-    """Another process holds a lock and did not let go of it; nothing was changed."""
-
-    path: str
-    seconds: int
-    holder: str = ""
-    """Who says there that he has it, where the lock is a folder."""
-    host = ""
-    """The machine on which that path is one, as its user calls it. Known to a client, as `query`: neither travels."""
-    query = ""
-    """With its `?`: what belongs at the end of that path, which is a URL."""
-
-    def __str__(self) -> str:
-        if not self.holder:
-            return f"{self.path!r} is held by another writer, who did not let go of it within {self.seconds} s"
-        folder, _, _ = self.path.rpartition("/")
-        where = "" if folder.startswith(("/", "~/")) or "://" in folder else " in the folder that is served"
-        where = f" on {self.host}" if self.host else where
-        cure = f"`smartserver break-lock {_word((folder or '.') + self.query)}`{where} lets others go on"
-        held = f"{self.path!r} is held by {self.holder}, and was not let go of within {self.seconds} s"
-        return f"{held}; if that is dead, {cure}"
 
 
 @dataclasses.dataclass(eq=False)

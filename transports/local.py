@@ -7,7 +7,6 @@ import errno
 import fcntl
 import os
 import stat as stat_bits
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -17,7 +16,6 @@ from transports.base import Capability, EntryKind, ReadFile, Stat, Transport, Wr
 from transports.errors import (
     DirectoryNotEmpty,
     FileExists,
-    Locked,
     NoSpace,
     NoSuchFile,
     NotADirectory,
@@ -44,12 +42,6 @@ NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP
 
 READ_ONLY = "read-only file system"
 """Why everybody is denied there: other permissions would not help."""
-
-SHORTEST_PAUSE = 0.001
-LONGEST_PAUSE = 0.008
-"""Seconds between two looks at a lock that is held: what it is held for takes a few milliseconds."""
-LINE_WAIT = 0.1
-"""Seconds somebody stands in line behind the one who is first in it, who may be stopped; then he looks for himself."""
 
 # On macOS fsync leaves the bytes in the drive's cache; F_FULLFSYNC does not. Elsewhere fsync is enough.
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
@@ -86,24 +78,6 @@ def _sync(descriptor: int, path: str) -> None:
             os.fsync(descriptor)
     except OSError as wrong:
         raise TransportFailed(path, f"sync failed: {wrong.strerror}") from wrong
-
-
-def _lock_within(descriptor: int, wait: float) -> bool:
-    """Whether the lock was had in so many seconds. The system's own waiting has no end but a signal, which goes to the
-    main thread: so this asks again and again."""
-    start = time.monotonic()
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            waited = time.monotonic() - start
-            if waited >= wait:
-                return False
-            # A tenth of what was waited: so much later than it could have been is the lock had.
-            pause = min(max(SHORTEST_PAUSE, waited / 10), LONGEST_PAUSE)
-            time.sleep(min(pause, wait - waited))
-        else:
-            return True
 
 
 class _Descriptor:
@@ -185,7 +159,7 @@ class LocalTransport(Transport):
     files and folders are what the process's umask leaves.
     """
 
-    capabilities = Capability.LOCK | Capability.APPEND | Capability.HANDLES
+    capabilities = Capability.APPEND | Capability.HANDLES
 
     def __init__(self, root: str | Path, _prefix: str = "") -> None:
         self._root = os.path.abspath(root)
@@ -326,68 +300,6 @@ class LocalTransport(Transport):
             _sync(descriptor, self._name(path))
         finally:
             os.close(descriptor)
-
-    def _open_lock(self, path: str) -> int:
-        """Anew each time, because flock excludes by open file: threads too."""
-        with _translated(self._name(path)):
-            return os.open(self._at(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-
-    @contextlib.contextmanager
-    def _first_in_line(self, path: str, wait: float) -> Iterator[None]:
-        """Be the only one who looks at the lock, if that can be had: who lets go of it and wants it again at once would
-        be sooner than any who look now and then. The line is a lock on the folder; nothing rests on it but the order.
-        """
-        descriptor = -1
-        try:
-            with contextlib.suppress(OSError):  # Not every file system locks a folder.
-                descriptor = os.open(os.path.dirname(self._at(path)), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                _lock_within(descriptor, min(wait, LINE_WAIT))
-            yield
-        finally:
-            if descriptor >= 0:
-                os.close(descriptor)
-
-    def _is_at(self, descriptor: int, path: str) -> bool:
-        """Whether the open file is the one of that name: a holder may have deleted the one that was waited for."""
-        try:
-            return os.path.samestat(os.fstat(descriptor), os.stat(self._at(path)))
-        except FileNotFoundError:
-            return False
-
-    @contextlib.contextmanager
-    def lock(self, path: str, wait: float | None = None) -> Iterator[None]:
-        end = None if wait is None else time.monotonic() + wait
-        while True:
-            descriptor = self._open_lock(path)
-            try:
-                with _translated(self._name(path)):
-                    if wait is None or end is None:
-                        fcntl.flock(descriptor, fcntl.LOCK_EX)
-                    else:
-                        with self._first_in_line(path, wait):
-                            had = _lock_within(descriptor, end - time.monotonic())
-                        if not had:
-                            raise Locked(self._name(path), int(wait))
-                    there = self._is_at(descriptor, path)
-                if there:
-                    yield
-                    return
-            finally:
-                os.close(descriptor)
-
-    @contextlib.contextmanager
-    def try_lock(self, path: str) -> Iterator[bool]:
-        while True:
-            descriptor = self._open_lock(path)
-            try:
-                with _translated(self._name(path)):
-                    held = _lock_within(descriptor, 0)
-                    there = self._is_at(descriptor, path)
-                if there:
-                    yield held
-                    return
-            finally:
-                os.close(descriptor)
 
 
 def from_url(url: str) -> LocalTransport:

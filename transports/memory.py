@@ -18,7 +18,6 @@ from transports.base import Capability, EntryKind, ReadFile, Stat, Transport, Wr
 from transports.errors import (
     DirectoryNotEmpty,
     FileExists,
-    Locked,
     NoSuchFile,
     NotADirectory,
     NotSupported,
@@ -40,13 +39,12 @@ class Aftermath(enum.Enum):
 
 
 class _File:
-    __slots__ = ("content", "lock", "modified", "synced")
+    __slots__ = ("content", "modified", "synced")
 
     def __init__(self, modified: float) -> None:
         self.content = bytearray()
         self.synced = 0  # Files are only appended to, so a length tells which bytes are durable.
         self.modified = modified
-        self.lock = threading.Lock()
 
 
 class _Change:
@@ -250,7 +248,7 @@ class MemoryTransport(Transport):
     `clock` gives the time of last change, in seconds. `links=False`: it has no hard links, as some file systems.
     """
 
-    capabilities = Capability.LOCK | Capability.APPEND | Capability.HANDLES
+    capabilities = Capability.APPEND | Capability.HANDLES
 
     def __init__(
         self,
@@ -391,50 +389,6 @@ class MemoryTransport(Transport):
     def sync_directory(self, path: str) -> None:
         with self._at(path) as full:
             self._disk.find_folder(full).settle(lambda: True)
-
-    def _lock_file(self, path: str) -> _File:
-        with self._at(path) as full:
-            folder, name = self._disk.place(full)
-            if name not in folder.live:
-                now = self._disk.clock()
-                folder.change(_Change(name, _File(now)), now=now)
-            return self._disk.find_file(full)
-
-    def _is_at(self, file: _File, path: str) -> bool:
-        """Whether the file is the one of that name: a holder may have deleted the one that was waited for."""
-        with self._at(path) as full:
-            try:
-                return self._disk.find(full) is file
-            except (NoSuchFile, NotADirectory):
-                return False
-
-    @contextlib.contextmanager
-    def lock(self, path: str, wait: float | None = None) -> Iterator[None]:
-        name = paths.join(self._prefix, path)
-        while True:
-            file = self._lock_file(path)
-            if not file.lock.acquire(timeout=-1 if wait is None else wait):
-                raise Locked(name, int(wait or 0))
-            try:
-                self._disk.alive(name)
-                if self._is_at(file, path):
-                    yield
-                    return
-            finally:
-                file.lock.release()
-
-    @contextlib.contextmanager
-    def try_lock(self, path: str) -> Iterator[bool]:
-        while True:
-            file = self._lock_file(path)
-            held = file.lock.acquire(blocking=False)
-            try:
-                if self._is_at(file, path):
-                    yield held
-                    return
-            finally:
-                if held:
-                    file.lock.release()
 
 
 def from_url(url: str) -> MemoryTransport:

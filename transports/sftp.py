@@ -13,7 +13,6 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
@@ -259,7 +258,7 @@ class SftpTransport(Transport):
     the bytes, and `sync_directory` nothing. What is open stays readable: a handle is of a file, not of its name.
     """
 
-    capabilities = Capability.HANDLES
+    capabilities = Capability.ROUND_TRIPS | Capability.HANDLES
 
     def __init__(self, line: Line, root: str, where: str, _prefix: str = "") -> None:
         """`root`: the folder, as the server names it, without a slash at its end; `where`: its URL, for messages."""
@@ -362,12 +361,6 @@ class SftpTransport(Transport):
 
     def sync_directory(self, path: str) -> None:
         self.perform([SyncDirectory(path)])
-
-    def lock(self, path: str, wait: float | None = None) -> AbstractContextManager[None]:
-        raise NotSupported("lock")
-
-    def try_lock(self, path: str) -> AbstractContextManager[bool]:
-        raise NotSupported("lock")
 
     # -- many at once
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
+from transports import paths
 from transports.base import Stat, Step, Transport
 from transports.errors import NoSuchFile, NotADirectory
 
@@ -163,6 +164,11 @@ class _ToTarget(Step):
     def paths(self) -> tuple[str, ...]:
         return self.path, self.target
 
+    def below(self, folder: str) -> Self:
+        made = Step.below(self, folder)
+        made.target = paths.join(folder, self.target)
+        return made
+
 
 @dataclass(eq=False, slots=True)
 class Rename(_ToTarget):
@@ -189,6 +195,11 @@ class Withdraw(Step):
     @property
     def paths(self) -> tuple[str, ...]:
         return self.path, self.aside
+
+    def below(self, folder: str) -> Self:
+        made = Step.below(self, folder)
+        made.aside = paths.join(folder, self.aside)
+        return made
 
     def do(self, transport: Transport) -> None:
         transport.withdraw(self.path, self.aside)

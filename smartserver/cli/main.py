@@ -45,6 +45,9 @@ COMMANDS = {
     "stats": "smartserver.cli.stats",
     "config": "smartserver.cli.config",
     "pack": "smartserver.cli.pack",
+    "break-lock": "smartserver.cli.break_lock",
+    "upgrade": "smartserver.cli.upgrade",
+    "recover": "smartserver.cli.recover",
     "delete": "smartserver.cli.delete",
     "ping": "smartserver.cli.ping",
     "trace": "smartserver.cli.trace",
@@ -53,7 +56,7 @@ COMMANDS = {
 }
 """Each module has a `command`."""
 
-OF_ITSELF = ("access", "agent", "keys", "token", "trust", "trace", "setup", "docs")
+OF_ITSELF = ("access", "agent", "break-lock", "keys", "token", "trust", "trace", "setup", "docs")
 """Commands that make no call of the protocol, or have other programs make them."""
 
 OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE, errno.EBADF)

@@ -18,7 +18,8 @@ def command(flags: frozenset[str], path: str) -> None:
     (hpss://) or of a store (sftp://, vfs://).
 
     A server does it by itself when there are many, and deletes the packs that were joined once a day is over. In a
-    store nobody does: there it is done by this command alone, and all packs that are joined pass the link twice.
+    store nobody does: there it is done by this command alone, and all packs that are joined pass the link twice. It
+    also makes a checkpoint of the log there, where that was too much to do after a push.
 
     \b
     smartserver pack ~/repositories/project
@@ -32,6 +33,6 @@ def command(flags: frozenset[str], path: str) -> None:
         with repository_in(path, flags) as repository:
             report = repository.repack()
             if is_store_url(path):
-                repository.collect_garbage_files()
+                repository.clean_up()
     before, after = count(report.before, "pack"), count(report.after, "pack")
     click.echo(f"{f'{before}: nothing to join' if before == after else f'{before} to {after}'}, {size(report.size)}")

@@ -105,7 +105,8 @@ EVERYWHERE = ("0.0.0.0", "::")
 @click.option(
     "--folder-locks",
     is_flag=True,
-    help="Make new repositories for every way in: writers lock them by a folder, over SFTP and the VFS verbs too.",
+    hidden=True,
+    help="Of earlier releases; without effect.",
 )
 @click.option(
     "--allow-vfs",
@@ -142,7 +143,7 @@ EVERYWHERE = ("0.0.0.0", "::")
     "rules",
     multiple=True,
     metavar="RULE",
-    help="Refuse the calls that a rule names (SIDE:VERB[:PATH]), as rpc:Repository.pack or vfs:*:*/lock/*; may be "
+    help="Refuse the calls that a rule names (SIDE:VERB[:PATH]), as rpc:Repository.pack or vfs:*:*/log/*; may be "
     "repeated. Behaviours (silly, per-item...) are a client's, and banned there: -Dhpss-ban.",
 )
 @click.option(
@@ -208,7 +209,7 @@ EVERYWHERE = ("0.0.0.0", "::")
     "--slow",
     type=click.IntRange(min=0),
     metavar="MILLISECONDS",
-    help="Log each request that takes so long, with what the time went to: waiting for a thread or a lock, the disk.",
+    help="Log each request that takes so long, with what the time went to: waiting for a thread, the disk.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Log every request, and connections that are no client's.")
 @click.pass_context
@@ -269,6 +270,8 @@ def command(
     if stdio:
         refuse_with_stdio(ctx)
     check_access_options(ctx)
+    if folder_locks:
+        click.echo("--folder-locks has no effect: there are no locks any more", err=True)
     log_to(log_place, verbose, journal=is_journal(2, os.environ), audits=bool(access or log_place))
     if access_log is not None:
         log_requests_to(access_log)

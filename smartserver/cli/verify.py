@@ -52,7 +52,7 @@ def command(flags: frozenset[str], path: str, mend: bool) -> None:
     click.echo(f"{', '.join(what)}, {size(report.size)}: {verdict}")
     if report.lost:
         lost = count(report.lost, "change")
-        click.echo(f"{lost} on disk unknown to the root: smartserver recover lists them")
+        click.echo(f"{lost} on disk that the log lacks: smartserver recover lists them")
     if report.problems:
         sys.exit(1)
 

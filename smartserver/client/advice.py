@@ -46,6 +46,8 @@ def line(advice: Advice, url: str, pack: str, checker: str = "") -> str | None:
             words = f"its format is {found}, the newest is {newest}: on its server `smartserver upgrade` renews it"
         case "packs", {"packs": int(packs)}:
             words = f"it lies in {packs:,} packs: `{pack} {url}` joins them"
+        case "log", {"records": int(records)}:
+            words = f"{records:,} changes are read each time it is opened: `{pack} {url}` saves their result"
         case "client", {"client": str(client), "expected": str(expected)}:
             words = f"its server expects smartserver {expected} or newer here, this is {client}: update it"
         case "faults", {"faults": dict(faults)}:

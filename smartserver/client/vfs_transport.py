@@ -10,7 +10,6 @@ import contextlib
 import io
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from typing import IO, TypeVar, cast
 
 from smartserver.client.call import Client
@@ -22,7 +21,7 @@ from smartserver.verbs.declare import Arguments, Result, Verb
 from smartserver.wire.observer import Observer
 from transports import paths
 from transports.base import Capability, EntryKind, ReadFile, Stat, Step, Transport, WriteFile
-from transports.errors import CodedError, NoSuchFile, NotSupported, TransportFailed
+from transports.errors import CodedError, NoSuchFile, TransportFailed
 from transports.steps import (
     Append,
     Delete,
@@ -58,7 +57,7 @@ ResultT = TypeVar("ResultT", bound=Result)
 class VfsTransport(Transport):
     """The tree below a folder of an hpss server."""
 
-    capabilities = Capability.APPEND
+    capabilities = Capability.ROUND_TRIPS | Capability.APPEND
 
     def __init__(self, link: VfsLink, _prefix: str = "") -> None:
         self._link = link
@@ -160,12 +159,6 @@ class VfsTransport(Transport):
 
     def sync_directory(self, path: str) -> None:
         self._ask(vfs.sync_dir, vfs.PathRequest(self._full(path)))
-
-    def lock(self, path: str, wait: float | None = None) -> AbstractContextManager[None]:
-        raise NotSupported("lock")
-
-    def try_lock(self, path: str) -> AbstractContextManager[bool]:
-        raise NotSupported("lock")
 
     # -- many at once
 

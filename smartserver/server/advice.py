@@ -32,6 +32,11 @@ def of_packs(state: State) -> Advice | None:
     return None if joinable(state.packs) <= MANY_PACKS else Advice("packs", raw({"packs": len(state.packs)}))
 
 
+def of_log(records: int) -> Advice | None:
+    """What is said of a repository with records that wait for a checkpoint: 0 where none do."""
+    return Advice("log", raw({"records": records})) if records else None
+
+
 def of_client(agent: msgspec.Raw | None) -> Advice | None:
     """What is said to a client that calls itself older than this server expects; `agent`: as it was sent."""
     if agent is None:

@@ -25,7 +25,7 @@ from smartserver.errors import (
 from smartserver.records.model import HERE, GraphNode
 from smartserver.server import jail
 from smartserver.server.access import Access
-from smartserver.server.advice import of_client, of_packs
+from smartserver.server.advice import of_client, of_log, of_packs
 from smartserver.server.header import RequestFailure, RequestHeader, declared, fault
 from smartserver.server.site import RepositoryLocation, Site
 from smartserver.store.allowance import Allowance
@@ -190,9 +190,10 @@ class RequestContext:
 
     def _advice(self, stored: StoredState) -> list[Advice | None]:
         """What a user who may write should know of the repository."""
-        if not self.access.may(Permission.WRITE, self.find().repository.path):
+        repository = self.find().repository
+        if not self.access.may(Permission.WRITE, repository.path):
             return []
-        return [of_packs(stored)]
+        return [of_packs(stored), None if self.site.tidies else of_log(repository.unsaved)]
 
     def capabilities(self) -> list[str]:
         """Sent to a client that seems not to have met this repository yet."""
@@ -399,7 +400,7 @@ class CallContext:
         repository = self._request.find().repository
         report = repository.repack(partial(self._report, "pack"))
         if not self._request.site.tidies:
-            repository.collect_garbage_files()
+            repository.clean_up()
         return report
 
     def _report(self, phase: str, done: int, total: int) -> None:

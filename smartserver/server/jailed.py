@@ -4,23 +4,22 @@ Every path goes through `jail.file`; links on the way to it are followed first, 
 served folder. A client cannot make links. Who may do so on the server's machine can put one in the way between that
 look and the call itself (doc/shortcomings.md).
 
-A repository is changed only under its own swap discipline, which file-level changes can obey in one case: where it is a
-lock folder. The file that says so, `format`, is made only where a new repository is made beside its place: in any other
-it would have everybody, the next client too, take a folder for what it is not.
+Only repositories of a format that this release knows are changed. The file that says so, `format`, is published only in
+a folder that holds nothing but what is a repository's: in any other it would have everybody, the next client too, take
+a folder for what it is not.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from smartserver.errors import CorruptFile, InvalidPath, Unsupported, place
 from smartserver.server import jail
-from smartserver.store.format import FORMAT, INCOMING, parse_format
-from transports.base import Capability, EntryKind, ReadFile, Stat, Transport, WriteFile
-from transports.errors import NoSuchFile, NotADirectory, NotSupported, PermissionDenied, TransportError
+from smartserver.store.format import FORMAT, NAMES, parse_format
+from transports.base import EntryKind, ReadFile, Stat, Transport, WriteFile
+from transports.errors import NoSuchFile, NotADirectory, PermissionDenied, TransportError
 
 T = TypeVar("T")
 
@@ -39,7 +38,7 @@ class JailedTransport(Transport):
         self._root = root
         self._base = jail.file(base)
         self._real_root = root.real_path().rstrip("/") + "/"
-        self.capabilities = root.capabilities & (Capability.APPEND | Capability.HANDLES)
+        self.capabilities = root.capabilities
 
     def child(self, path: str) -> JailedTransport:
         return JailedTransport(self._root, self._full(path))
@@ -85,7 +84,8 @@ class JailedTransport(Transport):
             old = self._changed(source)
             self._check_moved(old)
         with _named(target):
-            new = self._written(target)
+            new = self._changed(target)
+            self._check_format(target, new, is_replaced=move == self._root.rename and self._is_file(old))
         try:
             move(old, new)
         except NoSuchFile as wrong:
@@ -102,12 +102,6 @@ class JailedTransport(Transport):
 
     def remove_directory(self, path: str) -> None:
         self._call(self._root.remove_directory, self._changed, path)
-
-    def lock(self, path: str, wait: float | None = None) -> AbstractContextManager[None]:
-        raise NotSupported("lock")
-
-    def try_lock(self, path: str) -> AbstractContextManager[bool]:
-        raise NotSupported("lock")
 
     # -- the jail
 
@@ -150,18 +144,23 @@ class JailedTransport(Transport):
         """As `_changed`, of a name that is made or written to."""
         found = self._changed(path)
         for real in (found, self._real(self._full(path))):
-            above, _, name = f"/{real}".rpartition("/")
-            if name == FORMAT and above.rpartition("/")[2] != INCOMING:
-                raise PermissionDenied(path, f"{FORMAT!r} is made with a new repository alone")
+            self._check_format(path, real, is_replaced=True)
         return found
+
+    def _check_format(self, path: str, real: str, *, is_replaced: bool) -> None:
+        """Check that a name may be given to a file or folder. `is_replaced`: it may have been another's."""
+        folder, _, name = real.rpartition("/")
+        if name == FORMAT and (is_replaced or not NAMES.issuperset(self._root.list_directory(folder))):
+            raise PermissionDenied(path, f"{FORMAT!r} is made with a new repository alone")
+
+    def _is_file(self, real: str) -> bool:
+        return self._root.stat(real).kind is not EntryKind.DIRECTORY
 
     def _check_repository(self, folder: str) -> None:
         """Check that what is in a folder may be changed on the level of files."""
         name = f"{folder}/{FORMAT}".lstrip("/")
         try:
-            if self._root.stat(name).kind is not EntryKind.FILE:
-                return
-            with contextlib.closing(self._root.open_read(name)) as file:
+            with contextlib.closing(self._root.open_published(name)) as file:
                 parse_format(file.read_at(0, FORMAT_BYTES))
         except (NoSuchFile, NotADirectory):
             return
@@ -170,7 +169,7 @@ class JailedTransport(Transport):
 
     def _check_moved(self, source: str) -> None:
         """Check that what gets another name is no link, and that none lies in it, which could lead elsewhere then; nor
-        a repository of another discipline, however deep and in whatever other one."""
+        a repository of another release, however deep and in whatever other one."""
         left, looked = [source], 0
         while left:
             each = left.pop()

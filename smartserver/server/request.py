@@ -289,8 +289,9 @@ class ServedRequest:
             self._session.send(Reply(self.id, answer.payload))
             self._log(outcomes_of(answer.message))
             self._over()
-            if answer.changed is not None and self._session.site.tidies:
-                self._session.site.upkeep.tidy_later(self._session.executor, answer.changed)
+            if answer.changed is not None:
+                site = self._session.site
+                site.upkeep.tidy_later(self._session.executor, answer.changed, joins=site.tidies)
         else:
             if self._is_at_rest:
                 self._hold(0)

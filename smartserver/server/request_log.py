@@ -13,7 +13,7 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from smartserver.meters import BYTES_READ, BYTES_WRITTEN, FILES_READ, FILES_WRITTEN, LOCK_TIME, READS, SYNCS, Counts
+from smartserver.meters import BYTES_READ, BYTES_WRITTEN, FILES_READ, FILES_WRITTEN, READS, SYNCS, Counts
 from smartserver.server.header import RequestHeader
 from smartserver.server.logfmt import Field, logfmt
 from smartserver.wire.messages import Failure, Reply
@@ -86,7 +86,6 @@ class EndedRequest(NamedTuple):
             "ms": _milliseconds(self.lasted),
             "busy_ms": _milliseconds(self.busy),
             "queued_ms": _milliseconds(self.queued),
-            "lock_ms": _milliseconds(spent[LOCK_TIME] / 1e9),
             "opened": spent[FILES_READ] + spent[FILES_WRITTEN],
             "reads": spent[READS],
             "read": spent[BYTES_READ],

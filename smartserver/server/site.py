@@ -21,6 +21,7 @@ from smartserver.server.request_log import EndedRequest
 from smartserver.server.upkeep import UpkeepQueue
 from smartserver.store.caches import TextCache
 from smartserver.store.format import FORMAT, is_marked, is_ours
+from smartserver.store.log import first_reads
 from smartserver.store.model import ListingEntry, RootVersion
 from smartserver.store.repository import PackRepository
 from smartserver.store.states import Latest
@@ -91,18 +92,22 @@ def folders_below(folder: str, names: Sequence[str]) -> list[str]:
 
 
 def read_ahead(root: AheadTransport) -> None:
-    """Read what `Site.listing` reads of a store behind a link: of all folders of a depth in one trip."""
-    level, looked = [""], 0
-    while level:
+    """Read what `Site.listing` reads of a store behind a link: of all folders of a depth in one trip, together with the
+    logs of the repositories one above."""
+    level, found, looked = [""], list[str](), 0
+    while level or found:
         looked += len(level)
         folders: list[tuple[str, ListDirectory, GetPublished]] = [
             (each, ListDirectory(each), GetPublished(_below(each, FORMAT))) for each in level
         ]
-        root.read_ahead([read for _, names, line in folders for read in (names, line)])
-        level = []
+        logs = [read.below(folder) if folder else read for folder in found for read in first_reads()]
+        root.read_ahead([*(read for _, names, line in folders for read in (names, line)), *logs])
+        level, found = [], []
         for folder, names, line in folders:
             with contextlib.suppress(LookupError):  # It could not be read: the listing says why.
-                if not is_ours(line.result or b""):
+                if is_ours(line.result or b""):
+                    found.append(folder)
+                else:
                     level += folders_below(folder, names.result or ())
         level = level[: MAX_FOLDERS - looked]
 
@@ -113,7 +118,9 @@ def _may_be_format(request: GetStat, *, unless_known: bool = False) -> bool:
         found = request.result
     except LookupError:
         return unless_known
-    return found is not None and found.kind is EntryKind.FILE and found.size <= FORMAT_BYTES
+    if found is None or found.kind is EntryKind.OTHER:
+        return False
+    return found.kind is EntryKind.DIRECTORY or found.size <= FORMAT_BYTES
 
 
 @functools.cache
@@ -134,7 +141,7 @@ class Site:
     """What the root is called where it is not there."""
     tidies: bool = True
     """Whether packs are joined after an answer. Not on a store behind a link, all of which would pass that: there it is
-    done when it is asked for."""
+    done when it is asked for, and after an answer the log alone is tidied."""
     allows_vfs: bool = False
     """Whether the file-level verbs may be used, by whoever may."""
     banned: Callable[[str, Calls], CodedError | None] = lambda path, calls: None

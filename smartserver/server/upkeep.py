@@ -11,9 +11,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from smartserver.server.executor import Executor, Lane
-from smartserver.store.index_build import Pace
 from smartserver.store.repack import AHEAD
 from smartserver.store.repository import PackRepository
 from transports.errors import CodedError
@@ -83,8 +83,9 @@ class UpkeepQueue:
         with self._guard:
             self._pressing -= self._changes.pop(repository.path) >= AHEAD
 
-    def tidy_later(self, executor: Executor, repository: PackRepository) -> None:
-        """Have a repository that was changed tidied, unless that is to come anyway.
+    def tidy_later(self, executor: Executor, repository: PackRepository, *, joins: bool = True) -> None:
+        """Have a repository that was changed tidied, unless that is to come anyway. `joins`: its packs too, not its log
+        alone.
 
         It goes at a slow pace until another waits for too long, or the server stops.
         """
@@ -92,15 +93,18 @@ class UpkeepQueue:
         def begin() -> None:
             # Before it looks, so that what changes from now on asks again.
             self.take(repository)
-            tidy(repository, SlowPace(lambda: executor.stopping or self.is_pressing))
+            if joins:
+                tidy(repository, partial(repository.tidy, SlowPace(lambda: executor.stopping or self.is_pressing)))
+            else:
+                tidy(repository, repository.save_log)
 
         if self.add(repository):
             executor.run(begin, lambda _: None, Lane.UPKEEP)
 
 
-def tidy(repository: PackRepository, pace: Pace) -> None:
-    """Join packs after an answer, and delete what that left a day ago; what goes wrong there is nobody's answer."""
+def tidy(repository: PackRepository, work: Callable[[], None]) -> None:
+    """Tidy a repository after an answer; what goes wrong there is nobody's answer."""
     try:
-        repository.tidy(pace)
+        work()
     except Exception as wrong:  # It runs in a thread whose errors nobody sees.
         log.warning("tidying %s: %s", repository.path, wrong, exc_info=not isinstance(wrong, CodedError))

@@ -20,10 +20,9 @@ from smartserver.records.model import Kind
 from smartserver.records.system import system_of
 from smartserver.store.format import CHECKPOINTS
 from smartserver.store.history import History, Horizon, LogEntry
-from smartserver.store.record import PackEntry, check_features
+from smartserver.store.record import Bytes16, Natural, PackEntry, check_features
 from smartserver.store.state import Dropped, State
 from smartserver.store.table import SortedBytes, Table
-from smartserver.store.tables import Bytes16, Natural
 
 MAGIC = b"hpss-ckp"
 VERSION = 1

@@ -21,7 +21,18 @@ from smartserver.store.record import hash_of, record_path
 from smartserver.store.state import State
 from transports.base import Transport
 from transports.errors import NoSuchFile
-from transports.steps import Delete, Get, GetPublished, GetStat, ListDirectory, Put, Rename, SyncDirectory, Withdraw
+from transports.steps import (
+    Delete,
+    Get,
+    GetPublished,
+    GetStat,
+    ListDirectory,
+    Publish,
+    Put,
+    Rename,
+    SyncDirectory,
+    Withdraw,
+)
 
 FEW = 64
 """Records after a checkpoint that are never worth another."""
@@ -48,6 +59,16 @@ def make_checkpoint(folder: Transport, state: State, randomness: Callable[[int],
     put, rename = Put(temporary, content), Rename(temporary, path)
     folder.perform([SyncDirectory(LOG), put, rename, SyncDirectory(CHECKPOINTS)])
     return len(content)
+
+
+def begin_line(folder: Transport, content: bytes, after: State, randomness: Callable[[int], bytes]) -> None:
+    """Publish a record whose state is in a checkpoint already, durably: it need follow no record.
+
+    Raises:
+        FileExists: another record has its number.
+    """
+    temporary = f"{INCOMING}/{randomness(8).hex()}.record"
+    folder.perform([Put(temporary, content), Publish(temporary, record_path(after.version)), SyncDirectory(LOG)])
 
 
 def clean_log(folder: Transport, randomness: Callable[[int], bytes]) -> int:

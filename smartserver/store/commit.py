@@ -15,17 +15,19 @@ from typing import NamedTuple
 from smartserver.errors import NoSuchRepository, OutcomeUnknown
 from smartserver.spans import Part, span
 from smartserver.store.allowance import Allowance
-from smartserver.store.creation import Creation
-from smartserver.store.draft import entry_of, following
+from smartserver.store.creation import Creation, LookBelow
+from smartserver.store.draft import entry_of
+from smartserver.store.group import Group
 from smartserver.store.log import Head, Log
 from smartserver.store.model import Changes, RootVersion
-from smartserver.store.record import NOTHING, Entry, Record
+from smartserver.store.record import NOTHING, Entry
 from smartserver.store.state import State
-from smartserver.store.states import States, Stored
+from smartserver.store.states import Latest, States, Stored
 from smartserver.store.trailer import Trailer
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report, Upload
-from transports.errors import TransportFailed
+from transports.base import Step
+from transports.errors import CodedError, TransportFailed
 from transports.steps import GetStat
 
 Plan = Callable[[Transaction], bytes]
@@ -51,6 +53,20 @@ class CommitOutcome:
         return self.state.changes_since(known)
 
 
+class LastLook(NamedTuple):
+    """What is looked at after the state was read, and before the record that follows it is published."""
+
+    pack: list[GetStat]
+    """The files of the request's pack."""
+    below: list[LookBelow]
+    """The folder of a new repository."""
+
+    @property
+    def steps(self) -> list[Step]:
+        """All of it."""
+        return [*self.pack, *(step for look in self.below for step in look.steps)]
+
+
 class PlannedCommit(NamedTuple):
     """A change that was planned on a state, and is to be made."""
 
@@ -65,6 +81,7 @@ class Commit:
 
     path: str
     log: Log
+    group: Group
     states: States
     place: Creation
     clock: Callable[[], float]
@@ -91,10 +108,7 @@ class Commit:
         with contextlib.ExitStack() as undo:
             if self.upload is not None:
                 undo.callback(self.upload.abandon)
-            with span(Part.DISK, "read the log"):
-                stored = self.states.read()
-            with span(Part.SERVER, "plan"):
-                planned = self._planned(stored)
+            stored, planned = self._first_plan()
             if not isinstance(planned, PlannedCommit):
                 if stored.latest.head is not None:
                     self.log.make_durable(stored.latest.head)
@@ -102,39 +116,50 @@ class Commit:
             self.progress("commit", 0, 0)
             return self._append(planned, stored.latest.head, undo)
 
+    def _first_plan(self) -> tuple[Stored, PlannedCommit | CommitOutcome]:
+        """The change on the newest state. One that brings a pack is planned on the state that is known: whether that is
+        the newest is seen in the trip in which the pack is moved. But it is refused on the newest alone."""
+        if self.upload is not None and self.upload.entry is not None:
+            known = self.states.read(Latest(self.log.known))
+            with contextlib.suppress(CodedError), span(Part.SERVER, "plan"):
+                return known, self._planned(known)
+        with span(Part.DISK, "read the log"):
+            stored = self.states.read()
+        with span(Part.SERVER, "plan"):
+            return stored, self._planned(stored)
+
     def _append(self, planned: PlannedCommit, head: Head | None, undo: contextlib.ExitStack) -> CommitOutcome:
         """Append the record of a change."""
         upload = self.upload
-        if planned.transaction.created is not None or self.log.lacks_folders:
-            self.place.make()
-        self._publish_pack(planned)
-        if upload is not None or head is None:
-            head = self.log.look()
+        with span(Part.DISK, "move the pack"):
+            head, last = self._brought(planned, head)
         made: CommitOutcome | None = None
+        seen = head.state.hash
 
-        def judge(state: State) -> tuple[bytes, State] | None:
-            nonlocal planned, made
+        def judge(state: State) -> Entry | None:
+            nonlocal planned, made, last
             made = None
+            if state.hash != seen:
+                last = None  # It was taken before this state was read.
             if state.hash != planned.state.hash:
                 again = self._planned(self.states.read_at(Head(state)))
                 if not isinstance(again, PlannedCommit):
                     made = again
                     return None
                 planned = again
-                self._publish_pack(planned)  # What was checked again is another pack.
-            if planned.transaction.created is not None:
-                self.place.check_below()
-            self._check_pack(state)
-            record = Record(
-                number=state.version + 1, parent=state.hash, time=int(self.clock() * 1000), entries=(planned.entry,)
-            )
-            return following(state, record)
+            moves = self._moves(planned)
+            if last is None or moves:
+                last = self._last_look(planned)
+                self.log.folder.perform([*moves, *last.steps])
+            self._check(last, state)
+            last = None  # The next time all of it is looked at again.
+            return planned.entry
 
         # From here on nothing may be deleted, whatever interrupts, unless it surely changed nothing.
         kept = undo.pop_all()
         try:
             with span(Part.DISK, "append to the log"):
-                head = self.log.append(head, judge)
+                head = self.group.append(head, judge)
         except (OutcomeUnknown, KeyboardInterrupt, SystemExit):
             if upload is not None:
                 upload.leave()
@@ -154,24 +179,40 @@ class Commit:
         entry = None if self.upload is None else self.upload.entry
         return entry is not None and (entry.name in state.dropped or any(entry.name == p.name for p in state.packs))
 
-    def _publish_pack(self, planned: PlannedCommit) -> None:
-        """Write the entry behind the pack and move it among the packs, unless that was done."""
-        if self.upload is not None:
-            state = planned.state
-            self.upload.write_down(Trailer(self._incarnation, state.version, state.hash, planned.entry))
-            with span(Part.DISK, "move the pack"):
-                self.log.folder.perform(self.upload.publication())
+    def _moves(self, planned: PlannedCommit) -> list[Step]:
+        """Write the entry down behind the pack; the steps that move that among the others, none where that was done."""
+        if self.upload is None:
+            return []
+        state = planned.state
+        incarnation = state.incarnation or self._incarnation
+        self.upload.write_down(Trailer(incarnation, state.version, state.hash, planned.entry))
+        return self.upload.publication()
 
-    def _check_pack(self, state: State) -> None:
-        """See that the pack is there, and that no record dropped it: only after the state was read."""
+    def _brought(self, planned: PlannedCommit, head: Head | None) -> tuple[Head, LastLook | None]:
+        """Move the pack among the others, see that the head is the newest still, and take the last look, in one trip.
+        The newest head, and the last look if that came after the head was read."""
+        moves, last = self._moves(planned), self._last_look(planned)
+        if planned.transaction.created is not None or self.log.lacks_folders:
+            head, is_last = self.log.look_between(head or self.place.first, moves, last.steps, self.place.perform)
+        elif head is not None and not last.steps:  # It is seen when the record is published.
+            return head, None
+        else:
+            head, is_last = self.log.look_between(head, moves, last.steps)
+        return head, last if is_last else None
+
+    def _last_look(self, planned: PlannedCommit) -> LastLook:
         upload = self.upload
-        if upload is None or upload.entry is None:
-            return
-        looks = [GetStat(path) for path in upload.published]
-        self.log.folder.perform(looks)
-        gone = next((look.path for look in looks if look.result is None), None)
-        if gone is not None or upload.entry.name in state.dropped:
-            raise TransportFailed(gone or upload.published[0], "swept while its writer was stopped; try again")
+        pack = [] if upload is None else [GetStat(path) for path in upload.published]
+        return LastLook(pack, [] if planned.transaction.created is None else [LookBelow()])
+
+    def _check(self, last: LastLook, state: State) -> None:
+        """See that the pack is there, that no record dropped it, and that a new repository lies around no other."""
+        upload = self.upload
+        gone = next((look.path for look in last.pack if look.result is None), None)
+        if gone is not None or (upload is not None and upload.entry is not None and upload.entry.name in state.dropped):
+            raise TransportFailed(gone or last.pack[0].path, "swept while its writer was stopped; try again")
+        for below in last.below:
+            self.place.check_below(below)
 
     def _planned(self, stored: Stored) -> PlannedCommit | CommitOutcome:
         """The change on top of a state; the answer where there is none to make, or it was made before."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from smartserver.errors import LimitExceeded
 from smartserver.store.record import Beginning, Change, Entry, PackEntry, Record, encode_record, hash_of
 from smartserver.store.state import DECLARED, MAP, REFS, SETTINGS, State, encode_value
-from smartserver.store.tables import OVERHEAD, check_key, check_name
+from smartserver.store.table import OVERHEAD, check_key, check_name
 from smartserver.store.transaction import Transaction
 
 MAX_STATE = 60 << 20

@@ -27,8 +27,8 @@ NEAR = 4 << 20
 
 
 def is_far(transport: Transport) -> bool:
-    """Whether a store is behind a link: one of this machine locks files."""
-    return Capability.LOCK not in transport.capabilities
+    """Whether a store is behind a link."""
+    return Capability.ROUND_TRIPS in transport.capabilities
 
 
 class Place(NamedTuple):

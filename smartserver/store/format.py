@@ -43,10 +43,18 @@ def parse_format(content: bytes) -> str:
     line, newline, rest = content[:_LONGEST].partition(b"\n")
     if not newline or rest:
         raise CorruptFile(FORMAT, len(line), f"expected one line, found {content[:_LONGEST]!r}")
+    if is_old(content):
+        change = "`smartserver upgrade FOLDER` on its machine changes it to version 2"
+        raise Unsupported(f"version 1 of the repository format: {change}", LINE.decode().strip())
     words = line.decode("utf-8", "backslashreplace")
     if words.encode() + b"\n" != LINE:
         raise Unsupported(f"the repository format {words!r} in the file {FORMAT!r}", LINE.decode().strip())
     return words
+
+
+def is_old(content: bytes) -> bool:
+    """Whether a format file is of version 1 (`old_root`)."""
+    return content.startswith(f"{FAMILY} 1 ".encode())
 
 
 def is_ours(content: bytes) -> bool:

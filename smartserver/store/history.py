@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from smartserver.store.record import MARK, Change, Record
-from smartserver.store.tables import Natural
+from smartserver.store.record import MARK, Change, Natural, Record
 
 KEPT = 24 * 3600 * 1000
 """Milliseconds an entry is kept."""

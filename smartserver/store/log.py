@@ -5,7 +5,8 @@ without it. In short:
 
 - A record is created exclusively under the number after the head. Nothing is ever written twice.
 - To look: read on until a record is missing, *then* see that the record one stood on is still there, and the last but
-  one of those one passed. Records are deleted in rising order, so then "missing" means "not made yet".
+  one of those one passed: records are read from the newest down. They are deleted in rising order, so then "missing"
+  means "not made yet".
 - To change: publish, sync, then look back at the record that the new one follows.
 - What is not sure is looked at from the disk again, never guessed.
 """
@@ -18,9 +19,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown
 from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, newest_first
+from smartserver.store.far import is_far
 from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, INCOMING, LOG, parse_format
 from smartserver.store.record import NOTHING, Record, decode_record, hash_of, record_path
 from smartserver.store.state import Misfit, State, first_state
@@ -55,6 +58,11 @@ class Since:
     records: int = 0
     size: int = 0
     checkpoint: int = 0
+
+    @property
+    def moved(self) -> int:
+        """Bytes, about, that a checkpoint moves: it is written, and an older one is read before records are deleted."""
+        return 2 * (self.checkpoint + self.size)
 
 
 Judge = Callable[[State], tuple[bytes, State] | None]
@@ -102,7 +110,9 @@ class Log:
         with self._guard:
             for _ in range(TRIES):
                 warm = self._head
-                head = self._walk(warm) if warm is not None else self._open()
+                if warm is not None and self.still(warm):
+                    return warm
+                head = self._open() if warm is None else self._read_on(warm.state)
                 # What does not fit is looked at from the disk once more before it is called damage; then every time.
                 self._head = None if head is None or head.damage is not None else head
                 if head is not None and (head.damage is None or warm is None):
@@ -111,6 +121,44 @@ class Log:
             f"record 1, and each checkpoint with its record, are missing, or went away {TRIES} times as they were read"
         )
         raise CorruptFile(LOG, 0, why)
+
+    @property
+    def known(self) -> Head | None:
+        """The head as it was last seen; None where that is not known."""
+        return self._head
+
+    def still(
+        self,
+        head: Head,
+        before: Sequence[Step] = (),
+        after: Sequence[Step] = (),
+        perform: Callable[[Sequence[Step]], None] | None = None,
+    ) -> bool:
+        """Perform steps, look whether a head is still the newest, and perform others, in one trip. `perform`: what
+        performs them, in place of the folder.
+
+        Raises:
+            TransportError: as of a step, or the store failed.
+        """
+        state = head.state
+        above, own = GetPublished(record_path(state.version + 1)), GetPublished(record_path(state.version))
+        (perform or self.folder.perform)([*before, above, own, *after])
+        return above.result is None and _is_record(own, state.hash)
+
+    def look_between(
+        self,
+        head: Head | None,
+        before: Sequence[Step],
+        after: Sequence[Step],
+        perform: Callable[[Sequence[Step]], None] | None = None,
+    ) -> tuple[Head, bool]:
+        """As `still`: the newest head, and whether the steps `after` were performed after it was read. Without a head
+        they are not."""
+        if head is None:
+            (perform or self.folder.perform)(before)
+        elif self.still(head, before, after, perform):
+            return head, True
+        return self.look(), False
 
     def forget(self) -> None:
         """Open the state from the store next time: the connection to it was lost, or it failed."""
@@ -141,19 +189,22 @@ class Log:
         """From the newest checkpoint, or the first record, to the head; None where what it stood on went away."""
         line, names, records = GetPublished(FORMAT), ListDirectory(CHECKPOINTS), ListDirectory(LOG)
         folders = [GetStat(name) for name in FOLDERS]
-        self.folder.perform([line, names] if self._listed else [line, names, records, *folders])
+        asked: list[Step] = [line, names] if self._listed else [line, names, records, *folders]
+        head = None
+        if is_far(self.folder):  # Where no checkpoint was made yet, this is mostly all.
+            head = self._walk(1, asked, lambda first: self._begun(None if names.result else first), AHEAD)
+        else:
+            self.folder.perform(asked)
         if line.result is None:
             raise NoSuchRepository(self.path)
         self.lacks_folders = not self._listed and any(folder.result is None for folder in folders)
         parse_format(line.result)
         found = newest_first(names.result or ())
-        state = self._first(found)
-        head = None if state is None else self._walk(Head(state))
+        listed = [] if self._listed else [int(name) for name in records.result or () if name.isdecimal()]
+        head = head or self._first(found, max(listed, default=0))
         if head is None or head.damage is not None:
             return head
-        above = [version for version, _ in found if version > head.state.version]
-        if not self._listed:
-            above += [int(name) for name in records.result or () if name.isdecimal() and int(name) > head.state.version]
+        above = [version for version in (*listed, *(each for each, _ in found)) if version > head.state.version]
         if above:
             # A copy that lacks records, or an older log under a newer checkpoint: a change would bury what is there.
             why = f"it is missing, and something of change {max(above)} is there"
@@ -161,50 +212,68 @@ class Log:
         self._listed = True
         return head
 
-    def _first(self, checkpoints: Sequence[tuple[int, bytes]]) -> State | None:
-        """A state to begin at; None where there is none now."""
+    def _first(self, checkpoints: Sequence[tuple[int, bytes]], newest: int) -> Head | None:
+        """The head from the first of the checkpoints, else record 1, that is there and whole. `newest`: the record that
+        is probably the last."""
         for version, record_hash in checkpoints:
-            path = checkpoint_path(version, record_hash)
-            file, record = Get(path), GetPublished(record_path(version))
-            self.folder.perform([file, record])
-            if file.result is None or not _is_record(record, record_hash):
-                continue
-            try:
-                state = decode_checkpoint(file.result, path)
-            except CorruptFile as wrong:
-                log.warning("%s: %s; an older checkpoint is used", self.path or ".", wrong)
-                continue
-            if (state.version, state.hash) == (version, record_hash):
-                self.since = Since(checkpoint=len(file.result))
-                return state
-        first = GetPublished(record_path(1))
-        self.folder.perform([first])
-        if first.result is None:
+            file = Get(checkpoint_path(version, record_hash))
+            head = self._walk(version, [file], partial(self._saved, file, record_hash), newest)
+            if head is not None:
+                return head
+        return self._walk(1, [], self._begun, newest)
+
+    def _saved(self, file: Get, record_hash: bytes, record: bytes | None) -> State | None:
+        """The state that a checkpoint says; None where it is not there or not whole, or is of another record."""
+        if file.result is None or record is None or hash_of(record) != record_hash:
             return None
-        record_one = decode_record(first.result, first.path)
+        try:
+            state = decode_checkpoint(file.result, file.path)
+        except CorruptFile as wrong:
+            log.warning("%s: %s; an older checkpoint is used", self.path or ".", wrong)
+            return None
+        self.since = Since(checkpoint=len(file.result))
+        return state if state.hash == record_hash else None
+
+    def _begun(self, first: bytes | None) -> State | None:
+        """The state after record 1; None where that is not there."""
+        if first is None:
+            return None
+        record_one = decode_record(first, record_path(1))
         if (record_one.number, record_one.parent) != (1, NOTHING):
-            raise CorruptFile(first.path, 0, f"it says that it is record {record_one.number}")
+            raise CorruptFile(record_path(1), 0, f"it says that it is record {record_one.number}")
         self.since = Since()
-        return first_state(hash_of(first.result))
+        return first_state(hash_of(first))
 
-    def _walk(self, head: Head) -> Head | None:
-        """Read the records after a head until one is missing; None where the head's is gone then, or the last but one.
+    def _read_on(self, state: State) -> Head | None:
+        """From a state that another record seems to follow."""
+        return self._walk(state.version, [], lambda _: state, state.version + 1)
 
-        Each record fixes those before it: where the last but one is there, so was all that it follows.
+    def _walk(
+        self, version: int, steps: Sequence[Step], start: Callable[[bytes | None], State | None], newest: int
+    ) -> Head | None:
+        """Read the records after a version until one is missing, and see that what they follow is still there; None
+        where it went away.
+
+        `steps`: performed first; then `start` gives the state of that version, whose record it is given. `newest`: the
+        record that is probably the last.
+
+        The last that may be there is read first, so each that is there was read after the one that is missing. Each
+        record fixes those before it.
         """
-        state = head.state
-        came, own = GetPublished(record_path(state.version + 1)), GetPublished(record_path(state.version))
-        self.folder.perform([came, own])
-        if came.result is None:  # Mostly nothing has come: then this is all.
-            return head if _is_record(own, state.hash) else None
-        return self._read_on(state, came)
-
-    def _read_on(self, state: State, next_one: GetPublished) -> Head | None:
-        """As `_walk`, from the first record that came."""
-        stood, asked, ahead = [(state.version, state.hash)], [next_one], 1
+        at, ahead, state, stood = version, max(newest - version, 0) + 1, None, b""
         while True:
+            asked = [GetPublished(record_path(at + 1 + more)) for more in range(ahead)]
+            again = {each: GetPublished(record_path(each)) for each in (at, version)}
+            self.folder.perform([*steps, *reversed(asked), *again.values()])
+            if state is None:
+                steps, state = (), start(again[version].result)
+                if state is None:
+                    return None
+                stood = state.hash
+            if not (_is_record(again[version], stood) and _is_record(again[at], state.hash)):
+                return None
             contents = _until_missing(asked)
-            records, damage = _decoded(state.version, contents)
+            records, damage = _decoded(at, contents)
             try:
                 state = state.after_all(records)
             except Misfit as wrong:
@@ -213,17 +282,9 @@ class Log:
                 return Head(state, damage)
             for content in contents:
                 self._count(content)
-            stood += [(record.number, record_hash) for record, record_hash in records]
             if len(records) < len(asked):
-                # The newest is the last that was read; the first, and the last but one, are read again.
-                below = dict([stood[0], stood[-2]])
-                again = [GetPublished(record_path(number)) for number in below]
-                self.folder.perform(again)
-                return Head(state) if all(map(_is_record, again, below.values())) else None
-            stood = [stood[0], *stood[1:][-2:]]
-            ahead = min(AHEAD, ahead * 4)
-            asked = [GetPublished(record_path(state.version + 1 + more)) for more in range(ahead)]
-            self.folder.perform(asked)
+                return Head(state)
+            at, ahead = state.version, min(AHEAD, ahead * 4)
 
     # -- changing
 
@@ -248,13 +309,13 @@ class Log:
                 return head
             if self._clock() > deadline:
                 raise TransportFailed(LOG, f"others were first for {WAIT:.0f} s: try again")
-            content, after = verdict
+            (content, after), why = verdict, f"another may have been first with change {base.version + 1}"
             try:
                 if self._publish(base, content):
                     return self._adopted(content, after)
-                head = self._look_again(f"another may have been first with change {base.version + 1}")
             except _Unclear as wrong:
-                head = self._settled(base, content, after, str(wrong))
+                why = str(wrong)
+            head = self._settled(base, content, after, why)
             if head.state.history.horizon.version > base.version:
                 raise OutcomeUnknown(f"what was done since change {base.version} is not known any more")
 
@@ -345,6 +406,13 @@ class Log:
         """A checkpoint of that many bytes was made."""
         with self._guard:
             self.since = Since(checkpoint=size)
+
+
+def first_reads() -> list[GetPublished | GetStat | ListDirectory]:
+    """What a repository behind a link is asked first."""
+    lists = [ListDirectory(CHECKPOINTS), ListDirectory(LOG)]
+    records = [GetPublished(record_path(number)) for number in range(AHEAD + 1, 0, -1)]
+    return [GetPublished(FORMAT), *lists, *(GetStat(name) for name in FOLDERS), *records]
 
 
 class _Unclear(Exception):

@@ -123,4 +123,4 @@ class VerifyReport(msgspec.Struct, frozen=True):
     ghosts: int = 0
     """Parents that are stored nowhere, of which those who pushed have said that they lack them: no damage."""
     lost: int = 0
-    """Changes that are written down and that the log does not know; those that surely were made are problems too."""
+    """Changes that are written down and that the log does not have (`store.lost`)."""

@@ -46,7 +46,7 @@ class Quarantine:
         prepare: Callable[[], None] = nothing,
     ) -> None:
         """`folder`: the repository's; `request`: whose id tells a person what a leftover is; `prepare` makes the
-        repository's folders where they are not there yet."""
+        repository's folders before the first file, where there is no repository yet."""
         self.folder = folder
         self.name = randomness(16)
         """The pack's name, used once."""
@@ -107,11 +107,13 @@ class Quarantine:
         if self._published:
             return []
         pack, index = self.pack_path, self.index_path
-        puts = [] if self._index is None else [Put(pack, bytes(self._pack.content)), Put(index, self._index)]
-        if puts:
-            self._prepare()
         self._published = True
-        return [*puts, Rename(pack, self.pack_path), Rename(index, self.index_path), SyncDirectory(PACKS)]
+        moves = Rename(pack, self.pack_path)
+        if self._index is None:
+            return [moves, Rename(index, self.index_path), SyncDirectory(PACKS)]
+        # The index is a cache with checks: that one may be there without its pack saves a trip.
+        puts = [Put(pack, bytes(self._pack.content)), Put(self.index_path, self._index)]
+        return [*puts, moves, SyncDirectory(PACKS)]
 
     def discard(self) -> None:
         """Delete what was written, as far as that works: no record names it and none ever will."""

@@ -12,12 +12,12 @@ import contextlib
 import struct
 from collections.abc import Sequence
 from hashlib import blake2b
+from typing import Annotated
 
 import msgspec
 
 from smartserver.errors import CorruptFile, LimitExceeded, Unsupported
 from smartserver.records.model import Kind
-from smartserver.store.tables import Bytes16, Natural
 
 MAGIC = b"hpss-rec"
 VERSION = 1
@@ -37,6 +37,10 @@ FEATURES: frozenset[str] = frozenset()
 MARK = 2
 """Bytes of a mark: of clients that know the same version of another line one in 65,536 is not noticed. It is in every
 request and reply: with four bytes a small push had more than another tool's."""
+
+
+Bytes16 = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
+Natural = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class PackEntry(msgspec.Struct, frozen=True, array_like=True):

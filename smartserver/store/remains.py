@@ -13,7 +13,7 @@ from transports.errors import TransportError
 def describe_place(above: Transport, path: str) -> str:
     """What lies where no repository is, for a message; empty where that is nothing, or cannot be told."""
     places = [steps.GetStat(place) for place in folders_to(path)[1:]]
-    left, others = _Left(path), [steps.GetStat(join_path(path, name)) for name in FOREIGN]
+    left, others = Remains(path), [steps.GetStat(join_path(path, name)) for name in FOREIGN]
     try:
         above.perform([*places, *left.steps, *others])
     except TransportError:
@@ -25,18 +25,11 @@ def describe_place(above: Transport, path: str) -> str:
     return foreign or (f"what is left of one: {left.found}" if left.found is not None else "")
 
 
-def remains(folder: Transport) -> str | None:
-    """What says that there was a repository, which has lost its format; None where nothing does.
+class Remains:
+    """What says that there was a repository, which has lost its format; looked at in one trip.
 
     No repository is ever made over one: its packs may be all there is.
     """
-    left = _Left("")
-    folder.perform(left.steps)
-    return left.found
-
-
-class _Left:
-    """What is looked at, in one go, to tell what is left of a repository."""
 
     def __init__(self, path: str) -> None:
         # Listed before the format is looked for: a creation that is going on makes that first.
@@ -46,7 +39,7 @@ class _Left:
 
     @property
     def found(self) -> str | None:
-        """What that is, once it was looked at."""
+        """What that is, once it was looked at; None where nothing says so."""
         if self._format.result is not None:
             return None
         first = record_path(1).partition("/")[2]  # It says nothing, and a creation that was cut short leaves it.

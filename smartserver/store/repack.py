@@ -6,18 +6,19 @@ often as the repository doubles. Packs of more than 1 GiB are left alone.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 
 from smartserver.errors import CorruptFile
 from smartserver.store.index_build import Before, Pace, merge, nowhere, unpaced
 from smartserver.store.open_pack import OpenPack
-from smartserver.store.pack import PackWriter
+from smartserver.store.pack import MovedPack, PackReader, PackWriter
 from smartserver.store.quarantine import WrittenIndex
 from smartserver.store.record import PackEntry
 from smartserver.store.segment_reader import SegmentReader
 from smartserver.store.state import State
 from smartserver.store.trailer import Trailer, encode_trailer
-from transports.base import WriteFile
+from transports.base import Transport, WriteFile
 
 MOST_PACKS = 12
 """Packs that may lie about, those of more than `LARGE` apart, before any is rewritten."""
@@ -118,3 +119,20 @@ def run(
     written = put_index(merge([pack.index for pack in packs], length, digest, before, pace))
     records = sum(pack.entry.records for pack in packs)
     return PackEntry(name, length, digest, written.length, written.hash, segments, records)
+
+
+def cut_out(folder: Transport, joined: PackReader, entry: PackEntry, path: str) -> bool:
+    """Write a pack that was joined with others, as it was, from the joined one; False where that has not all of it."""
+    offsets = [offset for offset, _ in joined.segments()]
+    ends = {*offsets, joined.end}
+    places = [MovedPack(joined, offset - joined.first, entry.length, entry.hash, path) for offset in offsets]
+    found = next((each for each in places if each.end + each.shift in ends and each.is_whole()), None)
+    if found is None:
+        return False
+    with contextlib.closing(folder.create(path)) as file:
+        writer = PackWriter(file, joined.kinds)
+        for chunk in found.chunks():
+            writer.append(chunk)
+        writer.finish()
+        file.sync()
+    return True

@@ -19,6 +19,7 @@ from smartserver.store.allowance import Allowance
 from smartserver.store.caches import TextCache
 from smartserver.store.commit import Commit, CommitOutcome, Plan, earlier
 from smartserver.store.creation import Creation
+from smartserver.store.group import Group
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import Log
 from smartserver.store.model import Changes, PackReport, RootVersion, VerifyReport
@@ -64,6 +65,7 @@ class PackRepository:
         """Its log."""
         self.clock = clock
         self.randomness = randomness
+        self._group = Group(self.log, clock)
         self._place = Creation(transport, path, randomness, clock)
         self._states = States(self.log, texts if texts is not None else TextCache())
         self._policy = policy
@@ -216,7 +218,7 @@ class PackRepository:
             LimitExceeded: a reply could not carry what there would be; nothing changed.
             CorruptFile, Unsupported, TransportError: as `snapshot`; nothing changed.
         """
-        parts = self.path, self.log, self._states, self._place, self.clock, self.randomness
+        parts = self.path, self.log, self._group, self._states, self._place, self.clock, self.randomness
         return Commit(*parts, request, age, user, plan, upload, progress, allowance).run()
 
     def delete(self, request: bytes, age: int, user: str, outcome: bytes = b"") -> CommitOutcome:
@@ -313,6 +315,30 @@ class PackRepository:
         self.repack_if_needed(pace)
         if long_ago:
             self.collect_garbage_files()
+
+    def save_log(self) -> None:
+        """Make a checkpoint if one is due and little is moved for it, as after a change over a link.
+
+        Raises:
+            CorruptFile, Unsupported, TransportError: nothing changed.
+        """
+        upkeep.checkpoint_if_due(self.log, self.randomness, upkeep.MOST_OVER_LINK)
+
+    @property
+    def unsaved(self) -> int:
+        """Records that `save_log` makes no checkpoint of because too much would be moved; 0 where it does."""
+        since = self.log.since
+        is_large = since.moved > upkeep.MOST_OVER_LINK
+        return since.records if is_large and upkeep.checkpoint_is_due(self.log) else 0
+
+    def clean_up(self) -> None:
+        """Do what nobody does unasked in a store behind a link: make a checkpoint if due, delete what is left.
+
+        Raises:
+            OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
+        """
+        upkeep.checkpoint_if_due(self.log, self.randomness)
+        self.collect_garbage_files()
 
     def collect_garbage_files(self) -> int:
         """Delete what dead writers left and what was dropped a day ago; how many files and folders that was.

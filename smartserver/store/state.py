@@ -18,9 +18,8 @@ from smartserver.records.model import Kind, RefValue, Tip, encode_ref
 from smartserver.records.system import system_of
 from smartserver.store.history import History
 from smartserver.store.model import INCOMPLETE, Changes, RootVersion
-from smartserver.store.record import Beginning, Change, Entry, Join, PackEntry, Record
+from smartserver.store.record import Beginning, Bytes16, Change, Entry, Join, Natural, PackEntry, Record
 from smartserver.store.table import DecodedTable, Table
-from smartserver.store.tables import Bytes16, Natural
 
 REFS = "refs"
 MAP = "map/"

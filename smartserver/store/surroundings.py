@@ -14,8 +14,8 @@ from smartserver.store.log import Head, Log
 from smartserver.store.record import Record
 from smartserver.store.state import State
 from transports import steps
-from transports.base import EntryKind, Step, Transport
-from transports.errors import CodedError, NoSuchFile, TransportError
+from transports.base import Step, Transport
+from transports.errors import CodedError, TransportError
 
 LOOKED_AT = 100
 """Folders in which a repository is looked for that a message would name: a store behind a link takes trips for each."""
@@ -36,24 +36,32 @@ class _Above:
         self.steps: list[Step] = [self.line, *self.foreign.values()]
 
 
-def check_above(above: Transport, path: str, *, claimed: bool = False, clock: Callable[[], float]) -> None:
-    """Refuse a place in a repository, or in what another tool keeps.
+class LookAbove:
+    """A look at the folders above a place: whether it lies in a repository, or in what another tool keeps."""
 
-    `claimed`: the folder of the new repository is there already. Then a creation above that has not looked below yet
-    will see it. One that has looked is told to look again: the next number of its log is taken by a record that does
-    nothing. So of two creations at once, of `a` and of `a/b`, one is refused.
+    def __init__(self, above: Transport, path: str) -> None:
+        self._above = above
+        self._path = path
+        self._found = [_Above(place) for place in folders_to(path)[:-1]]
+        self.steps = [step for each in self._found for step in each.steps]
+        """Performed before `check`."""
 
-    Raises:
-        NestedRepository, InvalidPath: it lies in one.
-    """
-    found = [_Above(place) for place in folders_to(path)[:-1]]
-    above.perform([step for each in found for step in each.steps])
-    for each in found:
-        other = foreign_in([name for name, look in each.foreign.items() if look.result is not None])
-        if other is not None:
-            raise InvalidPath(path, f"{name_of(each.place)} is {other}: nothing is made inside it")
-        if is_ours(each.line.result or b"") and _is_live(above, each.place, clock if claimed else None):
-            raise NestedRepository(path, each.place)
+    def check(self, clock: Callable[[], float] | None = None) -> None:
+        """Refuse the place if it does.
+
+        `clock`: given where the folder of the new repository is there already. Then a creation above that has not
+        looked below yet will see it. One that has looked is told to look again: the next number of its log is taken by
+        a record that does nothing. So of two creations at once, of `a` and of `a/b`, one is refused.
+
+        Raises:
+            NestedRepository, InvalidPath: it lies in one.
+        """
+        for each in self._found:
+            other = foreign_in([name for name, look in each.foreign.items() if look.result is not None])
+            if other is not None:
+                raise InvalidPath(self._path, f"{name_of(each.place)} is {other}: nothing is made inside it")
+            if is_ours(each.line.result or b"") and _is_live(self._above, each.place, clock):
+                raise NestedRepository(self._path, each.place)
 
 
 def _is_live(above: Transport, place: str, clock: Callable[[], float] | None = None) -> bool:
@@ -113,19 +121,3 @@ def folders_to(path: str) -> list[str]:
 def name_of(place: str) -> str:
     """A folder on the way, in a message that has the whole path besides, as its user says it."""
     return repr(place.rpartition("/")[2]) if place else "the served folder"
-
-
-def file_in_the_way(above: Transport, path: str) -> str | None:
-    """The first of the places that is there and is no folder."""
-    for place in folders_to(path)[1:]:
-        try:
-            if above.stat(place).kind is not EntryKind.DIRECTORY:
-                return place
-        except NoSuchFile:
-            break
-    return None
-
-
-def is_file(asked: steps.GetStat) -> bool:
-    """Whether a file was found."""
-    return asked.result is not None and asked.result.kind is EntryKind.FILE

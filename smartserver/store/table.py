@@ -15,8 +15,8 @@ from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Va
 from itertools import accumulate, pairwise
 from typing import Generic, TypeVar
 
-from smartserver.errors import CorruptFile
-from smartserver.store.tables import LEAST_ENTRY, OVERHEAD
+from smartserver.errors import CorruptFile, InvalidName
+from smartserver.records.limits import MAX_NAME
 
 NUMBER = struct.Struct("<I")
 SPAN = struct.Struct("<2I")
@@ -28,7 +28,36 @@ FEW = 1024
 SHARE = 8
 """Beyond `FEW`, at most the sorted bytes' entries divided by this lie over them: a change rewrites few of them."""
 
+OVERHEAD = 6
+"""Bytes msgpack adds to one small entry of a table, at most: a head of 3 for the key and of 3 for the value."""
+LEAST_ENTRY = 120
+"""Bytes an entry counts as, at least, where what a reply may carry is counted. The shortest ref takes a client 500."""
+
 V = TypeVar("V")
+
+
+def check_name(name: bytes) -> None:
+    """Accept the name of a ref or of an entry: 1 to 1,024 bytes, no NUL.
+
+    Raises:
+        InvalidName: it is not one.
+    """
+    if not 1 <= len(name) <= MAX_NAME:
+        raise InvalidName(name[:MAX_NAME], f"{len(name)} bytes, expected 1 to {MAX_NAME}")
+    if b"\0" in name:
+        raise InvalidName(name, "a NUL byte in it")
+
+
+def check_key(key: bytes) -> None:
+    """Accept a key of a map: a name, or that of the ref it belongs to, NUL, and a name or nothing.
+
+    Raises:
+        InvalidName: it is neither.
+    """
+    of, belongs, name = key.partition(b"\0")
+    check_name(of)
+    if belongs and name:
+        check_name(name)
 
 
 class SortedBytes:

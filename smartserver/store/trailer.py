@@ -12,13 +12,14 @@ from hashlib import blake2b
 import msgspec
 
 from smartserver.errors import CorruptFile
-from smartserver.store.record import Entry
-from smartserver.store.tables import Bytes16, Natural
+from smartserver.store.record import Bytes16, Entry, Natural
 from transports.base import Transport
 from transports.steps import ReadRanges
 
 MAGIC = b"hpss-trl"
 VERSION = 1
+OLD_MAGIC = b"hpss-int"
+"""What begins what follows a pack that came before the repository was upgraded (`old_root`): nothing reads that."""
 
 HEADER = struct.Struct("<8sHH")
 """Magic, version, flags (0); the msgpack of the trailer follows."""
@@ -81,6 +82,20 @@ def read_trailer(tail: bytes, read: Read, size: int, path: str) -> tuple[int, Tr
     return size - length, _decode(content, path, size - length)
 
 
+def trailer_of(folder: Transport, path: str, size: int) -> tuple[int, Trailer | None]:
+    """As `read_trailer` of a file of that size; one that is damaged says nothing.
+
+    Raises:
+        NoSuchFile: there is no such file.
+    """
+    tail = ReadRanges(path, [(max(0, size - TAIL), TAIL)])
+    folder.perform([tail])
+    try:
+        return read_trailer(tail.result[0], ranges_of(folder, path), size, path)
+    except CorruptFile:
+        return size, None
+
+
 def trailer_behind(content: bytes, read: Read, length: int, path: str) -> Trailer | None:
     """The trailer that follows the first `length` bytes of a file; None where nothing follows. `content`: the `TAIL`
     bytes that follow.
@@ -90,7 +105,7 @@ def trailer_behind(content: bytes, read: Read, length: int, path: str) -> Traile
     """
     while content and len(content) % TAIL == 0 and (more := read(length + len(content), TAIL)):
         content += more
-    if not content:
+    if not content or content.startswith(OLD_MAGIC):
         return None
     if _length(content) != len(content) or not content.startswith(MAGIC):
         raise CorruptFile(path, length, f"{len(content)} bytes follow that are no trailer")

@@ -37,7 +37,7 @@ from smartserver.store.model import INCOMPLETE, Changes, ContentPlan, PullPlan, 
 from smartserver.store.segment_reader import SegmentReader
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.state import MAP
-from smartserver.store.tables import check_key, check_name
+from smartserver.store.table import check_key, check_name
 from smartserver.store.tips import TipProof
 
 MISSING_NAMED = 1024

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Sequence, Set
 from typing import NamedTuple
 
-from smartserver.errors import CorruptFile
 from smartserver.store import cleanup
 from smartserver.store import repack as packs
 from smartserver.store.draft import following
@@ -23,16 +23,19 @@ from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import Log
 from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.quarantine import Quarantine, store_time
-from smartserver.store.record import Join, PackEntry, Record
+from smartserver.store.record import Join, Record
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.state import State
-from smartserver.store.trailer import TAIL, Trailer, ranges_of, read_trailer
-from transports.base import EntryKind, Transport
-from transports.errors import TransportError
-from transports.steps import GetStat, ListDirectory, ReadRanges
+from smartserver.store.trailer import trailer_of
+from transports.base import Transport
+from transports.errors import NoSuchFile, TransportError
+from transports.steps import GetStat, ListDirectory, Withdraw
 
 REPACK = b"repack"
 """What the quarantine of a joined pack is named after, where a push has its request."""
+MOST_OVER_LINK = 1 << 20
+"""Bytes that a checkpoint may move unasked over a link: a second at 8 Mbit/s, once in 64 changes."""
+
 KEPT = 24 * 3600
 """Seconds that a dropped pack is kept for those who read an older state, and a leftover for a writer that lives."""
 
@@ -74,18 +77,24 @@ def repack(
                 pace,
                 put_index=place.put_index,
             )
-        line.folder.perform(place.publication())
+        files = [GetStat(path) for path in (pack_path(entry.name), index_path(entry.name))]
+        head, is_looked_at = line.look_between(line.known, place.publication(), files)
 
         def judge(state: State) -> tuple[bytes, State] | None:
+            nonlocal files, is_looked_at
+            if not is_looked_at:
+                files = [GetStat(each.path) for each in files]
+                line.folder.perform(files)
+            is_looked_at = False  # On another state they are looked at again.
             names = tuple(pack.name for pack in state.packs)
             there = any(names[at : at + len(old)] == old for at in range(len(names)))
-            if not there or entry.name in state.dropped or not _is_whole(line.folder, entry):
+            if not there or entry.name in state.dropped or any(each.result is None for each in files):
                 return None
             return _following(state, clock, joins=(Join(old, entry),))
 
         kept = undo.pop_all()
         try:
-            state = line.append(line.look(), judge).state
+            state = line.append(head, judge).state
         except TransportError:
             kept.close()
             raise
@@ -93,12 +102,6 @@ def repack(
             kept.close()
             return None
     return state
-
-
-def _is_whole(folder: Transport, entry: PackEntry) -> bool:
-    looks = [GetStat(path) for path in (pack_path(entry.name), index_path(entry.name))]
-    folder.perform(looks)
-    return all(look.result is not None for look in looks)
 
 
 def _following(
@@ -120,14 +123,20 @@ def _following(
     return following(state, record)
 
 
-def checkpoint_if_due(line: Log, randomness: Callable[[int], bytes]) -> None:
-    """Make a checkpoint of the newest state where one is due, and clean the log.
+def checkpoint_is_due(line: Log) -> bool:
+    """Whether a checkpoint of the newest state should be made."""
+    since = line.since
+    return cleanup.is_due(since.records, since.size, since.checkpoint)
+
+
+def checkpoint_if_due(line: Log, randomness: Callable[[int], bytes], most: int = sys.maxsize) -> None:
+    """Make a checkpoint of the newest state where one is due, and clean the log, if that moves no more than `most`
+    bytes.
 
     Raises:
         CorruptFile, Unsupported, TransportError: nothing changed.
     """
-    since = line.since
-    if not cleanup.is_due(since.records, since.size, since.checkpoint):
+    if not checkpoint_is_due(line) or line.since.moved > most:
         return
     head = line.look()
     if head.damage is None:
@@ -135,8 +144,8 @@ def checkpoint_if_due(line: Log, randomness: Callable[[int], bytes]) -> None:
         cleanup.clean_log(line.folder, randomness)
 
 
-class _Pack(NamedTuple):
-    """A pack that no state names."""
+class PackFile(NamedTuple):
+    """A file among the packs."""
 
     name: bytes
     modified: float
@@ -154,17 +163,20 @@ def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], b
     # Before the state is read: what a record names later was not there, or is young.
     incoming, listed = ListDirectory(INCOMING), ListDirectory(PACKS)
     folder.perform([incoming, listed])
-    state, time = line.look().state, int(clock() * 1000)
+    head = line.look()
+    state, time = head.state, int(clock() * 1000)
     expired = [name for name, each in state.dropped.items() if time - each.time >= KEPT * 1000]
     # Dropped by a clock that was ahead: their day begins now.
     again = [name for name, each in state.dropped.items() if each.time > time + CLOCK_MARGIN]
     count = _delete(folder, [path(name) for name in expired for path in (pack_path, index_path)])
     named = {pack.name for pack in state.packs} | set(state.dropped)
-    unnamed = [each for each in _packs(folder, listed.result or ()) if each.name not in named]
+    unnamed = packs_in(folder, listed.result or (), named)
+    indexes = _indexes_alone(folder, listed.result or (), named)
+    now = store_time(folder, randomness) if incoming.result or unnamed or indexes else 0.0
+    count += _delete(folder, [each.path for each in indexes if each.result and now - each.result.modified >= KEPT])
+    count += _sweep(folder, incoming.result or (), now)
     superseded: list[bytes] = []
     lost: list[bytes] = []
-    now = store_time(folder, randomness) if incoming.result or unnamed else 0.0
-    count += _sweep(folder, incoming.result or (), now)
     for each in unnamed:
         if now - each.modified >= KEPT:
             (superseded if _is_superseded(folder, each, state) else lost).append(each.name)
@@ -180,7 +192,7 @@ def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], b
         return _following(current, clock, dropped=sorted(new), forgotten=gone) if gone or new else None
 
     if expired or dropped:
-        line.append(line.look(), judge)
+        line.append(head, judge)
     return count
 
 
@@ -188,50 +200,55 @@ def _sweep(folder: Transport, names: Sequence[str], now: float) -> int:
     """Delete what has lain in `incoming` for a day; how many files."""
     looks = [GetStat(f"{INCOMING}/{name}") for name in names]
     folder.perform(looks)
-    old = [(each.path, each.result) for each in looks if each.result and now - each.result.modified >= KEPT]
-    folders = [ListDirectory(path) for path, stat in old if stat.kind is EntryKind.DIRECTORY]
-    folder.perform(folders)
-    inside = [f"{each.path}/{name}" for each in folders for name in each.result or ()]
-    count = _delete(folder, [*(path for path, stat in old if stat.kind is EntryKind.FILE), *inside])
-    for each in folders:  # Records of which another process, or a kill, left the folder they were to be published in.
-        with contextlib.suppress(TransportError):
-            folder.remove_directory(each.path)
-    return count
+    return _delete(folder, [each.path for each in looks if each.result and now - each.result.modified >= KEPT])
 
 
-def _packs(folder: Transport, names: Sequence[str]) -> list[_Pack]:
-    looks = [GetStat(f"{PACKS}/{name}") for name in names if name.endswith(".pack")]
-    folder.perform(looks)
-    found = []
-    for look in looks:
+def packs_in(folder: Transport, files: Sequence[str], named: Set[bytes] = frozenset()) -> list[PackFile]:
+    """The packs among the files with these names that are there and not named."""
+    looks: dict[bytes, GetStat] = {}
+    for file in files:
         with contextlib.suppress(ValueError):
-            name = bytes.fromhex(look.path.rpartition("/")[2].removesuffix(".pack"))
-            if look.result is not None and len(name) == 16:
-                found.append(_Pack(name, look.result.modified, look.result.size))
-    return found
+            name = bytes.fromhex(file.removesuffix(".pack"))
+            if file.endswith(".pack") and len(name) == 16 and name not in named:
+                looks[name] = GetStat(pack_path(name))
+    folder.perform(list(looks.values()))
+    return [PackFile(name, look.result.modified, look.result.size) for name, look in looks.items() if look.result]
 
 
-def _is_superseded(folder: Transport, pack: _Pack, state: State) -> bool:
+def _indexes_alone(folder: Transport, files: Sequence[str], named: Set[bytes]) -> list[GetStat]:
+    """Looks at the indexes whose packs were never moved beside them."""
+    packs_of = {f"{PACKS}/{name}".removesuffix(".pack") for name in files if name.endswith(".pack")}
+    kept = {index_path(name) for name in named} | {f"{stem}.idx" for stem in packs_of}
+    there = {f"{PACKS}/{name}" for name in files if name.endswith(".idx")}
+    looks = [GetStat(path) for path in sorted(there - kept)]
+    folder.perform(looks)
+    return looks
+
+
+def _is_superseded(folder: Transport, pack: PackFile, state: State) -> bool:
     """Whether nothing is lost with a pack: it joins packs, or its request was carried out by this or another pack."""
-    path = pack_path(pack.name)
-    tail = ReadRanges(path, [(max(0, pack.size - TAIL), TAIL)])
-    folder.perform([tail])
-    trailer: Trailer | None = None
-    with contextlib.suppress(CorruptFile):
-        _, trailer = read_trailer(tail.result[0], ranges_of(folder, path), pack.size, path)
+    _, trailer = trailer_of(folder, pack_path(pack.name), pack.size)
     if trailer is None:
         return False
     return trailer.entry is None or state.history.find(trailer.entry.request) is not None
 
 
 def _delete(folder: Transport, paths: Sequence[str]) -> int:
-    """Delete those of these files that are there, which another may do at the same time; how many."""
+    """Delete those of these files that are there, which another may do at the same time; how many. A record that was
+    to be published may be a folder."""
     looks = [GetStat(path) for path in paths]
     folder.perform(looks)
-    count = 0
-    for each in looks:
-        with contextlib.suppress(TransportError):
-            if each.result is not None:
-                folder.delete(each.path)
-                count += 1
-    return count
+    there = [look.path for look in looks if look.result is not None]
+    try:
+        folder.perform([Withdraw(path, f"{path}.gone") for path in there])
+        return len(there)
+    except TransportError:
+        return sum(_is_deleted(folder, path) for path in there)
+
+
+def _is_deleted(folder: Transport, path: str) -> bool:
+    try:
+        folder.withdraw(path, f"{path}.gone")
+    except TransportError as wrong:
+        return isinstance(wrong, NoSuchFile)
+    return True

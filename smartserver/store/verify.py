@@ -20,6 +20,7 @@ from smartserver.store.format import LOG
 from smartserver.store.index import Index, Row, kib
 from smartserver.store.index_build import IndexBuilder
 from smartserver.store.log import Head, Log
+from smartserver.store.lost import find
 from smartserver.store.mend import mend
 from smartserver.store.model import VerifyReport
 from smartserver.store.open_pack import OpenPack, index_path
@@ -89,7 +90,13 @@ class _Verification:
                 raise
             self._problems.append(f"{lost}: what comes after that was not checked")
         read = len(self._state.packs), self._segments, self._records, self._done
-        return VerifyReport(*read, tuple(self._problems), ghosts)
+        return VerifyReport(*read, tuple(self._problems), ghosts, self._lost())
+
+    def _lost(self) -> int:
+        """How many changes lie there that the log does not have; a push under way is one for a moment."""
+        with contextlib.suppress(CorruptFile, NoSuchRepository, TransportError):
+            return len(find(self._folder).changes)
+        return 0
 
     def _verify(self) -> int:
         """Check everything; how many ghosts there are."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from smartserver.errors import CorruptFile
 from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, encode_checkpoint, newest_first
 from smartserver.store.format import CHECKPOINTS, LOG
-from smartserver.store.log import Head
+from smartserver.store.log import AHEAD, Head
 from smartserver.store.record import NOTHING, decode_record, hash_of, record_path
 from smartserver.store.state import Misfit, State, first_state
 from transports.base import Transport
@@ -29,9 +29,7 @@ def verify_log(folder: Transport, head: Head) -> Iterator[str]:
     # Below the newest checkpoint but one there may be anything: it is deleted, or an older copy brought it back.
     floor = [1, *(version for version in sorted(checkpoints) if version in numbers)][-2:][0]
     state: State | None = None
-    for number in [each for each in numbers if each <= head.state.version]:
-        record = GetPublished(record_path(number))
-        folder.perform([record])
+    for number, record in _records(folder, [each for each in numbers if each <= head.state.version]):
         content = record.result
         if content is None:  # Deleted meanwhile.
             continue
@@ -66,6 +64,14 @@ def verify_log(folder: Transport, head: Head) -> Iterator[str]:
                 pass
         except CorruptFile as wrong:
             yield str(wrong)
+
+
+def _records(folder: Transport, numbers: Sequence[int]) -> Iterator[tuple[int, GetPublished]]:
+    """Records, read many at once."""
+    for first in range(0, len(numbers), AHEAD):
+        read = {number: GetPublished(record_path(number)) for number in numbers[first : first + AHEAD]}
+        folder.perform(list(read.values()))
+        yield from read.items()
 
 
 def _is_there(folder: Transport, state: State) -> bool:

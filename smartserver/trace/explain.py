@@ -37,7 +37,6 @@ REASONS: dict[str, str] = {
     Part.LINK: "The link carried the requests and answers",
     Part.RECEIVE: "What came was read",
     Part.QUEUED: "The server had no thread for the request",
-    Part.LOCK: "The server waited for another change of the same repository",
     Part.DISK: "The server's disk was read or written",
     Part.SERVER: "The server worked",
     UNNAMED: "Nothing says what this time went to",

@@ -41,7 +41,6 @@ WHERE: dict[str, Part] = {
     Part.LINK: Part.LINK,
     Part.SEND: Part.SEND,
     Part.QUEUED: Part.SERVER,
-    Part.LOCK: Part.SERVER,
     Part.DISK: Part.SERVER,
     Part.SERVER: Part.SERVER,
 }

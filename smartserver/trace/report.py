@@ -14,7 +14,6 @@ CALLED: dict[str, str] = {
     Part.SEND: "send",
     Part.LINK: "wait for the link",
     Part.QUEUED: "queued",
-    Part.LOCK: "lock",
     Part.DISK: "disk",
     Part.SERVER: "in the server",
     Part.RECEIVE: "receive",

@@ -290,7 +290,7 @@ def test_what_is_said_of_a_branch(users: Users) -> None:
     assert "shared repository: URL/\n  repository branch: URL/trunk/\n" in said
     assert users.ask("branches", "", "branches", users.url("")) == "  trunk\n"
     said = users.ask("break-lock", "", "break-lock", users.url())
-    assert said == "There are no locks to break: a push to URL/trunk/ is one request, and locks nothing.\n"
+    assert said == "There are no locks to break: a push to URL/trunk/ locks nothing.\n"
 
 
 def test_tags_of_one_time_are_listed_by_name(users: Users) -> None:

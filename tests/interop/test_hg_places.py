@@ -77,18 +77,18 @@ def test_it_is_counted_and_checked(side: HgSide, served: Served) -> None:
     fine(side.run('a hg pull "$URL"'))
 
 
-def test_changes_that_an_old_root_lacks_are_restored(side: HgSide, served: Served) -> None:
-    """Two heads, a new branch and a bookmark, pushed after the backup of the root that was put back."""
+def test_changes_above_a_gap_in_the_log_are_restored(side: HgSide, served: Served) -> None:
+    """Two heads, a new branch and a bookmark; the record of the first push is gone."""
     path = path_of(side.url)
-    root = served.root / path / "root"
-    kept = root.read_bytes()
+    folder = served.root / path
+    kept = len(list((folder / "log").iterdir()))
     side.prepare('a commit four; a hg branch -q new; a commit five; a hg push -q --new-branch "$URL"')
     side.prepare('a hg bookmark -f -r tip mark; a hg push -q -B mark "$URL" || true')
     heads, bookmarks = server_heads(served, path), server_bookmarks(served, path)
-    root.write_bytes(kept)
+    sorted((folder / "log").iterdir())[kept].unlink()
     assert server_heads(served, path) != heads
-    assert "default" in smartserver(side, "recover", "--list", str(root.parent))
-    smartserver(side, "recover", "--yes", "--all", str(root.parent))
+    assert "default" in smartserver(side, "recover", "--list", str(folder))
+    smartserver(side, "recover", "--yes", "--all", str(folder))
     assert server_heads(served, path) == heads
     assert server_bookmarks(served, path) == bookmarks
     fine(side.run('as c hg clone -q "$URL" c'))

@@ -1,5 +1,5 @@
-"""Random pushes, forced moves and deletions, an older root put back, pushes on top of it, and a recovery: what each ref
-was to be is there, under its name or as a recovered one."""
+"""Random pushes, forced moves and deletions, and a record that is gone; or an older log put back, and pushes on top.
+After a recovery what each ref was to be is there, under its name or as a recovered one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from builders import Clock, History, Repeatable, push, refs_of
 
 from smartserver.store import recovery
-from smartserver.store.format import ROOT
+from smartserver.store.lost import find
+from smartserver.store.record import record_path
 from smartserver.store.repository import PackRepository
 from transports.memory import MemoryTransport
 
@@ -35,11 +36,11 @@ class Pushing:
         self.parents[made] = list(parents)
         return made
 
-    def step(self) -> bytes:
+    def step(self, *, pushes_only: bool = False) -> bytes:
         """Delete a ref, force it elsewhere or move it forward; which one."""
         repository, name, kind = self.repository(), self.chance.choice(NAMES), self.chance.random()
         refs = refs_of(repository)
-        if kind < 0.15 and name in refs:
+        if kind < 0.15 and name in refs and not pushes_only:
             push(repository, self.history, [], {name: None})
             return name
         at = [refs[name]] if name in refs else []
@@ -48,7 +49,7 @@ class Pushing:
             at = self.parents[elsewhere] or [elsewhere]
         tip = self.commit(*at)
         push(repository, self.history, [tip], {name: tip})
-        if self.chance.random() < 0.1:
+        if self.chance.random() < 0.1 and not pushes_only:
             repository.repack()
         return name
 
@@ -62,23 +63,26 @@ class Pushing:
         return found
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_no_ref_is_lost_with_a_root(seed: int) -> None:
+@pytest.mark.parametrize("gap", [True, False])
+@pytest.mark.parametrize("seed", range(6))
+def test_no_ref_is_lost_with_records(seed: int, gap: bool) -> None:
+    """A record is gone: its change is in its pack. Or all new ones are: only what brought revisions is in packs."""
     client = Pushing(seed)
     first = client.commit()
     push(client.repository(), client.history, [first], {NAMES[0]: first})
     for _ in range(3):
-        saved, before = client.storage.get(ROOT), refs_of(client.repository())
+        before, saved = refs_of(client.repository()), client.repository().snapshot().state.version
+        tip = client.commit(*before.values())
+        push(client.repository(), client.history, [tip], {NAMES[1]: tip})
         for _ in range(client.chance.randrange(1, 12)):
-            client.step()
+            client.step(pushes_only=not gap)
         lost = refs_of(client.repository())
-        client.storage.put("root.backup", [saved])
-        client.storage.rename("root.backup", ROOT)
-        moved = {client.step() for _ in range(client.chance.randrange(5))}
-        since = refs_of(client.repository())
-        repository = client.repository()
-        recovery.put_back(repository.file)
-        findings = recovery.find(repository.file)
+        newest = saved + 1 if gap else client.repository().snapshot().state.version
+        for number in range(saved + 1, newest + 1):
+            client.storage.delete(record_path(number))
+        moved = set() if gap else {client.step() for _ in range(client.chance.randrange(5))}
+        since, repository = refs_of(client.repository()), client.repository()
+        findings = find(client.storage)
         assert recovery.restore(repository, findings, findings.changes) == len(findings.changes)
         now, reached = refs_of(repository), client.reached()
         for name in NAMES:
@@ -89,3 +93,4 @@ def test_no_ref_is_lost_with_a_root(seed: int) -> None:
             if name in lost and (lost[name] != before.get(name) or name not in moved):
                 assert lost[name] in reached
         assert repository.verify().problems == ()
+        assert not find(client.storage)

@@ -51,7 +51,7 @@ class TestSimulated(TransportSuite):
 def held(joint: Joint, network: SimulatedNetwork) -> VfsTransport:
     """A transport with a connection, and a tree."""
     storage = joint.storage
-    for folder in ("packs", "lock", "empty"):
+    for folder in ("packs", "empty"):
         storage.make_directory(folder)
     storage.put("root", [b"root 1"])
     storage.put("packs/large", [LARGE])
@@ -85,24 +85,6 @@ def change(transport: VfsTransport) -> None:
         steps.Delete("root"),
     ]
     transport.perform([*changes, steps.SyncDirectory("new"), steps.RemoveDirectory("empty")])
-
-
-def take_lock(transport: VfsTransport) -> None:
-    root = steps.Get("root")
-    made = [steps.MakeDirectory("lock/1"), steps.MakeDirectory("lock/1/1"), steps.Put("lock/1/1/info", b"me")]
-    transport.perform([*made, steps.Rename("lock/1", "lock/held"), root])
-    assert root.content == b"root 1"
-
-
-def let_go(transport: VfsTransport) -> None:
-    free = [steps.Rename("lock/held/1", "lock/1"), steps.RemoveDirectory("lock/held")]
-    transport.perform([*free, steps.Delete("lock/1/info"), steps.RemoveDirectory("lock/1")])
-
-
-def swap(transport: VfsTransport) -> None:
-    take_lock(transport)
-    transport.perform([steps.Put("root.1", b"root 2"), steps.Rename("root.1", "root"), steps.SyncDirectory("")])
-    let_go(transport)
 
 
 def publish(transport: VfsTransport) -> None:
@@ -141,9 +123,6 @@ OPERATIONS: dict[str, Callable[[VfsTransport], None]] = {
     "ranges of a large file": lambda transport: transport.perform(
         [steps.ReadRanges("packs/large", [(9, 500_000)] * 9)]
     ),
-    "take a lock folder and read what it guards": take_lock,
-    "let go of a lock folder": let_go,
-    "swap a file under a lock folder": swap,
     "publish a file, read it and withdraw it": publish,
     "a file opened, and ranges of it": read_open,
     "a file created, written piece by piece, and synced": write,
@@ -160,9 +139,6 @@ def test_every_operation_has_a_budget_and_a_case() -> None:
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.max_round_trips(name)) for name in OPERATIONS])
 def test_operation(held: VfsTransport, joint: Joint, network: SimulatedNetwork, name: str) -> None:
-    if name == "let go of a lock folder":
-        take_lock(held)
-        network.take()
     OPERATIONS[name](held)
     assert network.counts().rounds == BUDGETS[name]
     if joint.storage.exists("new"):

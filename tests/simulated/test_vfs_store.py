@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from builders import MAIN, History, Lockless, check_whole, push, refs_of, request_id
+from builders import MAIN, Far, History, check_whole, push, refs_of, request_id
 from simulated_joint import Joint
 
 from netem.effects import Cut
@@ -19,7 +19,6 @@ from smartserver.client.vfs_link import VfsLink
 from smartserver.client.vfs_transport import VfsTransport
 from smartserver.errors import OutcomeUnknown
 from smartserver.server.site import Site
-from smartserver.store.format import Discipline
 from smartserver.store.repository import PackRepository
 from transports.errors import TransportFailed
 
@@ -31,14 +30,14 @@ OTHER = b"refs/heads/other"
 
 
 class Stored:
-    """A `folder` repository of seven pushes on a server, and a history that goes on."""
+    """A repository of seven pushes on a server, and a history that goes on."""
 
     def __init__(self, joint: Joint) -> None:
         self.joint = joint
         self.history = History()
         self.line = self.history.line(20)
-        joint.site = Site(joint.storage, allows_vfs=True, discipline=Discipline.FOLDER)
-        near = PackRepository(Lockless(joint.storage), PATH)
+        joint.site = Site(joint.storage, allows_vfs=True)
+        near = PackRepository(Far(joint.storage), PATH)
         push(near, self.history, self.line[:3], {MAIN: self.line[2]})
         for tip in self.line[3:9]:
             push(near, self.history, [tip], {MAIN: tip})
@@ -56,7 +55,7 @@ def stored(joint: Joint, network: SimulatedNetwork) -> Iterator[Stored]:
     stored = Stored(joint)
     network.take()
     yield stored
-    check_whole(PackRepository(Lockless(joint.storage), PATH), stored.history)
+    check_whole(PackRepository(Far(joint.storage), PATH), stored.history)
 
 
 def pull(stored: Stored, count: int) -> None:
@@ -68,14 +67,6 @@ def pull(stored: Stored, count: int) -> None:
     while piece := reader.read(1 << 20):
         pieces.append(piece)
     assert b"".join(pieces) == stored.history.body(stored.line[9 - count : 9])
-
-
-def lock(stored: Stored) -> None:
-    repository = stored.repository()
-    repository.format()
-    stored.joint.network.take()
-    with repository.file.swapping():
-        pass
 
 
 def push_to(name: bytes) -> Callable[[Stored], None]:
@@ -94,7 +85,6 @@ def create(stored: Stored) -> None:
 
 OPERATIONS: dict[str, Callable[[Stored], object]] = {
     "over VFS: open": lambda stored: stored.repository().snapshot(),
-    "over VFS: lock and unlock, once open": lock,
     "over VFS: push one revision": push_to(MAIN),
     "over VFS: push a new branch": push_to(OTHER),
     "over VFS: new repository": create,
@@ -111,7 +101,7 @@ def test_every_operation_has_a_budget_and_a_case() -> None:
 def test_operation(stored: Stored, name: str) -> None:
     """The connection's handshake included."""
     OPERATIONS[name](stored)
-    assert stored.joint.network.counts().connections == (name != "over VFS: lock and unlock, once open")
+    assert stored.joint.network.counts().connections == 1
 
 
 # -- lost connections
@@ -142,22 +132,19 @@ def refs(near: PackRepository) -> dict[bytes, bytes] | None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", CUT)
 def test_what_is_cut_anywhere(name: str) -> None:
-    """Before each of the server's answers and in it, once or on every connection: what is told to be done is there,
-    what is told not to be is not, and the repository is whole.
-
-    A lock that was left is told of, and broken by hand.
-    """
+    """Before each of the server's answers and in it, once or for good: what is told to be done is there,
+    what is told not to be is not, and the repository is whole."""
     outcomes: set[str] = set()
     path = "new" if name == "new repository" else PATH
 
     def attempt(cut: list[Cut], times: int = 1) -> list[int]:
         joint = Joint(SimulatedNetwork(Link(1.0)))
         stored = Stored(joint)
-        near = PackRepository(Lockless(joint.storage), path)
+        near = PackRepository(Far(joint.storage), path)
         if path == PATH:
             push(near, stored.history, [], {b"refs/heads/old": stored.line[0]})
         before = refs(near)
-        joint.network.links += [Link(1.0, down=cut)] * times
+        joint.network.links += [Link(1.0, down=cut), *[Link(1.0, down=[Cut(0)])] * (times - 1)]
         outcome = "done"
         try:
             CUT[name](stored)
@@ -168,9 +155,6 @@ def test_what_is_cut_anywhere(name: str) -> None:
         assert outcome != "TransportFailed" or refs(near) == before, (cut, times)
         if near.exists():
             check_whole(near, stored.history)
-        holder = near.lock_holder() if joint.storage.exists(f"{path}/lock") else None
-        if holder is not None:
-            near.break_lock(holder)
         push(near, stored.history, stored.line[:10], {OTHER: stored.line[9]})
         assert joint.refs(path)[OTHER] == stored.line[9]
         check_whole(near, stored.history)
@@ -188,18 +172,16 @@ def test_what_is_cut_anywhere(name: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("at", range(100_000, 1_100_000, 450_000))
 def test_a_push_of_much_that_is_cut_anywhere(at: int) -> None:
-    """Of what goes up: a pack of 1 MB, with the lock that it is brought with. Nothing is done, nobody has the lock, and
-    who tries again brings it."""
+    """Of what goes up: a pack of 1 MB. Nothing is done, and the next try brings it."""
     joint = Joint(SimulatedNetwork(Link(1.0)))
     stored = Stored(joint)
     joint.network.links.append(Link(1.0, up=[Cut(at)]))
     tip = stored.history.commit({"much": random.Random(1).randbytes(1 << 20)}, (stored.line[8],), "much")
     with pytest.raises(TransportFailed):
         push(stored.repository(), stored.history, [tip], {MAIN: tip})
-    near = PackRepository(Lockless(joint.storage), PATH)
+    near = PackRepository(Far(joint.storage), PATH)
     assert joint.refs(PATH)[MAIN] == stored.line[8]
     check_whole(near, stored.history)
-    assert near.lock_holder() is None
     push(stored.repository(), stored.history, [tip], {MAIN: tip})
     assert joint.refs(PATH)[MAIN] == tip
     check_whole(near, stored.history)

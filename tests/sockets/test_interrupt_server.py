@@ -147,7 +147,7 @@ def test_behind_a_link_what_has_begun_is_given_up(tmp_path: Path, sent: signal.S
     (tmp_path / "root").mkdir()
     log, number = tmp_path / "log", tmp_path / "number"
     with (
-        Server(tmp_path / "root", "--allow-vfs", "--folder-locks") as server,
+        Server(tmp_path / "root", "--allow-vfs") as server,
         socket.create_server(("127.0.0.1", 0)) as listener,
         ThreadPoolExecutor(2) as threads,
     ):

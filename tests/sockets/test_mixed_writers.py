@@ -1,35 +1,29 @@
 """Two writers by SFTP, two by the file-level verbs and two by RPC at once on one repository, some of them killed.
 
-Nothing that was acknowledged is lost, nothing is there twice; and who finds a dead writer's lock is told whose it is.
+Nothing that was acknowledged is lost, nothing is there twice, and nobody waits for a dead writer.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from builders import History
-from click.testing import CliRunner
 from mixed_writer import connected, line_of
 from pushing import NEW, Source
-from serving import PATIENCE, Server, lanes
+from serving import Server, lanes
 from sshd import Sshd
 
-from smartserver.cli.main import group
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import RefUpdate
-from smartserver.store import swap
 from smartserver.store.repository import PackRepository
-from transports.errors import Locked, NoSuchFile
 from transports.local import LocalTransport
 
 pytestmark = pytest.mark.sockets
@@ -55,7 +49,6 @@ SMALL = Load(
 )
 
 LARGE = Load(("sftp", "vfs", "rpc"), 3, 1 << 20, {0: (1,), 1: (2,)})
-"""Over a link each goes with the lock that it takes."""
 
 TESTS = Path(__file__).parents[1]
 
@@ -63,7 +56,7 @@ TESTS = Path(__file__).parents[1]
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     (tmp_path / "root").mkdir()
-    with Server(tmp_path / "root", "--allow-vfs", "--folder-locks") as server:
+    with Server(tmp_path / "root", "--allow-vfs") as server:
         yield server
 
 
@@ -75,7 +68,6 @@ class Shared:
     sshd: Sshd
     root: Path
     load: Load
-    breaking: threading.Lock = field(default_factory=threading.Lock)
 
     def url(self, way: str) -> str:
         url = self.server.url("p")
@@ -83,14 +75,6 @@ class Shared:
 
     def here(self) -> PackRepository:
         return PackRepository(LocalTransport(self.root), "p")
-
-    def release(self, pid: int) -> None:
-        """As an administrator does it who knows that a process is dead."""
-        with self.breaking:
-            holder = self.here().lock_holder()
-            if holder is not None and holder.pid == pid:
-                with contextlib.suppress(NoSuchFile):
-                    self.here().break_lock(holder)
 
     def write(self, number: int) -> int:
         """Push all, killed now and then; how many were acknowledged."""
@@ -114,7 +98,6 @@ class Shared:
                     at += 1
                 if at < pushes:
                     process.kill()
-            self.release(process.pid)
         return at
 
 
@@ -141,47 +124,3 @@ def push(remote: RemoteRepository, name: str, count: int) -> None:
     history = History()
     line = history.line(count, name=name)
     remote.push(PushRequest([RefUpdate(f"refs/heads/{name}".encode(), line[-1])], Source(history), NEW))
-
-
-HOLD = """
-import sys
-from mixed_writer import store
-from smartserver.store.swap import RootFile
-with RootFile(store("sftp", sys.argv[1], sys.argv[2]), "p").swapping():
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-def test_a_writer_that_was_killed_while_it_held_the_lock(
-    sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The other is told who that is, nothing is lost, and once the lock is broken it goes on."""
-    monkeypatch.setattr(swap, "LOCK_WAIT", 0.2)
-    (tmp_path / "home" / ".ssh").mkdir(parents=True)
-    (tmp_path / "home" / ".ssh" / "config").write_text(sshd.config.read_text())
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    above = f"sftp://{sshd.host}:{sshd.port}{tmp_path}"
-    with connected("sftp", f"{above}/p", str(sshd.config)) as remote:
-        push(remote, "first", 1)
-        holding = subprocess.Popen(
-            [sys.executable, "-c", HOLD, above, str(sshd.config)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS / "sockets")])},
-        )
-        with holding:
-            assert holding.stdout is not None
-            assert holding.stdout.readline() == b"held\n"
-            holding.kill()
-            holding.wait(PATIENCE)
-        with pytest.raises(Locked) as caught:
-            push(remote, "second", 2)
-        assert f"{os.uname().nodename}" in str(caught.value)
-        assert str(holding.pid) in str(caught.value)
-        broken = CliRunner().invoke(group, ["break-lock", "--force", f"hpss+{above}/p"])
-        assert broken.exit_code == 0, broken.exception
-        push(remote, "second", 2)
-    repository = PackRepository(LocalTransport(tmp_path), "p")
-    assert sorted(repository.snapshot().state.refs()) == [b"refs/heads/first", b"refs/heads/second"]
-    assert repository.verify().problems == ()

@@ -34,7 +34,7 @@ def transport(sshd: Sshd, link: Proxy, tmp_path: Path) -> Iterator[SftpTransport
     for number in range(20):
         (tmp_path / f"f{number}").write_bytes(b"%d" % number * 1000)
     (tmp_path / "large").write_bytes(MIB)
-    (tmp_path / "lock").mkdir()
+    (tmp_path / "log").mkdir()
     made.sync_directory("")
     link.take()
     yield made
@@ -80,27 +80,6 @@ def test_put_2(transport: SftpTransport) -> None:
     transport.perform([steps.Put("new.pack", b"p" * 10_000), steps.Put("new.idx", b"i" * 1000)])
 
 
-@pytest.mark.max_round_trips("sftp: lock")
-def test_lock(transport: SftpTransport) -> None:
-    root = steps.Get("f1")
-    mine = "lock/0123456789abcdef"
-    inner = f"{mine}/0123456789abcdef"
-    made = [steps.MakeDirectory(mine), steps.MakeDirectory(inner), steps.Put(f"{inner}/info", b"me")]
-    transport.perform([*made, steps.Rename(mine, "lock/held"), root])
-    assert root.content == b"1" * 1000
-
-
-@pytest.mark.max_round_trips("sftp: unlock")
-def test_unlock(transport: SftpTransport, tmp_path: Path, link: Proxy) -> None:
-    nonce = "0123456789abcdef"
-    (tmp_path / "lock" / "held" / nonce).mkdir(parents=True)
-    (tmp_path / "lock" / "held" / nonce / "info").write_bytes(b"me")
-    mine = f"lock/{nonce}"
-    free = [steps.Rename(f"lock/held/{nonce}", mine), steps.RemoveDirectory("lock/held")]
-    transport.perform([*free, steps.Delete(f"{mine}/info"), steps.RemoveDirectory(mine)])
-    assert list((tmp_path / "lock").iterdir()) == []
-
-
 @pytest.mark.max_round_trips("sftp: replace a file")
 def test_replace(transport: SftpTransport) -> None:
     transport.perform([steps.Put("root.1", b"new"), steps.Rename("root.1", "f0"), steps.SyncDirectory("")])
@@ -137,11 +116,11 @@ def test_long_list(transport: SftpTransport, tmp_path: Path, link: Proxy) -> Non
 @pytest.mark.max_round_trips("sftp: refused")
 def test_refusals_say_why_at_once(transport: SftpTransport, tmp_path: Path) -> None:
     """What explains a refusal is asked together with what may be refused."""
-    (tmp_path / "lock" / "held").mkdir()
-    (tmp_path / "lock" / "held" / "info").touch()
-    (tmp_path / "lock" / "mine").mkdir()
+    (tmp_path / "log" / "1").mkdir()
+    (tmp_path / "log" / "1" / "record").touch()
+    (tmp_path / "log" / "mine").mkdir()
     with pytest.raises(DirectoryNotEmpty):
-        transport.perform([steps.Rename("lock/mine", "lock/held"), steps.Get("f1")])
+        transport.perform([steps.Rename("log/mine", "log/1"), steps.Get("f1")])
 
 
 @pytest.mark.max_round_trips("sftp: publish")

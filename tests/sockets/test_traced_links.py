@@ -1,4 +1,4 @@
-"""trace.explain, over real TCP: a socket at either end that delays small packets, and a lock that a push waits for."""
+"""trace.explain, over real TCP: a socket at either end that delays small packets."""
 
 from __future__ import annotations
 

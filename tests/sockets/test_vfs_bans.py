@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from bench.servers import HOST, Workspace, serving
-from builders import MAIN, History, Lockless, push
+from builders import MAIN, Far, History, push
 from click.testing import CliRunner
 
 from smartserver.cli.errors import CommandError
@@ -23,17 +23,17 @@ from transports.local import LocalTransport
 
 pytestmark = [pytest.mark.sockets, pytest.mark.unbanned("it bans by itself, and its baseline is file-level calls")]
 
+COMMANDS = ("create", "push", "nothing", "pull", "stats", "verify", "pack", "list", "secret")
+
 STOPS: dict[str, dict[str, str]] = {
-    "vfs:*": dict.fromkeys(
-        ("create", "push", "nothing", "pull", "stats", "verify", "pack", "list", "upgrade", "secret"), ""
-    ),
-    "vfs:*:*/lock/*": {"push": "rename", "pack": "rename"},
+    "vfs:*": dict.fromkeys(COMMANDS, ""),
+    "vfs:*:*/log/*": dict.fromkeys(COMMANDS, "get_published"),
     "rpc:Repository.*": dict.fromkeys(("create", "push", "nothing", "pull"), "Repository.pull"),
-    "*:*:secret/*": {"list": "", "secret": "get"},
-    "file-lock": {"push": "rename", "pack": "rename"},
+    "*:*:secret/*": {"list": "", "secret": ""},
+    "file-lock": {},
     "read-back": {"pack": "list_dir"},
     "per-item": {},
-    "silly": dict.fromkeys(("create", "push", "pack", "verify"), ""),
+    "silly": dict.fromkeys(("create", "push", "nothing", "pack", "verify"), ""),
 }
 """Rule -> the commands it stops, and the verb that is named."""
 
@@ -50,7 +50,7 @@ class Served:
     def make(self, path: str, revisions: int) -> None:
         """A repository on the server with so many of the revisions, a push each."""
         (self.files / path).parent.mkdir(exist_ok=True)
-        repository = PackRepository(Lockless(LocalTransport(self.files)), path)
+        repository = PackRepository(Far(LocalTransport(self.files)), path)
         for each in list(self.history.parents)[:revisions]:
             push(repository, self.history, [each], {MAIN: each})
 
@@ -82,7 +82,7 @@ def served() -> Iterator[Served]:
         source = work.folder / "source"
         source.mkdir()
         push(PackRepository(LocalTransport(source)), history, line, {MAIN: line[-1]})
-        options = ("--folder-locks", "--allow-vfs")
+        options = ("--allow-vfs",)
         server = work.start("hpss", files, lambda host, port: serving(files, host, port, *options))
         made = Served(work.folder, files, server.port, history)
         for name in "abc":
@@ -101,7 +101,7 @@ def test_where_no_repository_is(served: Served) -> None:
 @pytest.mark.parametrize("rule", STOPS)
 def test_what_it_stops(served: Served, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SMARTSERVER_DEBUG", raising=False)
-    for number, name in enumerate(STOPS["vfs:*"]):
+    for number, name in enumerate(COMMANDS):
         words = served.words(name, f"{list(STOPS).index(rule)}-{number}")
         done = CliRunner().invoke(group, [f"-Dhpss-ban={rule}", *words])
         said = f"{done.exception} {done.output if name == 'list' else ''}"  # It goes on with what is not banned.

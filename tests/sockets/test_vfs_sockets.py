@@ -16,9 +16,8 @@ from smartserver.errors import AccessDenied
 from smartserver.store.repository import PackRepository
 from transports.base import Transport
 from transports.conformance import TransportSuite
-from transports.errors import FileExists, PermissionDenied, TransportError
+from transports.errors import FileExists, PermissionDenied
 from transports.local import LocalTransport
-from transports.steps import Get, MakeDirectory, Put, Rename, SyncDirectory
 
 pytestmark = [
     pytest.mark.sockets,
@@ -57,31 +56,6 @@ class TestSockets(TransportSuite):
         transport.close()
 
 
-def test_one_of_many_takes_a_lock_folder(server: Server) -> None:
-    """Each adds to a file under it: nothing is lost."""
-    name = place(server)
-    opened(server, name).perform([MakeDirectory("lock"), Put("count"), SyncDirectory("")])
-
-    def add(lane: int) -> int:
-        files = opened(server, name)
-        tries = 0
-        for number in range(10):
-            mine = f"lock/{lane}-{number}"
-            files.perform([MakeDirectory(mine), Put(f"{mine}/info", b"%d" % lane)])
-            while True:
-                tries += 1
-                try:
-                    files.perform([Rename(mine, "lock/held"), count := Get("count")])
-                except TransportError:
-                    continue
-                break
-            files.perform([Put("count.1", count.content + b"x"), Rename("count.1", "count"), Rename("lock/held", mine)])
-        return tries
-
-    lanes(4, add)
-    assert opened(server, name).get("count") == b"x" * 40
-
-
 def test_new_names_have_one_winner(server: Server) -> None:
     name = place(server)
 
@@ -96,15 +70,17 @@ def test_new_names_have_one_winner(server: Server) -> None:
     assert len(set((server.root / name / "new").read_bytes())) == 1
 
 
-def test_a_repository_of_the_server_is_read_and_not_changed(server: Server) -> None:
+def test_a_repository_of_another_release_is_read_and_not_changed(server: Server) -> None:
     name = place(server)
     history = History()
     repository = PackRepository(LocalTransport(server.root), f"{name}/project")
     push(repository, history, history.line(2))
+    line = server.root / name / "project" / "format"
     files = opened(server, f"{name}/project")
-    assert files.get("root") == (server.root / name / "project" / "root").read_bytes()
-    with pytest.raises(PermissionDenied, match="swap=file"):
-        files.put("root.1", [b"x"])
+    assert files.get("format") == line.read_bytes()
+    line.write_bytes(b"smartserver repository 9\n")
+    with pytest.raises(PermissionDenied, match="another release"):
+        files.put("incoming/1", [b"x"])
 
 
 def test_it_is_refused_without_the_option(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def test_a_coded_class_that_is_no_dataclass_is_unknown_when_it_comes_back(monkey
         (errors.NoSuchRepository("a"), "no repository at 'a'"),
         (errors.NoSuchRepository("a", "a file"), "no repository at 'a' but a file"),
         (storage.TransportFailed("packs/1.pack", "Input/output error"), "'packs/1.pack': Input/output error"),
-        (storage.NotSupported("LOCK"), "this transport has no LOCK"),
+        (storage.NotSupported("link"), "this transport has no link"),
     ],
 )
 def test_what_a_person_reads(error: CodedError, said: str) -> None:
@@ -249,25 +249,6 @@ def test_what_has_no_path_gets_none() -> None:
     for each in wrong:
         errors.name_from("/srv/", each)
     assert list(map(str, wrong)) == before
-
-
-@pytest.mark.parametrize(
-    ("above", "cure"),
-    [
-        ("", "`smartserver break-lock 'a b'` in the folder that is served"),
-        ("/srv/", "`smartserver break-lock '/srv/a b'`"),
-        ("~/", "`smartserver break-lock ~/'a b'`"),
-        ("sftp://me@h/srv/", "`smartserver break-lock sftp://me@h/srv/a%20b`"),
-        ("sftp://me@h/srv/?host-key=any", "`smartserver break-lock 'sftp://me@h/srv/a%20b?host-key=any'`"),
-        ("me@h:22:/srv/", "`smartserver break-lock '/srv/a b'` on me@h:22"),
-        ("[::1]:~/", "`smartserver break-lock ~/'a b'` on [::1]"),
-    ],
-)
-def test_what_breaks_a_lock_can_be_pasted(above: str, cure: str) -> None:
-    wrong = storage.Locked("a b/lock", 30, "joe (process 7 on h)")
-    errors.name_from(above, wrong)
-    assert str(wrong).endswith(f"not let go of within 30 s; if that is dead, {cure} lets others go on")
-    assert "`smartserver break-lock .` in the folder that is served" in str(storage.Locked("lock", 30, "joe"))
 
 
 def test_what_is_unknown_is_said_once() -> None:

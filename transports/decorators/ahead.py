@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transports.base import Step, Transport
+from transports.base import Stat, Step, Transport
 from transports.decorators.passing import PassingTransport
 from transports.errors import CodedError, NotADirectory, TransportFailed
-from transports.steps import Get, GetStat, ListDirectory
+from transports.steps import Get, GetPublished, GetStat, ListDirectory
 
-Read = Get | ListDirectory
+Read = Get | GetPublished | GetStat | ListDirectory
 
 
 class AheadTransport(PassingTransport):
@@ -63,15 +63,19 @@ class AheadTransport(PassingTransport):
             self.inner.perform(steps)
             return
         for step in steps:
-            if isinstance(step, Get):
-                content = self._known.pop((Get, self.full(step.path)))
-                step.settle(content if isinstance(content, bytes) else None)
+            found = self._known.pop((type(step), self.full(step.path)), None)
+            if isinstance(step, Get | GetPublished):
+                step.settle(found if isinstance(found, bytes) else None)
             elif isinstance(step, GetStat):
-                step.settle(None)
+                step.settle(found if isinstance(found, Stat) else None)
+            elif isinstance(step, ListDirectory):
+                step.settle(found if isinstance(found, list) else None)
 
     def _is_known(self, step: Step) -> bool:
         """Whether it was read ahead, or nothing was found there, which is not forgotten by a look."""
-        key = (Get, self.full(step.path))
-        if isinstance(step, GetStat):
-            return self._known.get(key, step) is None
-        return isinstance(step, Get) and key in self._known
+        path = self.full(step.path)
+        if (type(step), path) in self._known:
+            return True
+        return isinstance(step, GetStat) and any(
+            self._known.get((read, path), step) is None for read in (Get, GetPublished)
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from typing import Self
 
 from transports import paths
@@ -74,9 +73,3 @@ class PassingTransport(Transport):
 
     def sync_directory(self, path: str) -> None:
         self.inner.sync_directory(path)
-
-    def lock(self, path: str, wait: float | None = None) -> AbstractContextManager[None]:
-        return self.inner.lock(path, wait)
-
-    def try_lock(self, path: str) -> AbstractContextManager[bool]:
-        return self.inner.try_lock(path)

@@ -25,7 +25,7 @@ from smartserver.plugins.breezy.remote import Remote
 from smartserver.plugins.breezy.repository import HpssRepository
 from smartserver.plugins.breezy.tags import HpssTags
 from smartserver.plugins.breezy.upkeep import ReconcileReport, reconcile
-from smartserver.plugins.breezy.words import HAS_A_REVISION, NotOnServer, lock_of_files
+from smartserver.plugins.breezy.words import HAS_A_REVISION, NotOnServer
 from smartserver.records.model import RevisionId
 from smartserver.vcs.bzr.compat import BzrDir, RevisionNotPresent, branches_of_breezy, format_2a
 
@@ -277,15 +277,8 @@ class HpssBranch(Branch):
         """There is nothing to be brought back."""
 
     def break_lock(self) -> None:
-        """Say that there is nothing to break, or what breaks the lock of a repository that is reached by its files."""
-        if by_files := lock_of_files(self.base):
-            trace.note(
-                "The branch has no lock of its own; in the repository it lies in %s, or by the part of that URL "
-                "that is the repository's.",
-                by_files,
-            )
-            return
-        trace.note("There are no locks to break: a push to %s is one request, and locks nothing.", self.base)
+        """Say that there is nothing to break."""
+        trace.note("There are no locks to break: a push to %s locks nothing.", self.base)
 
     # -- locks
 

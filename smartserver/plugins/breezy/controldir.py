@@ -35,7 +35,6 @@ from smartserver.plugins.breezy.words import (
     NotOnServer,
     NoTrees,
     deleted_by,
-    lock_of_files,
     made_by_a_push,
 )
 from smartserver.records.model import RevisionId
@@ -235,17 +234,12 @@ class HpssDir(BzrDir):
     checkout_metadir = cloning_metadir
 
     def break_lock(self) -> None:
-        """As the branch's; where none is may be a repository whose lock is meant.
+        """As the branch's.
 
         Raises:
-            NotBranchError, BzrError: there is no branch.
+            NotBranchError: there is no branch.
         """
-        try:
-            self.open_branch().break_lock()
-        except errors.NotBranchError as wrong:
-            if by_files := lock_of_files(self.user_url):
-                raise errors.BzrError(f"{wrong} In a repository {by_files}.") from wrong
-            raise
+        self.open_branch().break_lock()
 
     # -- pushing and copying
 

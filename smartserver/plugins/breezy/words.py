@@ -4,7 +4,6 @@ and its status.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -16,7 +15,6 @@ from smartserver.client.medium import CannotConnect, MediumError
 from smartserver.client.places import how_to_serve
 from smartserver.client.plain import plain
 from smartserver.client.request import NotOurProtocol
-from smartserver.client.store_url import PREFIX, SFTP, VFS
 from smartserver.errors import (
     A_BAZAAR_REPOSITORY,
     A_GIT_REPOSITORY,
@@ -68,13 +66,6 @@ def in_breezys_words(url: str, location: Place) -> Iterator[None]:
         raise errors.BzrError(_at(location, wrong)) from wrong
     except (CodedError, VcsError) as wrong:
         raise errors.BzrError(plain(str(wrong))) from wrong
-
-
-def lock_of_files(url: str) -> str:
-    """What breaks the lock of a repository that is reached by its files; empty for one that is on a server."""
-    if not url.startswith((f"{PREFIX}{SFTP}://", f"{PREFIX}{VFS}://")):
-        return ""
-    return f"a lock that a dead writer left is broken by `smartserver break-lock {shlex.quote(url)}`"
 
 
 def _at(location: Place, wrong: Exception) -> str:

@@ -126,8 +126,8 @@ def test_a_listing_of_a_store_asks_for_all_folders_of_a_depth_at_once(tmp_path: 
         result = run("-Dhpss", "list", f"vfs://127.0.0.1:{port}/")
     assert result.stdout.splitlines() == [f"{name}: git sha1, 1 ref" for name in ("a", "b/c", "b/d", "b/e")]
     asked = result.stderr.splitlines()
-    assert len(asked) == 4, asked
-    assert asked[-1].startswith("hpss: 3 round trips on a fresh connection, 3 calls (3 vfs), ")
+    assert len(asked) == 5, asked
+    assert asked[-1].startswith("hpss: 4 round trips on a fresh connection, 4 calls (4 vfs), ")
     assert "packs/" not in result.stderr
 
 
@@ -191,3 +191,8 @@ def test_what_is_none(tmp_path: Path, command: str) -> None:
 )
 def test_errors_know_how_a_store_is_reached(place: str, known: str) -> None:
     assert above(place) == known
+
+
+def test_there_is_no_lock_to_break() -> None:
+    result = run("break-lock", "--force", "project")
+    assert (result.exit_code, result.output) == (0, "project: there are no locks any more: nothing is to be broken\n")

@@ -1,4 +1,4 @@
-"""smartserver.cli.recover: what the root does not know is listed, and restored when that was confirmed."""
+"""smartserver.cli.recover: what the log lacks is listed; it is repaired and restored when that was confirmed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from builders import MAIN, History, push, refs_of
 from click.testing import CliRunner, Result
 
 from smartserver.cli.main import group
+from smartserver.store.record import record_path
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
 
@@ -26,72 +27,78 @@ def line(history: History) -> list[bytes]:
 
 
 @pytest.fixture
-def put_back(tmp_path: Path, history: History, line: list[bytes]) -> PackRepository:
-    """A repository whose first root was put back after two changes."""
+def damaged(tmp_path: Path, history: History, line: list[bytes]) -> PackRepository:
+    """A repository whose record 3 is damaged: it brought two revisions, record 4 made another branch."""
     repository = PackRepository(LocalTransport(tmp_path), "project")
     push(repository, history, line[:1], {MAIN: line[0]})
-    root = (tmp_path / "project" / "root").read_bytes()
     push(repository, history, line[1:], {MAIN: line[2]})
-    push(repository, history, [], {SIDE: line[1]})
-    (tmp_path / "project" / "root").write_bytes(root)
-    return repository
+    push(repository, history, [], {SIDE: line[0]})
+    record = tmp_path / "project" / record_path(3)
+    record.write_bytes(record.read_bytes()[:-1])
+    return PackRepository(LocalTransport(tmp_path), "project")
 
 
 def run(folder: Path, *arguments: str, answer: str | None = None, command: str = "recover") -> Result:
-    return CliRunner().invoke(group, [command, *arguments, str(folder / "project")], input=answer)
+    return CliRunner().invoke(group, [command, str(folder / "project"), *arguments], input=answer)
 
 
-def ids(folder: Path) -> list[str]:
-    return [each.split()[0] for each in run(folder, "--list").output.splitlines()]
-
-
-def test_it_lists_what_there_is(put_back: PackRepository, tmp_path: Path, line: list[bytes]) -> None:
+def test_it_lists_what_there_is(damaged: PackRepository, tmp_path: Path, line: list[bytes]) -> None:
     result = run(tmp_path, "--list")
     assert result.exit_code == 0
-    first, second = result.output.splitlines()
-    assert f"refs/heads/main -> {line[2].hex()[:8]}" in first
-    assert "may not have been acknowledged" not in first
-    assert f"refs/heads/side -> {line[1].hex()[:8]}  (may not have been acknowledged)" in second
-    assert refs_of(put_back) == {MAIN: line[0]}
+    *misfits, first, second = result.output.splitlines()
+    assert misfits == [f"log/000000000{number} does not fit" for number in (4, 3)]
+    assert f"refs/heads/main -> {line[2].hex()[:8]}  (may not have been acknowledged)" in first
+    assert f"refs/heads/side -> {line[0].hex()[:8]}" in second
+    assert "may not have been acknowledged" not in second
+    assert refs_of(damaged) == {MAIN: line[0]}
+    assert (tmp_path / "project" / record_path(3)).exists()
 
 
-def test_it_asks_and_restores_what_was_surely_made(put_back: PackRepository, tmp_path: Path, line: list[bytes]) -> None:
-    result = run(tmp_path, answer="n\n")
-    assert result.exit_code == 1
-    assert refs_of(put_back) == {MAIN: line[0]}
+def test_it_asks_repairs_the_log_and_restores_what_was_surely_made(
+    damaged: PackRepository, tmp_path: Path, line: list[bytes]
+) -> None:
+    assert run(tmp_path, answer="n\n").exit_code == 1
+    assert (tmp_path / "project" / record_path(3)).exists()
     result = run(tmp_path, answer="y\n")
-    assert result.exit_code == 0
-    assert result.output.endswith("1 change restored, 1 left\n")
-    assert refs_of(put_back) == {MAIN: line[2]}
+    assert "Continue from change 2, and restore 1 change? [y/N]" in result.output
+    assert (result.exit_code, result.output.splitlines()[-1]) == (0, "1 change restored, 1 left")
+    assert refs_of(damaged) == {MAIN: line[0], SIDE: line[0]}
     result = run(tmp_path, "--yes")
     assert result.exit_code == 1
     assert "name a change by its ID, or say --all" in str(result.exception)
     assert run(tmp_path, "--yes", "--all").output.endswith("1 change restored, 0 left\n")
-    assert refs_of(put_back) == {MAIN: line[2], SIDE: line[1]}
-    assert run(tmp_path).output == f"{tmp_path}/project: the root knows everything that is there\n"
+    assert refs_of(damaged) == {MAIN: line[2], SIDE: line[0]}
+    assert run(tmp_path).output == f"{tmp_path}/project: the log has everything that is there\n"
 
 
-def test_a_change_is_named_by_its_id(put_back: PackRepository, tmp_path: Path, line: list[bytes]) -> None:
-    first, second = ids(tmp_path)
-    path = str(tmp_path / "project")
-    result = CliRunner().invoke(group, ["recover", "--yes", path, second])
-    assert result.exit_code == 1  # What it rests on is not there.
-    assert f"{second} was not restored: " in result.output
-    result = CliRunner().invoke(group, ["recover", "--yes", path, "zz"])
-    assert "'zz' names no change" in str(result.exception)
-    result = CliRunner().invoke(group, ["recover", "--yes", path, first, second])
-    assert result.output.endswith("2 changes restored, 0 left\n")
-    assert refs_of(put_back) == {MAIN: line[2], SIDE: line[1]}
-    result = CliRunner().invoke(group, ["recover", "--yes", path, first])
-    assert f"{first!r} names no change" in str(result.exception)
+def test_a_change_is_named_by_its_id(damaged: PackRepository, tmp_path: Path, line: list[bytes]) -> None:
+    first, second = (each.split()[0] for each in run(tmp_path, "--list").output.splitlines()[2:])
+    assert "'zz' names no change" in str(run(tmp_path, "--yes", "zz").exception)
+    assert run(tmp_path, "--yes", first).output.endswith("1 change restored, 1 left\n")
+    assert refs_of(damaged) == {MAIN: line[2]}
+    assert f"{first!r} names no change" in str(run(tmp_path, "--yes", first).exception)
+    assert run(tmp_path, "--yes", second).output.endswith("1 change restored, 0 left\n")
 
 
-def test_verify_tells_of_it(put_back: PackRepository, tmp_path: Path) -> None:
+def test_verify_tells_of_it(damaged: PackRepository, tmp_path: Path) -> None:
     result = run(tmp_path, command="verify")
     assert result.exit_code == 1
-    assert "changes that were made and that it does not know: 1 (smartserver recover" in result.output
-    assert result.output.endswith("2 changes on disk unknown to the root: smartserver recover lists them\n")
-    assert put_back.exists()
+    assert "log/0000000003" in result.output
+    assert result.output.endswith("2 changes on disk that the log lacks: smartserver recover lists them\n")
+
+
+def test_a_repository_that_lost_its_format_is_one_again(
+    damaged: PackRepository, tmp_path: Path, line: list[bytes]
+) -> None:
+    (tmp_path / "project" / "format").unlink()
+    assert "what is left of one: 'packs' files" in str(run(tmp_path, command="verify").exception)
+    assert run(tmp_path, "--yes", "--all").exit_code == 0
+    assert refs_of(damaged) == {MAIN: line[2], SIDE: line[0]}
+
+
+def test_where_nothing_is_left(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    assert "is not a repository of smartserver" in str(run(tmp_path).exception)
 
 
 @pytest.mark.parametrize(

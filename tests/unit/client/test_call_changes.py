@@ -11,7 +11,7 @@ from smartserver.client.certainty import NoServer
 from smartserver.client.medium import CannotConnect, ConnectionLost
 from smartserver.client.request import NotOurProtocol, Outgoing, Refusal
 from smartserver.client.retry import PAUSES
-from smartserver.errors import AccessDenied, DivergedBranches, OutcomeUnknown, ServerBusy
+from smartserver.errors import AccessDenied, DivergedBranches, OutcomeUnknown, RepositoryChanged, ServerBusy
 from smartserver.verbs.branch_delete import BranchDeleteResult
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.vfs import BringRequest, HasResult, NoResult, PathRequest, has, put
@@ -20,24 +20,24 @@ from smartserver.wire.events import Body, End, Error, Event, GoAway, Reply, Requ
 from smartserver.wire.frames import PREFACE
 from smartserver.wire.messages import Outcome, RequestFlag, Status, decode_request, encode, raw
 from smartserver.wire.messages import Reply as ReplyMessage
-from transports.errors import CodedError, Locked
+from transports.errors import CodedError
 
-LOCKED = refused(Locked("project/lock", 30))
+CHANGED = refused(RepositoryChanged("packs/1"))
 
 
 DELETED = done(BranchDeleteResult([]))
 
 
 def refuse_times(times: int) -> Answering:
-    """Somebody holds the lock, so many times."""
+    """The repository changes meanwhile, so many times."""
     left = [times]
 
     def answering(medium: ScriptedMedium, event: Event) -> None:
         if isinstance(event, Request) and not event.body:
             left[0] -= 1
-            medium.say(Error(event.id, LOCKED) if left[0] >= 0 else Reply(event.id, DELETED))
+            medium.say(Error(event.id, CHANGED) if left[0] >= 0 else Reply(event.id, DELETED))
         elif isinstance(event, End):
-            medium.say(Error(event.id, LOCKED))
+            medium.say(Error(event.id, CHANGED))
 
     return answering
 
@@ -63,9 +63,9 @@ def test_a_repeat_that_is_refused_leaves_it_unknown(error: CodedError) -> None:
 
 
 def test_a_repeat_that_waits_in_vain_leaves_it_unknown() -> None:
-    """The first sending may be in line for the same lock."""
+    """The first sending may be in progress still."""
     server = Server([broken, refuse_times(9)])
-    with server.client() as client, pytest.raises(OutcomeUnknown, match="held by another writer"):
+    with server.client() as client, pytest.raises(OutcomeUnknown, match="packs/1 is gone"):
         client.request(DELETE)
 
 
@@ -91,7 +91,7 @@ def test_a_repeat_that_is_done_in_part_leaves_the_rest_unknown() -> None:
 def test_a_refusal_is_certain_though_nobody_is_there_afterwards() -> None:
     def leaving(medium: ScriptedMedium, event: Event) -> None:
         if isinstance(event, Request):
-            medium.say(Error(event.id, LOCKED), GoAway(b"the server is stopping"))
+            medium.say(Error(event.id, CHANGED), GoAway(b"the server is stopping"))
 
     server = Server([leaving])
     with server.client() as client, pytest.raises(CannotConnect):
@@ -265,8 +265,8 @@ def test_it_is_not_sent_for_ever() -> None:
     server = Server([refuse_times(9)])
     with pytest.raises(Refusal) as raised:
         server.client().request(DELETE)
-    assert isinstance(raised.value.error, Locked)
-    assert str(raised.value.error) == ("'project/lock' is held by another writer, who did not let go of it within 30 s")
+    assert isinstance(raised.value.error, RepositoryChanged)
+    assert raised.value.error.file == "packs/1"
     assert server.pauses == list(PAUSES)
 
 

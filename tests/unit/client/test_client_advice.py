@@ -23,6 +23,14 @@ def test_what_is_not_known_here_is_not_shown(advice: Advice) -> None:
     assert lines([advice], URL, "brz pack", None, always=True) == []
 
 
+def test_records_that_wait_for_a_checkpoint() -> None:
+    said = line(Advice("log", raw({"records": 1234})), URL, "smartserver pack")
+    assert (
+        said
+        == f"hpss: {URL}: 1,234 changes are read each time it is opened: `smartserver pack {URL}` saves their result"
+    )
+
+
 def test_each_kind_once_a_day(tmp_path: Path) -> None:
     known = str(tmp_path / "known")
 

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from builders import MAIN, Far, History, check_whole, push, refs_of
 
 from smartserver.errors import InvalidPath
 from smartserver.server.jailed import JailedTransport
-from smartserver.store.format import MADE_BESIDE, Discipline, Format, recognise
-from transports.base import Capability, Transport
-from transports.errors import NoSuchFile, NotADirectory, NotSupported, PermissionDenied, TransportError
+from smartserver.store.format import LINE, is_marked, recognise
+from smartserver.store.repository import PackRepository
+from transports.base import Transport
+from transports.errors import NoSuchFile, NotADirectory, PermissionDenied, TransportError
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
 
@@ -175,16 +177,6 @@ def test_a_listing_shows_what_can_be_asked_for(jailed: JailedTransport, folder: 
     assert jailed.list_directory("") == ["team"]
 
 
-def test_a_repository_that_is_being_made_is_hidden_from_nobody(jailed: JailedTransport) -> None:
-    """Who makes it must reach it."""
-    made = f"{MADE_BESIDE}0a1b"
-    jailed.make_directory(made)
-    jailed.put(f"{made}/format", [Format(Discipline.FOLDER).line()])
-    assert jailed.list_directory("") == [made, "team"]
-    jailed.rename(made, "project")
-    assert jailed.list_directory("project") == ["format"]
-
-
 def test_errors_name_what_was_asked_for(folder: Path) -> None:
     below = JailedTransport(LocalTransport(folder), "team")
     for call, path in (("get", "absent"), ("stat", "inner/absent"), ("append", "absent"), ("delete", "absent")):
@@ -225,62 +217,66 @@ def test_the_served_folder_itself_is_not_changed(jailed: JailedTransport, folder
     assert folder.is_dir()
 
 
-def test_it_has_no_locks(jailed: JailedTransport) -> None:
-    assert jailed.capabilities == Capability.APPEND | Capability.HANDLES
-    for lock in (jailed.lock, jailed.try_lock):
-        with pytest.raises(NotSupported):
-            lock("team/file")
-
-
 # -- repositories
 
 
-def repository(folder: Path, name: str, discipline: Discipline) -> None:
-    (folder / name / "packs").mkdir(parents=True)
-    (folder / name / "format").write_bytes(Format(discipline).line())
-    (folder / name / "root").write_bytes(b"root")
+OLD = b"smartserver repository 1 swap=file\n"
+"""The format of another release."""
 
 
-INSIDE = ["project/root", "project/packs/new", "project/format", "project/packs", "project", "alias/root", "packed/x"]
+def repository(folder: Path, name: str, line: bytes = LINE) -> None:
+    for each in ("packs", "log"):
+        (folder / name / each).mkdir(parents=True)
+    (folder / name / "format").write_bytes(line)
+    (folder / name / "log" / "1").write_bytes(b"record")
+
+
+INSIDE = ["project/log/1", "project/packs/new", "project/format", "project/packs", "project", "alias/log", "packed/x"]
 
 
 @pytest.mark.parametrize("call", CHANGES)
 @pytest.mark.parametrize("path", INSIDE)
-@pytest.mark.parametrize("discipline", [Discipline.FILE, Discipline.OBJECT])
-def test_a_repository_of_another_discipline_is_not_changed(
-    jailed: JailedTransport, folder: Path, call: str, path: str, discipline: Discipline
+def test_a_repository_of_another_release_is_not_changed(
+    jailed: JailedTransport, folder: Path, call: str, path: str
 ) -> None:
     """Nor by way of a link to it or into it."""
-    repository(folder, "project", discipline)
+    repository(folder, "project", OLD)
     (folder / "alias").symlink_to("project")
     (folder / "packed").symlink_to("project/packs")
     before = snapshot(folder)
-    with pytest.raises(PermissionDenied, match=f"swap={discipline.value}") as wrong:
+    with pytest.raises(PermissionDenied, match="another release") as wrong:
         calls(jailed, path)[call]()
     assert wrong.value.path == path
     assert snapshot(folder) == before
 
 
 def test_it_is_read(jailed: JailedTransport, folder: Path) -> None:
-    repository(folder, "project", Discipline.FILE)
-    assert jailed.get("project/root") == b"root"
-    assert jailed.list_directory("project") == ["format", "packs", "root"]
+    repository(folder, "project", OLD)
+    assert jailed.get("project/log/1") == b"record"
+    assert jailed.list_directory("project") == ["format", "log", "packs"]
 
 
-def test_a_repository_of_the_lock_folder_is_changed(jailed: JailedTransport, folder: Path) -> None:
-    repository(folder, "project.1", Discipline.FOLDER)
-    jailed.rename("project.1", "project")
-    jailed.put("project/root.1", [b"new"])
-    jailed.rename("project/root.1", "project/root")
-    jailed.make_directory("project/lock")
-    jailed.make_directory("project/lock/1")
-    jailed.rename("project/lock/1", "project/lock/held")
-    jailed.delete("project/format")
-    assert jailed.list_directory("project") == ["lock", "packs", "root"]
-    assert jailed.get("project/root") == b"new"
+@pytest.mark.parametrize("links", [True, False])
+def test_a_repository_is_made_and_changed(
+    jailed: JailedTransport, folder: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    """Also where the file system has no links."""
+    if not links:
+        monkeypatch.setattr(JailedTransport, "link", Transport.link)
+    history = History()
+    line = history.line(2)
+    for tip in line:
+        push(PackRepository(Far(jailed), "project"), history, [tip], {MAIN: tip})
+    near = PackRepository(LocalTransport(folder), "project")
+    assert refs_of(near) == {MAIN: line[1]}
+    check_whole(near, history)
+    assert (folder / "project" / "format").is_file() == links
+    with pytest.raises(PermissionDenied, match="with a new repository alone"):
+        jailed.rename("team/file", "project/format")
+    assert is_marked(jailed.child("project"))
 
 
-@pytest.mark.parametrize("content", [b"", b"something else\n", b"smartserver repository 9 swap=folder\n", b"x" * 1000])
+@pytest.mark.parametrize("content", [b"", b"something else\n", b"smartserver repository 9\n", b"x" * 1000])
 def test_what_may_be_a_repository_is_not_changed(jailed: JailedTransport, folder: Path, content: bytes) -> None:
     (folder / "team" / "format").write_bytes(content)
     with pytest.raises(PermissionDenied, match="another release") as wrong:
@@ -293,15 +289,12 @@ def test_a_folder_of_that_name_is_no_format(jailed: JailedTransport, folder: Pat
     jailed.put("team/format/new", [b"x"])
 
 
-@pytest.mark.parametrize("place", ["", "team", "team/inner", f"{MADE_BESIDE}0a1b/inner"])
-@pytest.mark.parametrize("discipline", Discipline)
-def test_no_folder_is_made_a_repository(
-    jailed: JailedTransport, folder: Path, place: str, discipline: Discipline
-) -> None:
+@pytest.mark.parametrize("place", ["", "team", "team/inner"])
+def test_no_folder_with_something_in_it_is_made_a_repository(jailed: JailedTransport, folder: Path, place: str) -> None:
     """Everybody would take it for one: of that in the served folder nothing would be seen or changed any more."""
-    (folder / place).mkdir(parents=True, exist_ok=True)
+    (folder / "team" / "inner" / "file").write_bytes(b"")
     made = f"{place}/format".lstrip("/")
-    line = Format(discipline).line()
+    line = LINE
     (folder / "line").write_bytes(line)
     (folder / "alias").symlink_to(made)
     before = snapshot(folder)
@@ -321,18 +314,18 @@ def test_no_folder_is_made_a_repository(
 
 def test_repositories_are_not_moved_with_a_folder(jailed: JailedTransport, folder: Path) -> None:
     """Nor with another repository in which they lie."""
-    repository(folder, "team/inner/project", Discipline.FILE)
-    with pytest.raises(PermissionDenied, match="swap=file") as wrong:
+    repository(folder, "team/inner/project", OLD)
+    with pytest.raises(PermissionDenied, match="another release") as wrong:
         jailed.rename("team", "moved")
     assert wrong.value.path == "team"
     for above in (folder / "team", folder / "team" / "inner"):
-        (above / "format").write_bytes(Format(Discipline.FOLDER).line())
+        (above / "format").write_bytes(LINE)
         for source in ("team", "team/inner"):
-            with pytest.raises(PermissionDenied, match="swap=file"):
+            with pytest.raises(PermissionDenied, match="another release"):
                 jailed.rename(source, "moved")
-    (folder / "team" / "inner" / "project" / "format").write_bytes(Format(Discipline.FOLDER).line())
+    (folder / "team" / "inner" / "project" / "format").write_bytes(LINE)
     jailed.rename("team", "moved")
-    assert jailed.get("moved/inner/project/root") == b"root"
+    assert jailed.get("moved/inner/project/log/1") == b"record"
 
 
 def test_what_cannot_be_looked_through_is_not_moved(

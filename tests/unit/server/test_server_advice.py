@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from builders import MAIN
@@ -10,8 +12,8 @@ from session_calls import PULL, done, known
 
 from smartserver.server import advice
 from smartserver.server.access import Anonymous, anonymous
-from smartserver.store import format as formats
 from smartserver.store.repack import LARGE
+from smartserver.store.repository import PackRepository
 from smartserver.wire.messages import Advice, Request, raw
 
 
@@ -40,21 +42,24 @@ def test_many_packs_are_said_to_whoever_may_join_them(
 
 
 def test_packs_that_are_never_joined_are_not_many(served: Served, line: list[bytes]) -> None:
-    root = served.repository().snapshot().state
-    small, large = root.packs[0], msgspec.structs.replace(root.packs[0], length=LARGE + 1)
-    assert advice.of_packs(msgspec.structs.replace(root, packs=(large,) * 100)) is None
-    assert advice.of_packs(msgspec.structs.replace(root, packs=(small, large) * 100)) is None
-    assert advice.of_packs(msgspec.structs.replace(root, packs=(small,) * 20)) is None
-    assert advice.of_packs(msgspec.structs.replace(root, packs=(small,) * 21)) == Advice("packs", raw({"packs": 21}))
+    state = served.repository().snapshot().state
+    small, large = state.packs[0], msgspec.structs.replace(state.packs[0], length=LARGE + 1)
+    assert advice.of_packs(replace(state, packs=(large,) * 100)) is None
+    assert advice.of_packs(replace(state, packs=(small, large) * 100)) is None
+    assert advice.of_packs(replace(state, packs=(small,) * 20)) is None
+    assert advice.of_packs(replace(state, packs=(small,) * 21)) == Advice("packs", raw({"packs": 21}))
 
 
-def test_a_format_that_is_not_the_newest(
+def test_records_that_are_not_saved_unasked(
     dialog: Dialog, served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(formats, "VERSIONS", ("1", "2"))
-    said = [Advice("format", raw({"format": "1", "newest": "2"}))]
-    assert done(dialog.ask(message(PULL))).advice == said
-    assert done(dialog.ask(message(PULL, known=known(served)))).advice == said
+    """On a store behind a link, to a user who may write."""
+    monkeypatch.setattr(PackRepository, "unsaved", 70)
+    assert done(dialog.ask(message(PULL, known=known(served)))).advice == []
+    served.site.tidies = False
+    assert done(dialog.ask(message(PULL, known=known(served)))).advice == [Advice("log", raw({"records": 70}))]
+    reader = Dialog(served.site, anonymous(Anonymous.READ, local=True))
+    assert done(reader.ask(message(PULL))).advice == []
 
 
 def test_this_client_is_not_older_than_this_server_expects(dialog: Dialog, line: list[bytes]) -> None:

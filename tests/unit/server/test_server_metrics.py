@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from twisted.internet import testing
 from twisted.internet.task import Clock
 
-from smartserver.meters import LOCK_TIME, METERS, NOTHING, READS, counted, here
+from smartserver.meters import COMPRESSION_TIME, METERS, NOTHING, READS, counted, here
 from smartserver.server.metrics import LONGEST, MAX_CONNECTIONS, MAX_HEAD, PREFIX, MetricsFactory, ServerCollector
 from smartserver.server.request_log import EndedRequest
 from smartserver.server.request_meters import RequestMeters
@@ -40,7 +40,7 @@ def collected() -> str:
 def test_every_meter_is_there_with_its_help_and_seconds_are_seconds() -> None:
     counting, before = Counting(), counted()
     here.tally[READS] += 3
-    here.tally[LOCK_TIME] += 2_500_000
+    here.tally[COMPRESSION_TIME] += 2_500_000
     assert counting[READS] == 3
     text = collected()
     found = samples(text)
@@ -48,7 +48,7 @@ def test_every_meter_is_there_with_its_help_and_seconds_are_seconds() -> None:
         assert f"# HELP {PREFIX}{meter.name}_total {meter.help}\n" in text
         assert (f"{meter.name}_total",) in found
     assert found["file_reads_total",] == before[READS] + 3
-    assert found["lock_wait_seconds_total",] == pytest.approx(before[LOCK_TIME] / 1e9 + 0.0025)
+    assert found["compression_seconds_total",] == pytest.approx(before[COMPRESSION_TIME] / 1e9 + 0.0025)
 
 
 def test_requests_have_neither_user_nor_address() -> None:

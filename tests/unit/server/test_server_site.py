@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from builders import KINDS, MAIN, History, push
+from builders import KINDS, MAIN
 from counting import Counting
 from dialogs import Served
+from trips import Trips
 
 from smartserver.errors import InvalidPath, LimitExceeded, NestedRepository, Unsupported
 from smartserver.meters import BYTES_READ
 from smartserver.server import site
 from smartserver.server.site import Site, everything
 from smartserver.server.startup import inside_of
-from smartserver.store.format import Discipline, Format
-from transports.base import Stat, Step, Transport
+from transports.base import ReadFile, Stat, Step, Transport
 from transports.decorators.ahead import AheadTransport
 from transports.decorators.passing import PassingTransport
 from transports.errors import PermissionDenied
@@ -85,9 +85,10 @@ class Closed(PassingTransport):
             raise PermissionDenied(path, "it is closed")
         return super().stat(path)
 
-    def get(self, path: str) -> bytes:
-        self.stat(path)
-        return super().get(path)
+    def open_read(self, path: str) -> ReadFile:
+        if self.full(path).startswith("team/format"):
+            raise PermissionDenied(path, "it is closed")
+        return super().open_read(path)
 
 
 def test_what_cannot_be_looked_at_above_a_repository_is_not_looked_at(served: Served) -> None:
@@ -232,11 +233,11 @@ def test_a_damaged_one_is_listed_and_a_deleted_one_is_not(served: Served) -> Non
     served.push(line, {}, "damaged")
     served.push(line, {}, "gone")
     served.site.find("gone").repository.delete(bytes(16), 0, "user")
-    served.transport.delete("damaged/root")
-    served.transport.put("damaged/root", (b"no root",))
+    served.transport.delete("damaged/log/0000000002")
+    served.transport.put("damaged/log/0000000002", (b"no record",))
     damaged, whole = Site(served.transport).listing("")
     assert (damaged.path, damaged.vcs, whole.path) == ("damaged", "", "team/project")
-    assert "root" in damaged.problem
+    assert "log/0000000002" in damaged.problem
 
 
 def test_a_listing_reads_no_pack_and_no_index(served: Served) -> None:
@@ -300,15 +301,6 @@ def test_a_listing_ends(served: Served, monkeypatch: pytest.MonkeyPatch) -> None
         served.site.listing("../x")
 
 
-def test_how_new_repositories_are_locked_is_the_sites_to_say() -> None:
-    storage, history = MemoryTransport(), History()
-    line = history.line(1)
-    for discipline, path in ((None, "a"), (Discipline.FOLDER, "b")):
-        push(Site(storage, discipline=discipline).find(path).repository, history, line, {MAIN: line[0]})
-    formats = [Site(storage).find(path).repository.format() for path in "ab"]
-    assert formats == [Format(Discipline.FILE), Format(Discipline.FOLDER)]
-
-
 def test_what_is_read_ahead_is_bounded_as_a_listing_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where one folder holds more."""
     asked: list[str] = []
@@ -327,3 +319,17 @@ def test_what_is_read_ahead_is_bounded_as_a_listing_is(monkeypatch: pytest.Monke
     monkeypatch.setattr(site, "MAX_FOLDERS", 3)
     site.read_ahead(AheadTransport(Asked(store)))
     assert len(asked) == 3
+
+
+def test_repositories_of_one_depth_are_read_together(served: Served) -> None:
+    """Behind a link, however many there are: what all folders hold, then their logs."""
+    line = list(served.history.parents)
+    for path in ("b/one", "b/two", "team/other"):
+        served.push(line, {}, path)
+    trips = Trips(served.transport)
+    ahead = AheadTransport(trips)
+    site.read_ahead(ahead)
+    assert len(trips.log) == 3 + 1  # Three depths of folders, and the logs of the last.
+    listed = Site(ahead).listing("")
+    assert [each.path for each in listed] == ["b/one", "b/two", "team/other", "team/project"]
+    assert [each for each in trips.log[4:] if "log/" in each or "checkpoints" in each] == []

@@ -41,13 +41,19 @@ def test_one_tidying_of_a_repository_waits(served: Served, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("tidies", [True, False])
-def test_a_store_behind_a_link_is_left_alone(served: Served, line: list[bytes], tidies: bool) -> None:
+def test_of_a_store_behind_a_link_the_log_alone_is_tidied(
+    served: Served, line: list[bytes], tidies: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+    for name in ("tidy", "save_log"):
+        monkeypatch.setattr(PackRepository, name, lambda *_, name=name: called.append(name))
     executor = Lanes()
     served.site.tidies = tidies
     dialog = Dialog(served.site, executor=executor)
     dialog.begin(message(set_ref(line[2], b"refs/heads/other")))
     executor.run_all()
-    assert (Lane.UPKEEP in executor.lanes) is tidies
+    assert Lane.UPKEEP in executor.lanes
+    assert called == ["tidy" if tidies else "save_log"]
 
 
 def test_the_pace_is_left_where_the_server_stops(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +66,7 @@ def test_the_pace_is_left_where_the_server_stops(served: Served, monkeypatch: py
         executor.stopping = True
         pace()
 
-    monkeypatch.setattr(upkeep, "tidy", tidy)
+    monkeypatch.setattr(PackRepository, "tidy", tidy)
     served.site.upkeep.tidy_later(executor, served.repository())
     executor.run_all()
     assert len(rests) == 1

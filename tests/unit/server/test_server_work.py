@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from builders import MAIN
 from dialogs import Dialog, Served, message, numbered
@@ -11,7 +13,6 @@ from smartserver.errors import CorruptFile
 from smartserver.server import upkeep
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.upkeep import tidy
-from smartserver.store.index_build import Pace
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from smartserver.verbs.repository_open import OpenRequest, repository_open
@@ -107,9 +108,9 @@ def test_repacking_comes_after_the_answer(served: Served, monkeypatch: pytest.Mo
     dialog = Dialog(served.site)
     answered: list[bool] = []
 
-    def tidied(repository: PackRepository, pace: Pace) -> None:
+    def tidied(repository: PackRepository, work: Callable[[], None]) -> None:
         answered.append(dialog.answer(dialog._last) is not None)
-        tidy(repository, pace)
+        tidy(repository, work)
 
     monkeypatch.setattr(upkeep, "tidy", tidied)
     for number, tip in enumerate(line):

@@ -12,8 +12,7 @@ from session_calls import BODY, CREATION, INSERT, PULL, done, known, refused, se
 
 from smartserver.errors import LimitExceeded
 from smartserver.records.segment import encode_graph
-from smartserver.server.site import Site
-from smartserver.store import root
+from smartserver.store import draft
 from smartserver.store.repository import PackRepository
 from smartserver.vcs.git.format import COMMIT
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
@@ -68,7 +67,7 @@ def test_what_has_a_condition_writes_nothing_in_vain(
 ) -> None:
     before = known(served)
     answer = done(dialog.ask(message(call(line))))
-    assert (answer.counters.bytes_written, answer.counters.syncs) == (0, 1)  # The root that another process wrote.
+    assert (answer.counters.bytes_written, answer.counters.syncs) == (0, 1)  # The record that another process wrote.
     answer = done(dialog.ask(message(call(line))))
     assert (answer.counters.bytes_written, answer.counters.syncs) == (0, 0)
     assert known(served) == before
@@ -120,21 +119,6 @@ def test_what_is_acknowledged_is_there_whatever_went_meanwhile(
     assert served.repository().verify().problems == ()
 
 
-def test_a_change_that_is_made_is_no_error_whatever_is_damaged(served: Served, line: list[bytes]) -> None:
-    served.push(line[:4], {b"refs/tags/%06d" % number: line[1] for number in range(800)})
-    (table,) = (path for path in served.files() if "/tables/" in path)
-    damaged = bytearray(served.transport.get(table))
-    damaged[len(damaged) // 2] ^= 1
-    served.transport.delete(table)
-    served.transport.put(table, [bytes(damaged)])
-    version = served.repository().snapshot().state.version
-    dialog = Dialog(Site(served.transport, wall_clock=lambda: served.now))
-    answer = dialog.ask(message(set_ref(line[3], b"refs/tags/000001")))
-    assert done(answer)
-    assert answer.state is None
-    assert served.repository().snapshot().state.version == version + 1
-
-
 @pytest.mark.parametrize("moment", ["begin", "commit", "receive"])
 def test_a_bug_is_internal_and_leaks_nothing(
     dialog: Dialog,
@@ -176,7 +160,7 @@ def test_ten_requests_with_long_names_of_refs_leave_a_repository_that_can_be_rea
     dialog: Dialog, served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one that would make the state larger than a reply is refused, with one line; all before it are there."""
-    monkeypatch.setattr(root, "MAX_STATE", 600 << 10)
+    monkeypatch.setattr(draft, "MAX_STATE", 600 << 10)
     answers = [
         dialog.ask(
             message(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 from builders import MAIN, Clock, History, Lockless, Stepwise, check_whole, push, refs_of, request_id, upload
@@ -22,7 +22,7 @@ from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from smartserver.store.upkeep import KEPT
 from smartserver.store.upload import Upload
-from transports.base import Step, Transport
+from transports.base import Transport
 from transports.decorators.counted import CountedTransport
 from transports.errors import CodedError, NoSuchFile, TransportFailed
 from transports.memory import MemoryTransport
@@ -256,9 +256,9 @@ def test_a_pack_that_went_after_it_was_moved_is_missed(
     there = set(storage.list_directory(f"p/{PACKS}"))
 
     class Sweeping(Stepwise):
-        def perform(self, steps: Sequence[Step]) -> None:
-            super().perform(steps)
-            if any(step.path == f"{PACKS}" for step in steps):  # Synced: it was moved there just now.
+        def sync_directory(self, path: str) -> None:
+            super().sync_directory(path)
+            if path == PACKS:  # It was moved there just now.
                 for name in set(storage.list_directory(f"p/{PACKS}")) - there:
                     storage.delete(f"p/{PACKS}/{name}")
 

@@ -114,7 +114,7 @@ def test_a_creation_that_failed_is_in_nobodys_way() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "path"), [("make_directory", "a/log"), ("sync_directory", "a"), ("link", "log/0000000002")]
+    ("call", "path"), [("list_directory", "a"), ("sync_directory", "a"), ("link", "log/0000000002")]
 )
 def test_one_that_is_given_up_takes_nothing_from_another(call: str, path: str) -> None:
     """One has a body in quarantine and is given up at any moment of another's that has none."""

@@ -6,15 +6,14 @@ import gc
 import weakref
 
 import pytest
-from builders import KINDS, History, Lockless, Repeatable
+from builders import KINDS, Far, History, Repeatable
 from drafts import add, written
-from smartserver.store.publish.file import LockedQuarantine
-from smartserver.store.publish.folder import DatedQuarantine
 
 from smartserver.records.segment import decode_segment
 from smartserver.store.draft_pack import DraftPack
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.numbered import Numbering
+from smartserver.store.quarantine import Quarantine
 from transports.errors import TransportFailed
 from transports.memory import MemoryTransport
 
@@ -22,7 +21,7 @@ from transports.memory import MemoryTransport
 def test_segments_are_written_many_at_once(folder: MemoryTransport) -> None:
     """Most have some hundred bytes. What was not written yet is there to be read, and in the pack when it is sealed."""
     history = History()
-    place = LockedQuarantine(folder, "", b"request", Repeatable())
+    place = Quarantine(folder, b"request", Repeatable())
     numbering = Numbering()
     draft = DraftPack(place, KINDS, numbering)
     begun = folder.stat(place.pack_path).size
@@ -48,13 +47,13 @@ def test_segments_are_written_many_at_once(folder: MemoryTransport) -> None:
 def test_behind_a_link_a_small_pack_is_held_until_it_is_published(
     folder: MemoryTransport, large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same pack and index as with a folder of its own, which a large one has."""
+    """The same pack and index as in files, which a large one has."""
     monkeypatch.setattr("smartserver.store.far.AT_ONCE", 10 if large else 10_000)
-    near = LockedQuarantine(folder, "", b"request", Repeatable())
+    near = Quarantine(folder, b"request", Repeatable())
     written(folder, near).seal()
-    far = DatedQuarantine(Lockless(folder), "", b"request", Repeatable(2))
-    draft = written(Lockless(folder), far)
-    assert (far.path != "") is large
+    far = Quarantine(Far(folder), b"request", Repeatable(2))
+    draft = written(Far(folder), far)
+    assert folder.exists(far.pack_path) is large
     assert draft.read(draft.length - 10, 10) == folder.get(near.pack_path)[-26:-16]
     with pytest.raises(TransportFailed, match="9 bytes at"):
         draft.read(draft.length - 9, 10)
@@ -66,22 +65,22 @@ def test_behind_a_link_a_small_pack_is_held_until_it_is_published(
         assert index.hash == entry.index_hash
     pack.close()
     assert folder.list_directory(PACKS) == []
-    folder.perform(far.publication(""))
-    folder.perform(far.publication(""))
+    folder.perform(far.publication())
+    folder.perform(far.publication())
     assert folder.get(far.pack_path) == folder.get(near.pack_path)
     assert folder.get(far.index_path) == folder.get(near.index_path)
     assert entry.hash == folder.get(near.pack_path)[-16:]
     far.discard()
     assert folder.list_directory(PACKS) == []
-    assert len(folder.list_directory(INCOMING)) == 1
+    assert len(folder.list_directory(INCOMING)) == 2  # Those of the near one.
 
 
 def test_a_pack_in_memory_is_freed_without_a_garbage_collection(folder: MemoryTransport) -> None:
     """Up to 8 MiB for each push."""
     gc.disable()
     try:
-        far = DatedQuarantine(Lockless(folder), "", b"request", Repeatable())
-        draft = written(Lockless(folder), far)
+        far = Quarantine(Far(folder), b"request", Repeatable())
+        draft = written(Far(folder), far)
         held = weakref.ref(draft._file)
         far.discard()
         del draft, far

@@ -5,30 +5,33 @@ from __future__ import annotations
 import random
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from builders import MAIN, History, Lockless, Repeatable, check_whole, push
-from smartserver.store.publish.folder import DatedQuarantine, FolderPublisher
-from smartserver.store.root import DROPPED_KEPT
+from builders import MAIN, Far, History, Repeatable, check_whole, push
 from trips import Trips
 
 from smartserver.errors import CorruptFile
-from smartserver.store import far, root
+from smartserver.store import far
 from smartserver.store.far import FarPack, read_across
 from smartserver.store.open_pack import index_path
 from smartserver.store.pack import PackReader
+from smartserver.store.quarantine import Quarantine
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
-from transports.errors import NoSuchFile
+from smartserver.store.upkeep import KEPT
+from transports.base import Step, Transport
+from transports.decorators.passing import PassingTransport
+from transports.errors import NoSuchFile, TransportFailed
 from transports.memory import MemoryTransport
+from transports.steps import GetPublished, GetStat, Publish, Put, Rename, SyncDirectory
 
 BUDGETS = tomllib.loads((Path(__file__).parents[2] / "budgets.toml").read_text())["store"]
 
 
 class Stored:
-    """A `folder` repository of seven pushes, and a history that goes on."""
+    """A repository of seven pushes, and a history that goes on."""
 
     def __init__(self) -> None:
         self.storage = MemoryTransport()
@@ -40,7 +43,7 @@ class Stored:
             self.push([tip])
 
     def push(self, revisions: list[bytes], name: bytes = MAIN) -> None:
-        push(PackRepository(Lockless(self.storage), "project"), self.history, revisions, {name: revisions[-1]})
+        push(PackRepository(Far(self.storage), "project"), self.history, revisions, {name: revisions[-1]})
 
     def repository(self) -> PackRepository:
         """As a new process sees it."""
@@ -67,12 +70,52 @@ def pull(stored: Stored, count: int) -> bytes:
     return b"".join(pieces)
 
 
-def lock(stored: Stored) -> None:
-    repository = stored.repository()
-    repository.format()
-    del stored.trips.log[:]
-    with repository.file.swapping():
-        pass
+def push_one(stored: Stored, store: Transport) -> None:
+    tip = stored.line[9]
+    push(PackRepository(store, "project", randomness=Repeatable(5)), stored.history, [tip], {MAIN: tip})
+
+
+class Failing(PassingTransport):
+    """Fails one step of the trip that brings a pack, after those before it."""
+
+    def __init__(self, inner: Transport, at: int = -1) -> None:
+        super().__init__(inner)
+        self._at = at
+        self.steps: list[Step] = []
+        """Of all trips from that one on; shared with the children."""
+
+    def wrap(self, inner: Transport, prefix: str) -> Failing:
+        made = Failing(inner, self._at)
+        made.prefix, made.steps = prefix, self.steps
+        return made
+
+    def perform(self, steps: Sequence[Step]) -> None:
+        brings = not self.steps and any(isinstance(step, Rename) for step in steps)
+        if brings or self.steps:
+            self.steps += steps
+        if brings and self._at >= 0:
+            self.inner.perform(steps[: self._at])
+            raise TransportFailed(steps[self._at].path, "it failed")
+        self.inner.perform(steps)
+
+
+def test_nothing_that_names_a_pack_is_sent_before_all_that_brings_it_was_answered(stored: Stored) -> None:
+    """Each step of that trip fails in turn: nothing changed, nothing is left, and the next push brings it."""
+    whole = Failing(Far(Stored().storage))
+    push_one(stored, whole)
+    brought = [isinstance(step, Publish) for step in whole.steps].index(True) - 1  # Before it the record is put.
+    assert {type(step) for step in whole.steps[:brought]} == {Put, Rename, SyncDirectory, GetPublished, GetStat}
+    for at in range(brought):
+        storage = Stored().storage
+        failing = Failing(Far(storage), at)
+        before = storage.list_directory("project/log"), storage.list_directory("project/packs")
+        with pytest.raises(TransportFailed, match="it failed"):
+            push_one(stored, failing)
+        assert not any(isinstance(step, Publish) for step in failing.steps)
+        assert (storage.list_directory("project/log"), storage.list_directory("project/packs")) == before
+        assert storage.list_directory("project/incoming") == []
+        push_one(stored, Far(storage))
+        check_whole(PackRepository(storage, "project"), stored.history)
 
 
 def push_much(stored: Stored) -> None:
@@ -83,33 +126,16 @@ def push_much(stored: Stored) -> None:
 def joined_a_day_ago(stored: Stored) -> None:
     stored.repository().repack()
     del stored.trips.log[:]
-    tomorrow = PackRepository(stored.trips, "project", clock=lambda: time.time() + DROPPED_KEPT)
+    tomorrow = PackRepository(stored.trips, "project", clock=lambda: time.time() + KEPT)
     assert tomorrow.collect_garbage_files() == 14
     assert len(stored.storage.list_directory("project/packs")) == 2
 
 
-def test_what_an_interrupted_push_left_is_deleted_together(stored: Stored) -> None:
-    for name in ("one", "other"):
-        stored.storage.make_directory(f"project/incoming/{name}")
-        for end in ("pack", "idx"):
-            stored.storage.put(f"project/incoming/{name}/{end}", [b"left"])
-    seen: list[float] = []
-
-    def old(modified: float) -> bool:
-        seen.append(modified)
-        return True
-
-    assert FolderPublisher(stored.trips, "project", Repeatable()).sweep(["one", "other"], (), old) == 2
-    assert len(seen) == 6
-    assert len(stored.trips.log) == 3 + 2  # How old, what is in them, how old; each folder.
-    assert stored.storage.list_directory("project/incoming") == []
-
-
 def test_a_pack_that_is_not_wanted_is_deleted_together(stored: Stored) -> None:
-    quarantine = DatedQuarantine(stored.trips, "project", b"request", Repeatable(7))
+    quarantine = Quarantine(stored.trips.child("project"), b"request", Repeatable(7))
     quarantine.create().write(b"pack")
     quarantine.put_index([b"index"])
-    stored.trips.perform(quarantine.publication("project"))
+    quarantine.folder.perform(quarantine.publication())
     del stored.trips.log[:]
     before = set(stored.storage.list_directory("project/packs"))
     quarantine.discard()
@@ -122,12 +148,11 @@ def test_a_large_pack_is_not_joined_in_memory(stored: Stored, monkeypatch: pytes
     assert stored.repository().repack().after == 1
     assert any(each.startswith("create project/incoming/") for each in stored.trips.log)
     assert stored.storage.list_directory("project/incoming") == []
-    check_whole(PackRepository(Lockless(stored.storage), "project"), stored.history)
+    check_whole(PackRepository(Far(stored.storage), "project"), stored.history)
 
 
 OPERATIONS: dict[str, Callable[[Stored], object]] = {
     "open": Stored.snapshot,
-    "lock and unlock": lock,
     "push one revision": lambda stored: push(
         stored.repository(), stored.history, [stored.line[9]], {MAIN: stored.line[9]}
     ),
@@ -156,9 +181,31 @@ def test_every_operation_has_a_budget() -> None:
     assert {f"store: {name}" for name in OPERATIONS} == BUDGETS.keys()
 
 
+def test_a_checkpoint_that_moves_little_is_made_unasked(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a change; another waits until it is asked for."""
+    monkeypatch.setattr("smartserver.store.cleanup.FEW", 8)
+    repository = stored.repository()
+    repository.snapshot()
+    size = repository.log.since.moved
+    monkeypatch.setattr("smartserver.store.upkeep.MOST_OVER_LINK", size - 1)
+    repository.save_log()
+    assert repository.unsaved == 0, "there are 7 records after the first"
+    stored.push([stored.line[9]])
+    assert stored.repository().snapshot().state.version == 9
+    repository.snapshot()
+    repository.save_log()
+    assert repository.unsaved == 8
+    assert stored.storage.list_directory("project/checkpoints") == []
+    monkeypatch.setattr("smartserver.store.upkeep.MOST_OVER_LINK", 2 * size)
+    assert repository.unsaved == 0
+    repository.save_log()
+    assert len(stored.storage.list_directory("project/checkpoints")) == 1
+    check_whole(PackRepository(Far(stored.storage), "project"), stored.history)
+
+
 def test_what_is_read_together_is_what_lies_there(stored: Stored) -> None:
     assert pull(stored, 9) == stored.history.body(stored.line[:9])
-    check_whole(PackRepository(Lockless(stored.storage), "project"), stored.history)
+    check_whole(PackRepository(Far(stored.storage), "project"), stored.history)
 
 
 def test_what_is_larger_than_is_asked_for_at_once(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +213,7 @@ def test_what_is_larger_than_is_asked_for_at_once(stored: Stored, monkeypatch: p
     monkeypatch.setattr("smartserver.store.far.AT_ONCE", 500)
     monkeypatch.setattr("smartserver.store.far.NEAR", 100)
     assert pull(stored, 9) == stored.history.body(stored.line[:9])
-    check_whole(PackRepository(Lockless(stored.storage), "project"), stored.history)
+    check_whole(PackRepository(Far(stored.storage), "project"), stored.history)
 
 
 def test_a_second_request_reads_no_index_again(stored: Stored) -> None:
@@ -175,20 +222,10 @@ def test_a_second_request_reads_no_index_again(stored: Stored) -> None:
     del stored.trips.log[:]
     stored.push([stored.line[9]])
     repository.snapshot()
-    assert len(stored.trips.log) == 2
-    assert stored.trips.log[1].count(".idx") == 1
+    assert [each.count(".idx") for each in stored.trips.log] == [0, 0, 1]  # It is seen that one came, and read on.
     del stored.trips.log[:]
     repository.snapshot()
-    assert stored.trips.log == ["Get project/root"]
-
-
-def test_tables_come_with_the_indexes(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(root, "INLINE", 1)
-    stored.push([stored.line[9]], b"refs/heads/other")
-    snapshot = stored.snapshot()
-    assert set(snapshot.state.refs()) == {MAIN, b"refs/heads/other"}
-    assert "tables/" in stored.trips.log[1]
-    assert len(stored.trips.log) == 2
+    assert stored.trips.log == ["GetPublished project/log/0000000010, GetPublished project/log/0000000009"]
 
 
 def damaged(stored: Stored, how: Callable[[bytes], bytes], suffix: str = ".pack") -> str:
@@ -204,7 +241,7 @@ def damaged(stored: Stored, how: Callable[[bytes], bytes], suffix: str = ".pack"
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        (lambda content: content[: content.rindex(b"hpss-int") - 1], "ends before byte"),
+        (lambda content: content[: content.rindex(b"hpss-trl") - 1], "ends before byte"),
         (lambda content: content[:40], "ends before byte"),
         (lambda content: b"xxxxxxxx" + content[8:], "begins with"),
         (lambda content: content.replace(b"object", b"OBJECT", 1), "its kinds are"),
@@ -215,7 +252,7 @@ def test_a_pack_that_is_another_is_named(stored: Stored, how: Callable[[bytes], 
     with pytest.raises(CorruptFile, match=why) as raised:
         pull(stored, 1)
     assert f"project/{raised.value.path}" == path
-    assert any(why in problem for problem in PackRepository(Lockless(stored.storage), "project").verify().problems)
+    assert any(why in problem for problem in PackRepository(Far(stored.storage), "project").verify().problems)
 
 
 def test_a_pack_that_is_gone(stored: Stored) -> None:

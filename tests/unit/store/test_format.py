@@ -15,7 +15,7 @@ def test_the_line() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [b"5", b"smartserver repository", b"\xff", b"smartserver repository 1 swap=file", b"smartserver repository 22"],
+    [b"5", b"smartserver repository", b"\xff", b"smartserver repository 10 swap=file", b"smartserver repository 22"],
 )
 def test_what_this_release_does_not_speak_is_named(line: bytes) -> None:
     assert is_ours(line) is (b"smartserver" in line)
@@ -23,6 +23,11 @@ def test_what_this_release_does_not_speak_is_named(line: bytes) -> None:
         parse_format(line + b"\n")
     said = line.decode("utf-8", "backslashreplace")
     assert raised.value.what == f"the repository format {said!r} in the file 'format'"
+
+
+def test_what_changes_the_first_version_is_named() -> None:
+    with pytest.raises(Unsupported, match="version 1 of the repository format: `smartserver upgrade FOLDER`"):
+        parse_format(b"smartserver repository 1 swap=folder\n")
 
 
 def test_a_folder_is_marked_by_our_line_alone() -> None:

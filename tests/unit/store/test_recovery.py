@@ -1,22 +1,28 @@
-"""What an older root that was put back took away is found again, and restored."""
+"""smartserver.store.lost and recovery: a log goes on after any damage, and what it lacks is found and restored."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
-from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id, upload
-from smartserver.store.intent import Intent, encode_intent
+from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id
+from copies import freeze, thaw
+from faulty_transport import FaultyTransport
 
-from smartserver.records.model import Tip
+from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.store import recovery
-from smartserver.store.format import LOG, LOST, PACKS, ROOT
+from smartserver.store.cleanup import make_checkpoint
+from smartserver.store.format import CHECKPOINTS, FORMAT, LOG, LOST, PACKS
+from smartserver.store.lost import find
+from smartserver.store.record import encode_record, first_record, record_path
 from smartserver.store.repository import PackRepository
+from smartserver.store.trailer import Trailer, encode_trailer
 from smartserver.store.transaction import Transaction
-from smartserver.store.upkeep import UNNAMED_KEPT
-from transports.memory import MemoryTransport
+from smartserver.store.upkeep import KEPT
+from transports.base import Transport
+from transports.errors import CodedError, TransportError
+from transports.memory import Aftermath, MemoryTransport
 
-DAY = UNNAMED_KEPT
 SIDE = b"refs/heads/side"
 
 
@@ -35,18 +41,16 @@ def repository(storage: MemoryTransport, clock: Clock) -> PackRepository:
     return PackRepository(storage, clock=clock, randomness=Repeatable())
 
 
-def put_back(storage: MemoryTransport, root: bytes) -> None:
-    """What an operator does who has a backup of the root alone."""
-    storage.put("root.backup", [root])
-    storage.rename("root.backup", ROOT)
+def again(storage: Transport, clock: Callable[[], float]) -> PackRepository:
+    """The server is started again."""
+    return PackRepository(storage, clock=clock, randomness=Repeatable(1))
 
 
 def restore(repository: PackRepository, *, every: bool = True) -> list[str]:
     """Restore, and why something, or a part of it, could not be."""
-    recovery.put_back(repository.file)
-    findings = recovery.find(repository.file)
+    findings = find(repository.folder)
     failed: list[str] = []
-    chosen = findings.changes if every else recovery.by_default(findings)
+    chosen = findings.changes if every else findings.made
 
     def note(what: str, why: str) -> None:
         failed.append(why)
@@ -55,13 +59,16 @@ def restore(repository: PackRepository, *, every: bool = True) -> list[str]:
     return failed
 
 
-def settle(repository: PackRepository, name: str, value: bytes) -> None:
-    def plan(transaction: Transaction) -> bytes:
-        transaction.set_setting(name, value)
-        transaction.set_map("tags", "ids", b"v1", value)
-        return b"settled"
+def put_back(storage: MemoryTransport, newest: int = 2) -> None:
+    """An operator exchanges the log alone for one of a backup; `newest`: its last record."""
+    for name in storage.list_directory(LOG):
+        if int(name) > newest:
+            storage.delete(f"{LOG}/{name}")
 
-    repository.commit(request_id(), 0, "user", plan)
+
+def replace(storage: MemoryTransport, path: str, content: bytes) -> None:
+    storage.delete(path)
+    storage.put(path, [content])
 
 
 def push_each(repository: PackRepository, history: History, revisions: Sequence[bytes]) -> None:
@@ -70,200 +77,166 @@ def push_each(repository: PackRepository, history: History, revisions: Sequence[
         push(repository, history, [each], {MAIN: each})
 
 
-def test_an_old_root_put_back_deletes_nothing(
-    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
-) -> None:
-    line = history.line(4)
-    push(repository, history, line[:1], {MAIN: line[0]})
-    root = storage.get(ROOT)
-    push_each(repository, history, line[1:])
-    push(repository, history, [], {SIDE: line[1]})
-    clock.now += 3 * DAY
-    put_back(storage, root)
-    repository = PackRepository(storage, clock=clock)  # The server is started again.
-    assert repository.collect_garbage_files() == 7
-    assert len(storage.list_directory(LOST)) == 7
-    assert refs_of(repository) == {MAIN: line[0]}
-    report = repository.verify()
-    assert (report.lost, len(report.problems)) == (4, 1)
-    assert "that it does not know: 3 (smartserver recover" in report.problems[0]
-    assert restore(repository) == []
-    assert refs_of(repository) == {MAIN: line[3], SIDE: line[1]}
-    report = repository.verify()
-    assert (report.lost, report.problems) == (0, ())
-    check_whole(repository, history)
-    assert storage.list_directory(LOST) == []
-    assert not recovery.find(repository.file)
+def checkpoint(repository: PackRepository) -> None:
+    make_checkpoint(repository.folder, repository.snapshot().state, repository.randomness)
 
 
-def test_the_log_tells_of_it_at_the_next_start(
-    repository: PackRepository, history: History, storage: MemoryTransport, caplog: pytest.LogCaptureFixture
-) -> None:
-    line = history.line(3)
-    push(repository, history, line[:1], {MAIN: line[0]})
-    root = storage.get(ROOT)
-    push_each(repository, history, line[1:])
-    repository.collect_garbage_files()
-    assert caplog.messages == []
-    put_back(storage, root)
-    assert repository.collect_garbage_files() == 0
-    (said,) = caplog.messages
-    assert (
-        "changes that were made and that its root does not know: 1; an older root was put back? smartserver recover"
-        in said
-    )
+# -- damage of the log
 
 
-def test_what_is_lost_is_found_at_once(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
-    """Before any sweep; the last one of the changes may not have been acknowledged."""
-    line = history.line(4)
-    push(repository, history, line[:1], {MAIN: line[0]})
-    root = storage.get(ROOT)
-    push_each(repository, history, line[1:])
-    incarnation = repository.file.read().incarnation
-    put_back(storage, root)
-    assert [each.made for each in recovery.find(repository.file).changes] == [True, True, False]
-    assert restore(repository, every=False) == []
-    assert refs_of(repository) == {MAIN: line[2]}
-    assert repository.file.read().incarnation != incarnation
-    (left,) = recovery.find(repository.file).changes
-    assert [change.new for change in left.entry.changes][-1] is not None
-    assert restore(repository) == []
-    assert refs_of(repository) == {MAIN: line[3]}
-    check_whole(repository, history)
+def damage_record(repository: PackRepository, storage: MemoryTransport) -> None:
+    path = record_path(5)
+    replace(storage, path, storage.get(path)[:-1])
 
 
-def test_changes_without_a_pack(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
-    line = history.line(2)
-    push(repository, history, line, {MAIN: line[1], SIDE: line[0]})
-    root = storage.get(ROOT)
-    push(repository, history, [], {SIDE: None})
-    push(repository, history, [], {b"refs/heads/new": line[0]})
-    settle(repository, "HEAD", SIDE)
-    put_back(storage, root)
-    assert restore(repository) == []
-    assert refs_of(repository) == {MAIN: line[1], b"refs/heads/new": line[0]}
-    assert repository.snapshot().state.settings["HEAD"] == SIDE
-    assert dict(repository.snapshot().state.map("tags")) == {b"v1": SIDE}
-    assert repository.snapshot().state.map_kind("tags") == "ids"
-
-
-def test_a_repeat_of_a_restored_request_gets_its_first_answer(
-    repository: PackRepository, history: History, storage: MemoryTransport
-) -> None:
-    line = history.line(2)
-    push(repository, history, line[:1], {MAIN: line[0]})
-    root = storage.get(ROOT)
-    request = request_id()
-    first = push(repository, history, line[1:], {MAIN: line[1]}, request=request)
-    put_back(storage, root)
-    assert restore(repository) == []
-    again = push(repository, history, line[1:], {MAIN: line[1]}, request=request, age=1000)
-    assert (again.outcome, again.changed) == (first.outcome, False)
-
-
-def test_what_was_changed_since_is_not_overwritten(
-    repository: PackRepository, history: History, storage: MemoryTransport
-) -> None:
-    line = history.line(3)
-    push(repository, history, line[:1], {MAIN: line[0]})
-    root = storage.get(ROOT)
-    push(repository, history, line[1:2], {MAIN: line[1], SIDE: line[1]})
-    push(repository, history, line[2:], {SIDE: line[2]})
-    put_back(storage, root)
-    (other,) = history.line(1, line[0], "other")
-    push(repository, history, [other], {MAIN: other})
-    first, second = (each.id for each in recovery.find(repository.file).changes)
-    assert restore(repository) == [
-        f"refs/heads/main was changed since; what it was to be is kept as refs/recovered/{first}/heads/main"
-    ]
-    assert refs_of(repository) == {
-        MAIN: other,
-        SIDE: line[2],
-        b"refs/recovered/%b/heads/main" % first.encode(): line[1],
-    }
-    assert second
-    assert not recovery.find(repository.file)
-    check_whole(repository, history)
-
-
-def test_a_deleted_repository_is_no_loss_of_the_next_one(
-    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
-) -> None:
-    line = history.line(2)
-    push(repository, history, line, {MAIN: line[1]})
-    for name in (b"refs/heads/a", b"refs/heads/b"):
-        push(repository, history, [], {name: line[0]})
-    repository.delete(request_id(), 0, "user")
-    push(repository, history, line[:1], {MAIN: line[0]})
-    assert (repository.verify().lost, repository.verify().problems) == (0, ())
-    clock.now += 3 * DAY
-    repository.collect_garbage_files()
-    assert (repository.verify().lost, repository.verify().problems) == (0, ())
-    assert recovery.by_default(recovery.find(repository.file)) == []
-
-
-def test_folders_that_a_copy_left_out_are_made(
-    repository: PackRepository, history: History, storage: MemoryTransport
-) -> None:
-    line = history.line(1)
-    push(repository, history, line, {MAIN: line[0]})
+def take_log(repository: PackRepository, storage: MemoryTransport) -> None:
+    checkpoint(repository)
+    put_back(storage, 0)
     storage.remove_directory(LOG)
-    repository.collect_garbage_files()
+
+
+def older_log(repository: PackRepository, storage: MemoryTransport) -> None:
+    checkpoint(repository)
+    put_back(storage, 3)
+
+
+def take_both(repository: PackRepository, storage: MemoryTransport) -> None:
+    put_back(storage, 0)
+    storage.delete(FORMAT)
+
+
+Harm = Callable[[PackRepository, MemoryTransport], None]
+FOREIGN = encode_record(first_record(b"x" * 16, 0))
+DAMAGES: dict[str, Harm] = {
+    "a record is damaged": damage_record,
+    "a record is gone": lambda _, storage: storage.delete(record_path(5)),
+    "a record is of another copy": lambda _, storage: replace(storage, record_path(5), FOREIGN),
+    "no log": take_log,
+    "an older log": older_log,
+    "no checkpoints": lambda _, storage: storage.remove_directory(CHECKPOINTS),
+    "no format": lambda _, storage: storage.delete(FORMAT),
+    "neither": take_both,
+}
+
+
+@pytest.fixture
+def line(repository: PackRepository, history: History) -> list[bytes]:
+    """Records 2 to 6 bring them, and record 7 only moves a ref."""
+    line = history.line(5)
+    push_each(repository, history, line)
     push(repository, history, [], {SIDE: line[0]})
-    assert refs_of(repository) == {MAIN: line[0], SIDE: line[0]}
+    return line
 
 
-def test_a_branch_that_was_pushed_on_since_has_what_it_lost(
-    repository: PackRepository, history: History, storage: MemoryTransport
+@pytest.mark.parametrize("harm", DAMAGES.values(), ids=DAMAGES)
+def test_after_damage_of_the_log_all_is_there(
+    harm: Harm,
+    repository: PackRepository,
+    history: History,
+    line: list[bytes],
+    storage: MemoryTransport,
+    clock: Clock,
 ) -> None:
-    line = history.line(4)
-    push(repository, history, line[:1], {MAIN: line[0]})
-    root = storage.get(ROOT)
-    push_each(repository, history, line[1:3])
-    put_back(storage, root)
-    push(repository, history, line[1:], {MAIN: line[3]})
-    assert len(recovery.find(repository.file).changes) == 2
+    known = repository.snapshot().state
+    harm(repository, storage)
+    assert restore(again(storage, clock)) == []
+    recovered = again(storage, clock)
+    side = {} if harm is take_both else {SIDE: line[0]}  # Only a record has it.
+    assert refs_of(recovered) == {MAIN: line[4], **side}
+    check_whole(recovered, history)
+    assert recovered.verify().lost == 0
+    assert not find(storage)
+    assert recovered.snapshot().state.incarnation != known.incarnation
+    new = history.line(1, line[4], "new")
+    push(recovered, history, new, {MAIN: new[0]})
+    assert refs_of(again(storage, clock))[MAIN] == new[0]
+
+
+@pytest.mark.parametrize("harm", [damage_record, older_log, take_both])
+@pytest.mark.parametrize("power", [False, True])
+def test_a_recovery_that_is_cut_anywhere_goes_on(
+    harm: Harm,
+    power: bool,
+    repository: PackRepository,
+    history: History,
+    line: list[bytes],
+    storage: MemoryTransport,
+    clock: Clock,
+) -> None:
+    harm(repository, storage)
+    frozen = freeze(storage.crash(Aftermath.EVERYTHING))
+
+    def seen(store: MemoryTransport) -> tuple[dict[bytes, bytes], bool] | None:
+        """What a server that is started then answers, and whether it changes anything."""
+        server = PackRepository(store, clock=clock, randomness=Repeatable(9))
+        try:
+            found = refs_of(server)
+        except (NoSuchRepository, TransportError):
+            return None
+        try:
+            push(server, history, [], {b"refs/heads/new": line[0]})
+        except CorruptFile:
+            return found, False
+        return found, True
+
+    before = seen(thaw(frozen))
+    fail_at = 0
+    while True:
+        fail_at += 1
+        store: MemoryTransport = thaw(frozen)
+        faulty = FaultyTransport(store, fail_at=fail_at, mode="die")
+        try:
+            restore(PackRepository(faulty, clock=clock, randomness=Repeatable(fail_at)))
+        except CodedError:
+            assert faulty.calls >= fail_at
+        if faulty.calls < fail_at:
+            break
+        if power:
+            store = store.crash(Aftermath.DURABLE_ONLY)
+        answer = seen(thaw(freeze(store)))
+        if before is not None:
+            assert answer is not None
+            assert answer == before or answer[1]
+            assert line.index(answer[0][MAIN]) >= line.index(before[0][MAIN])
+        assert restore(again(store, clock)) == []
+        recovered = again(store, clock)
+        assert refs_of(recovered)[MAIN] == line[4]
+        check_whole(recovered, history)
+        assert not find(store)
+    assert fail_at > 10
+
+
+def test_reads_are_answered_until_then_and_changes_refused(
+    repository: PackRepository, history: History, line: list[bytes], storage: MemoryTransport, clock: Clock
+) -> None:
+    damage_record(repository, storage)
+    server = again(storage, clock)
+    assert refs_of(server) == {MAIN: line[2]}
+    with pytest.raises(CorruptFile, match="no change is made before `smartserver recover`"):
+        push(server, history, [], {SIDE: line[0]})
+    assert [each.made for each in find(storage).changes] == [False, True, True]  # The first is in its pack alone.
+    assert restore(server) == []
+    assert refs_of(server) == {MAIN: line[4], SIDE: line[0]}  # As the server that was running sees.
+    assert [name[:10] for name in storage.list_directory(LOST)] == ["0000000005"]  # It cannot be read.
+
+
+def test_what_is_not_chosen_stays_in_lost(
+    repository: PackRepository, history: History, line: list[bytes], storage: MemoryTransport
+) -> None:
+    storage.delete(record_path(5))
+    findings = find(storage)
+    assert findings.misfits == [record_path(7), record_path(6)]
+    served = FaultyTransport(storage)
+    recovery.restore(PackRepository(served), findings, [])
+    assert not any("format" in call for call in served.log)  # A server lets nobody make that through its files.
+    assert [name[:10] for name in storage.list_directory(LOST)] == ["0000000006", "0000000007"]
+    assert refs_of(repository) == {MAIN: line[2]}
+    assert repository.verify().lost == 3
+    assert repository.verify().problems == ()
+    assert len(find(storage).changes) == 3
     assert restore(repository) == []
-    assert refs_of(repository) == {MAIN: line[3]}
-    assert not recovery.find(repository.file)
-    check_whole(repository, history)
-
-
-def test_packs_that_were_joined_and_deleted_are_cut_out_again(
-    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
-) -> None:
-    line = history.line(20)
-    push_each(repository, history, line[:5])
-    root = storage.get(ROOT)
-    push_each(repository, history, line[5:])
-    repository.repack()
-    clock.now += DAY + 1
-    repository.collect_garbage_files()
-    assert len(storage.list_directory(PACKS)) == 2
-    put_back(storage, root)
-    repository = PackRepository(storage, clock=clock)
-    assert len(recovery.find(repository.file).gone) == 5
-    assert restore(repository) == []
-    assert refs_of(repository) == {MAIN: line[-1]}
-    check_whole(repository, history)
-
-
-def test_an_intent_is_kept_until_a_log_file_has_it(
-    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
-) -> None:
-    line = history.line(1)
-    push(repository, history, line, {MAIN: line[0]})
-    push(repository, history, [], {SIDE: line[0]})
-    clock.now += 2 * DAY
-    assert repository.collect_garbage_files() == 0
-    assert len(storage.list_directory(LOG)) == 1
-    for number in range(600):
-        push(repository, history, [], {SIDE: line[0] if number % 2 else None})
-    intents = len(storage.list_directory(LOG))
-    assert repository.collect_garbage_files() > 200
-    assert len(storage.list_directory(LOG)) < intents - 200
-    assert refs_of(repository) == {MAIN: line[0], SIDE: line[0]}
+    assert refs_of(repository) == {MAIN: line[4], SIDE: line[0]}
+    assert storage.list_directory(LOST) == []
 
 
 def test_nothing_is_found_where_nothing_is_lost(
@@ -273,38 +246,160 @@ def test_nothing_is_found_where_nothing_is_lost(
     for each in line:
         push(repository, history, [each], {MAIN: each})
         push(repository, history, [], {SIDE: each})
+    assert not find(storage)
     repository.repack()
-    assert not recovery.find(repository.file)
-    clock.now += DAY + 1
+    checkpoint(repository)
+    assert not find(storage)
+    clock.now += KEPT + 1
     repository.collect_garbage_files()
-    assert not recovery.find(repository.file)
+    assert not find(storage)
     assert not storage.exists(LOST)
-    assert repository.snapshot().state.ref(SIDE) == (Tip(line[-1]),)
 
 
-def test_an_interrupted_recovery_goes_on_by_default(
-    repository: PackRepository, history: History, storage: MemoryTransport, monkeypatch: pytest.MonkeyPatch
+def test_nothing_tells_what_was_there(
+    repository: PackRepository, history: History, line: list[bytes], storage: MemoryTransport
 ) -> None:
-    """It has given the repository another incarnation by then, which no intent knows."""
-    line = history.line(5)
+    with pytest.raises(NoSuchRepository):
+        find(MemoryTransport())
+    take_both(repository, storage)
+    for name in storage.list_directory(PACKS):
+        path = f"{PACKS}/{name}"
+        replace(storage, path, storage.get(path)[:-1])
+    with pytest.raises(CorruptFile, match="restore a backup"):
+        find(storage)
+
+
+# -- what the log lacks
+
+
+def test_an_old_log_that_was_put_back_is_filled_from_packs(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    """What a pack alone says may never have been acknowledged."""
+    line = history.line(4)
+    push_each(repository, history, line[:3])
+    request = request_id()
+    first = push(repository, history, line[3:], {MAIN: line[3]}, request=request)
+    put_back(storage)
+    clock.now += 3 * KEPT
+    repository = again(storage, clock)
+    repository.collect_garbage_files()
+    assert refs_of(repository) == {MAIN: line[0]}
+    findings = find(storage)
+    assert findings.made == []
+    assert (repository.verify().lost, repository.verify().problems) == (3, ())
+    told: list[str] = []
+    assert recovery.restore(repository, findings, findings.changes[1:], lambda what, why: told.append(why)) == 0
+    assert [why.endswith("restore the change that it rests on, too") for why in told] == [True, True]
+    assert refs_of(repository) == {MAIN: line[0]}
+    assert restore(repository) == []
+    assert refs_of(repository) == {MAIN: line[3]}
+    assert repository.verify().lost == 0
+    check_whole(repository, history)
+    repeat = push(repository, history, line[3:], {MAIN: line[3]}, request=request, age=1000)
+    assert (repeat.outcome, repeat.changed) == (first.outcome, False)
+
+
+def test_all_that_a_record_says_is_restored(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    line = history.line(2)
+    push(repository, history, line, {MAIN: line[1], SIDE: line[0]})
+    push(repository, history, [], {SIDE: None})
+
+    def plan(transaction: Transaction) -> bytes:
+        transaction.set_setting("HEAD", SIDE)
+        transaction.set_map("tags", "ids", b"v1", line[0])
+        return b"settled"
+
+    repository.commit(request_id(), 0, "user", plan)
+    storage.delete(record_path(2))
+    checkpoint(repository)
+    storage.delete(f"{CHECKPOINTS}/{storage.list_directory(CHECKPOINTS)[0]}")
+    assert restore(repository) == []
+    assert refs_of(repository) == {MAIN: line[1]}
+    state = repository.snapshot().state
+    assert state.settings["HEAD"] == SIDE
+    assert (dict(state.map("tags")), state.map_kind("tags")) == ({b"v1": line[0]}, "ids")
+
+
+def test_what_was_changed_since_is_not_overwritten(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    line = history.line(3)
     push(repository, history, line[:1], {MAIN: line[0]})
-    root = storage.get(ROOT)
-    push_each(repository, history, line[1:])
-    put_back(storage, root)
+    push(repository, history, line[1:2], {MAIN: line[1], SIDE: line[1]})
+    push(repository, history, line[2:], {SIDE: line[2]})
+    put_back(storage)
+    (other,) = history.line(1, line[0], "other")
+    push(repository, history, [other], {MAIN: other})
+    first, _ = (each.id for each in find(storage).changes)
+    assert restore(repository) == [
+        f"refs/heads/main was changed since; what it was to be is kept as refs/recovered/{first}/heads/main"
+    ]
+    kept = b"refs/recovered/%b/heads/main" % first.encode()
+    assert refs_of(repository) == {MAIN: other, SIDE: line[2], kept: line[1]}
+    assert not find(storage)
+    check_whole(repository, history)
 
-    def stopped(*_: object) -> None:
-        raise KeyboardInterrupt
 
-    monkeypatch.setattr(recovery, "_carry_out", stopped)
-    with pytest.raises(KeyboardInterrupt):
+def test_a_branch_that_was_pushed_on_since_has_what_it_lost(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    line = history.line(4)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    push_each(repository, history, line[1:3])
+    put_back(storage)
+    push(repository, history, line[1:], {MAIN: line[3]})
+    assert len(find(storage).changes) == 2
+    assert restore(repository) == []
+    assert refs_of(repository) == {MAIN: line[3]}
+    assert not find(storage)
+
+
+def test_a_change_of_a_deleted_repository_is_of_another_one(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    """Its pack was left by a writer that died; the incarnation of before a recovery is no other."""
+    line = history.line(3)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    push(repository, history, line[1:2], {SIDE: line[1]})
+    put_back(storage)
+    recovery.restore(repository, find(storage), [])
+    assert [each.elsewhere for each in find(storage).changes] == [False]
+    repository.delete(request_id(), 0, "user")
+    with pytest.raises(NoSuchRepository):
+        repository.snapshot()
+    push(repository, history, line[:1], {MAIN: line[0]})
+    assert [each.elsewhere for each in find(storage).changes] == [True]
+
+
+def test_packs_that_were_joined_and_deleted_are_cut_out_again(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    line = history.line(20)
+    push_each(repository, history, line)
+    repository.repack()
+    clock.now += KEPT + 1
+    repository.collect_garbage_files()
+    assert len(storage.list_directory(PACKS)) == 2
+    put_back(storage, 6)
+    repository = again(storage, clock)
+    assert len(find(storage).gone) == 5
+    assert restore(repository) == []
+    assert refs_of(repository) == {MAIN: line[4]}  # No record says to which revisions it was moved later.
+    snapshot = check_whole(repository, history)
+    assert all(snapshot.ordinal(each) is not None for each in line)
+
+
+def test_a_pack_that_is_nowhere_stops_a_recovery(
+    repository: PackRepository, history: History, line: list[bytes], storage: MemoryTransport
+) -> None:
+    pack = next(name for name in storage.list_directory(PACKS) if name.endswith(".pack"))
+    storage.delete(f"{PACKS}/{pack}")
+    with pytest.raises(CorruptFile, match=r"it is gone, and no joined pack has its segments"):
         restore(repository)
-    monkeypatch.undo()
-    assert restore(repository, every=False) == []
-    assert refs_of(repository) == {MAIN: line[3]}
-    # And where that root is put back once more.
-    put_back(storage, root)
-    assert restore(repository, every=False) == []
-    assert refs_of(repository) == {MAIN: line[3]}
+    assert storage.list_directory(LOST) == []
 
 
 def test_a_damaged_joined_pack_keeps_no_change_from_being_restored(
@@ -312,109 +407,22 @@ def test_a_damaged_joined_pack_keeps_no_change_from_being_restored(
 ) -> None:
     line = history.line(3)
     push(repository, history, line[:1], {MAIN: line[0]})
-    root = storage.get(ROOT)
     push(repository, history, line[1:], {MAIN: line[2]})
-    put_back(storage, root)
-    junk = encode_intent(Intent(b"i" * 16, (), None, (b"a" * 16,)))
+    put_back(storage)
+    junk = encode_trailer(Trailer(b"i" * 16, 1, b"h" * 16, None, (b"a" * 16,)))
     storage.put(f"{PACKS}/{'ab' * 16}.pack", [b"no pack" + junk])
     (why,) = restore(repository)
     assert "ab" * 16 in why
     assert refs_of(repository) == {MAIN: line[2]}
 
 
-def test_what_the_root_names_comes_back_from_lost(
-    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+def test_somebody_who_is_first_is_not_overwritten(
+    repository: PackRepository, history: History, line: list[bytes], storage: MemoryTransport
 ) -> None:
-    """An older root lay in place of it for a day."""
-    line = history.line(3)
-    push(repository, history, line[:1], {MAIN: line[0]})
-    old = storage.get(ROOT)
-    push(repository, history, line[1:], {MAIN: line[2], **{b"refs/tags/%d" % n: line[1] for n in range(900)}})
-    new = storage.get(ROOT)
-    put_back(storage, old)
-    clock.now += DAY + 1
-    repository = PackRepository(storage, clock=clock)
-    assert repository.collect_garbage_files() == 4  # The pack, its index, a table and a log file.
-    put_back(storage, new)
-    repository = PackRepository(storage, clock=clock)
-    assert recovery.put_back(repository.file) == 4
-    assert recovery.put_back(repository.file) == 0
-    assert refs_of(repository)[MAIN] == line[2]
-    assert not recovery.find(repository.file)
-    check_whole(repository, history)
-
-
-def test_a_change_before_a_swap_of_upkeep_was_made(
-    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
-) -> None:
-    """The log of the root was empty then, and the version one further."""
-    line = history.line(16)
-    push_each(repository, history, line[:13])
-    root = storage.get(ROOT)
-    push(repository, history, line[13:14], {MAIN: line[13]})
-    repository.repack()
-    clock.now += DAY + 1
-    repository.collect_garbage_files()
-    assert repository.file.read().log == ()
-    push_each(repository, history, line[14:])
-    put_back(storage, root)
-    assert [each.made for each in recovery.find(repository.file).changes] == [True, True, False]
-    assert restore(repository, every=False) == []
-    assert refs_of(repository) == {MAIN: line[14]}
-    check_whole(repository, history)
-
-
-def test_a_change_that_another_overtook_was_made(
-    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
-) -> None:
-    """Both were planned on the same root, and say so."""
-    line = history.line(3)
-    push(repository, history, line[:1], {MAIN: line[0]})
-    root = storage.get(ROOT)
-    other = PackRepository(storage, clock=clock, randomness=Repeatable(5))
-    sent = upload(repository, history.body(line[1:2]), 1)
-
-    def plan(transaction: Transaction) -> bytes:
-        if not storage.exists("overtaken"):
-            storage.put("overtaken", [b""])
-            (side,) = history.line(1, line[0], "side")
-            push(other, history, [side], {SIDE: side})
-        transaction.set_ref(MAIN, (Tip(line[1]),))
-        return b""
-
-    repository.commit(request_id(), 0, "user", plan, sent)
-    push(repository, history, line[2:], {MAIN: line[2]})
-    put_back(storage, root)
-    assert [each.made for each in recovery.find(repository.file).changes] == [True, True, False]
-
-
-def test_a_log_file_that_is_gone_stops_nothing(
-    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
-) -> None:
-    line = history.line(2)
-    push(repository, history, line, {b"refs/tags/%d" % n: line[0] for n in range(900)})
-    push(repository, history, [], {MAIN: line[1]})
-    (log,) = repository.file.read().log_files
-    storage.delete(log.path)
-    clock.now += DAY + 1
-    assert repository.collect_garbage_files() == 0
-    recovery.find(repository.file)
-    assert refs_of(repository)[MAIN] == line[1]
-
-
-def test_a_push_under_way_is_not_lost(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
-    line = history.line(2)
-    push(repository, history, line[:1], {MAIN: line[0]})
-    sent = upload(repository, history.body(line[1:]), 1)
-    seen: list[int] = []
-
-    def look(phase: str, done: int, total: int) -> None:
-        seen.append(repository.verify().lost)
-
-    def plan(transaction: Transaction) -> bytes:
-        transaction.set_ref(MAIN, (Tip(line[1]),))
-        return b""
-
-    repository.commit(request_id(), 0, "user", plan, sent, look)
-    assert seen == [0]
-    assert repository.verify().lost == 0
+    findings = find(storage)
+    push(repository, history, [], {SIDE: line[3]})
+    with pytest.raises(TransportError, match="somebody changed the repository meanwhile"):
+        recovery.restore(repository, findings, [])
+    assert refs_of(repository) == {MAIN: line[4], SIDE: line[3]}
+    assert repository.verify().problems == ()
+    assert not find(storage)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import msgspec
 import pytest
 from builders import locate
 
 from smartserver.records.model import Kind, Parent, Tip
 from smartserver.records.model import Record as KeyedRecord
 from smartserver.records.segment import decode_segment
-from smartserver.store import cleanup, draft, history, index_build, repack, tables, upkeep
+from smartserver.store import cleanup, draft, history, index_build, repack, table, upkeep
 from smartserver.store import index as index_module
 from smartserver.store import pack as pack_module
 from smartserver.store.checkpoint import _Head, checkpoint_path, decode_checkpoint, encode_checkpoint
@@ -121,17 +120,12 @@ def test_the_fields_are_listed_in_the_order_they_lie() -> None:
         assert [row[1] for row in rows] == list(struct.__struct_fields__)
         assert [row[0] for row in rows] == [str(number) for number in range(len(rows))]
     said = " ".join(text().split())
-    begun: dict[str, msgspec.StructMeta] = {
-        "A *pack* is": PackEntry,
-        "": Join,
-        "An entry is kept as": LogEntry,
-        "The head is": _Head,
-    }
-    for begins, listing in begun.items():
-        fields = [word.replace("_", " ") for word in listing.__struct_fields__]
+    begun = {"A *pack* is": PackEntry, "": Join, "An entry is kept as": LogEntry, "The head is": _Head}
+    for begins, kind in begun.items():
+        fields = [word.replace("_", " ") for word in kind.__struct_fields__]
         found = re.findall(re.escape(begins) + r" ?\[([^]]*)\]", said)
         listed = [[re.split(" bin|:", part.strip())[0] for part in each.split(",")] for each in found]
-        assert fields in listed, listing
+        assert fields in listed, kind
 
 
 def reader() -> PackReader:
@@ -238,7 +232,7 @@ def test_the_columns_are_listed_in_the_order_they_lie() -> None:
         f"earlier pack {index_module.OUTSIDE:#x} + an entry of the outside parents",
         "at most 2^31 - 2 records",
         f"| bytes of a record | {MAX_RECORD:,} |",
-        f"{tables.OVERHEAD} for each, but {tables.LEAST_ENTRY} at least for each entry of a table",
+        f"{table.OVERHEAD} for each, but {table.LEAST_ENTRY} at least for each entry of a table",
         f" | {draft.MAX_STATE:,}, unless it becomes fewer |",
         f"| maps | {draft.MAX_MAPS} |",
         f"| bytes of the history | {history.KEPT_BYTES:,}, or its newest entry |",

@@ -1,4 +1,4 @@
-"""store.table: sorted bytes with changes over them are the table that a dict would be."""
+"""store.table: names, and sorted bytes with changes over them, which are the table that a dict would be."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from smartserver.errors import CorruptFile
-from smartserver.store.table import FEW, SortedBytes, Table, encode_entries
+from smartserver.errors import CorruptFile, InvalidName
+from smartserver.store.table import FEW, SortedBytes, Table, check_key, check_name, encode_entries
 
 ENTRIES = {f"refs/heads/{number:03}".encode(): f"value {number * number}".encode() for number in range(0, 40, 2)}
 ABSENT = [b"refs", b"refs/heads/", *(f"refs/heads/{number:03}".encode() for number in range(1, 43, 2)), b"zzz"]
@@ -15,6 +15,22 @@ ABSENT = [b"refs", b"refs/heads/", *(f"refs/heads/{number:03}".encode() for numb
 
 def opened(content: bytes) -> SortedBytes:
     return SortedBytes(memoryview(content), "file")
+
+
+@pytest.mark.parametrize("name", [b"a", b"refs/heads/main", b"\xff\xfe", b" ", b"x" * 1024])
+def test_a_name_is_any_bytes(name: bytes) -> None:
+    check_name(name)
+    for key in (name, name + b"\0", name + b"\0" + name):
+        check_key(key)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [(b"", "0 bytes"), (b"x" * 1025, "1025 bytes"), (b"a\0b\0c", "NUL"), (b"\0", "0 bytes|NUL")]
+)
+def test_what_is_no_name(name: bytes, why: str) -> None:
+    for check in (check_name, check_key):
+        with pytest.raises(InvalidName, match=why):
+            check(name)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 7, 20])

@@ -10,6 +10,7 @@ from smartserver.errors import CorruptFile, OutcomeUnknown
 from smartserver.records.model import Tip
 from smartserver.store import cleanup, repack, upkeep
 from smartserver.store.format import CHECKPOINTS, INCOMING, LOG, PACKS
+from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.record import PackEntry
 from smartserver.store.repack import AHEAD, MOST_PACKS
 from smartserver.store.repository import COLLECT_INTERVAL, PackRepository
@@ -353,6 +354,25 @@ def test_leftovers_in_incoming_go_a_day_later(
     clock.now += 1
     assert repository.collect_garbage_files() == 3
     assert storage.list_directory(INCOMING) == ["young"]
+
+
+def test_an_index_whose_pack_never_came_goes_a_day_later(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    """A writer over a link died before it moved the pack."""
+    (tip,) = history.line(1)
+    push(repository, history, [tip], {MAIN: tip})
+    (pack,) = repository.snapshot().state.packs
+    storage.delete(pack_path(pack.name))  # A damage: what a record names is no leftover.
+    for name in ("ab", "cd"):
+        storage.put(index_path(bytes.fromhex(name * 16)), [b"index"])
+    storage.put(pack_path(bytes.fromhex("cd" * 16)), [b"pack"])
+    clock.now += DAY - 1
+    assert repository.collect_garbage_files() == 0
+    clock.now += 1
+    assert repository.collect_garbage_files() == 1
+    left = {index_path(bytes.fromhex("cd" * 16)), pack_path(bytes.fromhex("cd" * 16)), index_path(pack.name)}
+    assert {f"{PACKS}/{name}" for name in storage.list_directory(PACKS)} == left
 
 
 def test_a_checkpoint_is_made_where_one_is_due(

@@ -97,7 +97,7 @@ span_of = st.builds(
 )
 server_span = st.builds(
     lambda part, start, length: ServerSpan(part, "", start, start + length),
-    st.sampled_from(["disk", "server", "lock", "queued"]),
+    st.sampled_from(["disk", "server", "queued", "of a newer server"]),
     st.integers(0, 90_000),
     st.integers(0, 50_000),
 )

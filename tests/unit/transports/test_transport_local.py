@@ -5,12 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import stat
-import subprocess
-import sys
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -180,8 +175,7 @@ def test_descriptors_are_given_back(transport: LocalTransport) -> None:
             transport.create("file")
         with pytest.raises(TransportFailed):
             transport.open_read("folder")
-        with transport.lock("lock"):
-            transport.get("file")
+        transport.get("file")
         transport.open_read("file")  # Dropped without a close.
         transport.create("dropped")
         transport.delete("dropped")
@@ -229,127 +223,7 @@ def test_root_is_taken_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert (tmp_path / "new").read_bytes() == b"x"
 
 
-HOLD = """
-import sys
-from transports.local import LocalTransport
-with LocalTransport(sys.argv[1]).lock("lock"):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-def held_elsewhere(path: Path) -> bool:
-    """Whether another open file has the flock."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
-
-def test_lock_excludes_other_processes_and_dies_with_its_holder(transport: LocalTransport, tmp_path: Path) -> None:
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    with holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        assert held_elsewhere(tmp_path / "lock")
-        holder.kill()
-    with transport.lock("lock"):
-        assert held_elsewhere(tmp_path / "lock")
-    assert not held_elsewhere(tmp_path / "lock")
-    assert (tmp_path / "lock").exists()
-
-
-PATIENCE = 60.0
-"""Seconds after which a test gives up."""
-
-
-def test_who_wants_the_lock_again_waits_for_those_who_wait(
-    transport: LocalTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They look at it now and then, which alone would be too seldom."""
-    monkeypatch.setattr(local, "LINE_WAIT", PATIENCE)
-    order: list[str] = []
-
-    def wait_for_it() -> None:
-        with transport.lock("lock", PATIENCE):
-            order.append("waiter")
-
-    with ThreadPoolExecutor(1) as threads:
-        with transport.lock("lock", PATIENCE):
-            waiter = threads.submit(wait_for_it)
-            end = time.monotonic() + PATIENCE
-            while not held_elsewhere(tmp_path):
-                assert time.monotonic() < end, "nobody stands in line"
-                time.sleep(0.001)
-        with transport.lock("lock", PATIENCE):
-            order.append("again")
-        waiter.result(PATIENCE)
-    assert order == ["waiter", "again"]
-    assert not held_elsewhere(tmp_path)
-
-
-def test_who_is_stopped_in_line_holds_up_nobody(
-    transport: LocalTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(local, "LINE_WAIT", 0.01)
-    descriptor = os.open(tmp_path, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        for wait in (0, PATIENCE):
-            with transport.lock("lock", wait):
-                assert held_elsewhere(tmp_path / "lock")
-    finally:
-        os.close(descriptor)
-
-
-def test_a_file_system_that_locks_no_folder(
-    transport: LocalTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    flock = fcntl.flock
-
-    def files_only(descriptor: int, operation: int) -> None:
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-        flock(descriptor, operation)
-
-    monkeypatch.setattr(fcntl, "flock", files_only)
-    with transport.lock("lock", PATIENCE):
-        assert held_elsewhere(tmp_path / "lock")
-
-
 @pytest.mark.parametrize("url", ["file://elsewhere/srv", "file:relative", "file:", "http:///srv"])
 def test_from_url_refuses_what_is_not_here(url: str) -> None:
     with pytest.raises(ValueError, match="not a folder of this machine"):
         local.from_url(url)
-
-
-@pytest.mark.parametrize("wait", [None, 30.0, 0.0])
-def test_who_waited_for_a_lock_that_was_deleted_has_the_new_one(
-    transport: LocalTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait: float | None
-) -> None:
-    """The holder deletes it, as the last he does, while another waits with the old file open."""
-    opened = LocalTransport._open_lock
-    deleted: list[str] = []
-
-    def open_lock(self: LocalTransport, path: str) -> int:
-        descriptor = opened(self, path)
-        if not deleted:
-            os.unlink(tmp_path / path)
-            deleted.append(path)
-        return descriptor
-
-    monkeypatch.setattr(LocalTransport, "_open_lock", open_lock)
-    if wait == 0.0:
-        with transport.try_lock("lock") as held:
-            assert held
-            assert held_elsewhere(tmp_path / "lock")
-    else:
-        with transport.lock("lock", wait):
-            assert held_elsewhere(tmp_path / "lock")
-    assert deleted == ["lock"]

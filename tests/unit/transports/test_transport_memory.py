@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 
 from transports import memory
@@ -177,38 +174,10 @@ def test_after_a_crash_the_old_objects_are_dead() -> None:
         writer.sync()
     with pytest.raises(TransportFailed):
         reader.read_at(0, 1)
-    with pytest.raises(TransportFailed), transport.lock("lock"):
-        raise AssertionError("held a lock of a dead machine")
     with pytest.raises(TransportFailed):
         transport.crash()
     writer.close()
     assert tree(after) == START | {"packs/x": b""}
-
-
-def test_lock_is_free_after_a_crash() -> None:
-    transport = started()
-    with transport.lock("lock"):
-        after = transport.crash(Aftermath.EVERYTHING)
-        with after.lock("lock"):
-            assert after.exists("lock")
-
-
-def test_who_waits_for_a_lock_at_the_crash_does_not_get_it() -> None:
-    transport = started()
-    waiting = threading.Event()
-
-    def wait() -> None:
-        waiting.set()
-        with transport.lock("lock"):
-            raise AssertionError("held a lock of a dead machine")
-
-    with ThreadPoolExecutor(1) as threads:
-        with transport.lock("lock"):
-            waiter = threads.submit(wait)
-            waiting.wait(30)
-            transport.crash()
-        with pytest.raises(TransportFailed):
-            waiter.result(30)
 
 
 def test_crash_of_a_child_is_of_the_whole_tree() -> None:
@@ -250,29 +219,3 @@ def test_from_url() -> None:
     assert memory.from_url("memory:").list_directory("") == []
     with pytest.raises(ValueError, match="no name"):
         memory.from_url("memory://name")
-
-
-def test_who_waited_for_a_lock_that_was_deleted_has_the_new_one() -> None:
-    """The holder deletes it, as the last he does, while another waits for the old file."""
-
-    class Watched(MemoryTransport):
-        waiting = threading.Event()
-
-        def _lock_file(self, path: str) -> memory._File:
-            found = super()._lock_file(path)
-            self.waiting.set()
-            return found
-
-    transport = Watched()
-
-    def wait() -> list[str]:
-        with transport.lock("lock"):
-            return transport.list_directory("")
-
-    with ThreadPoolExecutor(1) as threads:
-        with transport.lock("lock"):
-            transport.waiting.clear()
-            waiter = threads.submit(wait)
-            transport.waiting.wait()
-            transport.delete("lock")
-        assert waiter.result() == ["lock"]

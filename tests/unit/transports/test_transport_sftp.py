@@ -12,7 +12,7 @@ import pytest
 from sftp_peers import PATIENCE, Peer, attributes, content, handle, status, version
 
 from transports.base import Step
-from transports.errors import FileExists, NotSupported, TransportFailed
+from transports.errors import FileExists, TransportFailed
 from transports.registry import open_url
 from transports.sftp import Line, SftpTransport
 from transports.sftp_login import Account
@@ -98,8 +98,6 @@ def test_the_whole_of_it(url: str, top: str, path: str, shown: str) -> None:
 
 
 def test_nobody_is_reached_for_what_cannot_be() -> None:
-    with pytest.raises(NotSupported, match="this transport has no lock"):
-        open_url("sftp://host/x").lock("lock")
     with pytest.raises(ValueError, match="has the part"):
         open_url("sftp://host/x").perform([Get("../y")])
 

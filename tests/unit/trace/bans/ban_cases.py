@@ -8,7 +8,7 @@ from banned_talk import INCARNATION, FileRequest, FileResult, RenameRequest, Tal
 from builders import History
 from msgspec import Raw, msgpack
 
-from smartserver.errors import BranchExists, KnownRevisions, NoSuchBranch
+from smartserver.errors import BranchExists, KnownRevisions, NoSuchBranch, RepositoryChanged
 from smartserver.records.bulk import SEGMENT_LEVEL, BulkWriter
 from smartserver.records.segment import encode_graph
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult
@@ -27,7 +27,7 @@ from smartserver.verbs.server_ping import PingRequest, PingResult
 from smartserver.wire.events import Body, End, GoAway, Reply
 from smartserver.wire.messages import Outcome, RequestFlag, State, Status, encode, raw
 from smartserver.wire.messages import Reply as ReplyMessage
-from transports.errors import Locked, PermissionDenied
+from transports.errors import PermissionDenied
 
 Case = Callable[[Talk], None]
 
@@ -69,6 +69,10 @@ def pull(talk: Talk) -> None:
 
 def put(talk: Talk) -> None:
     talk.ask(("put", FileRequest("packs/a.pack", b"pack")))
+
+
+def read_log(talk: Talk) -> None:
+    talk.ask(("get", FileRequest("log/0000000001")), path="/team/project/")
 
 
 def lock(talk: Talk) -> None:
@@ -372,7 +376,7 @@ def stops_when_it_is_refused(talk: Talk) -> None:
     number = talk.ask(INSERT, SET, flags=RequestFlag.BODY)
     talk.body(number, b"others")
     talk.refuse(talk.ask(DELETE, known=1), NoSuchBranch(b"topic"))
-    talk.refuse(talk.ask(DELETE, known=2), Locked("root", 30))
+    talk.refuse(talk.ask(DELETE, known=2), RepositoryChanged("packs/1"))
     talk.ask(DELETE, known=2)
 
 
@@ -475,7 +479,7 @@ def connects_again_where_it_must(talk: Talk) -> None:
 
 FIRES: dict[str, list[Case]] = {
     "vfs:*": [put, lock],
-    "vfs:*:*/lock/*": [lock],
+    "vfs:*:*/log/*": [read_log],
     "vfs:put": [put],
     "rpc:*": [pack, pull],
     "rpc:Repository.pack": [pack],
@@ -528,7 +532,7 @@ FIRES: dict[str, list[Case]] = {
 
 SILENT: dict[str, list[Case]] = {
     "vfs:*": [pack, pull],
-    "vfs:*:*/lock/*": [put, pull],
+    "vfs:*:*/log/*": [put, pull, lock],
     "vfs:put": [lock, pack],
     "rpc:*": [put, lock],
     "rpc:Repository.pack": [pull, put],

@@ -63,8 +63,8 @@ def test_one_that_would_ban_nothing_names_those_near_it(text: str, near: str) ->
 
 
 def test_a_server_bans_by_name_alone() -> None:
-    (rule,) = of_calls(["vfs:*:*/lock/*"])
-    assert rule.text == "vfs:*:*/lock/*"
+    (rule,) = of_calls(["vfs:*:*/log/*"])
+    assert rule.text == "vfs:*:*/log/*"
     by_name = r"; a server bans calls by name \(SIDE:VERB\[:PATH\]\)$"
     for name, what in (("per-item", "is a behaviour"), ("silly", "are behaviours")):
         with pytest.raises(BadRule, match=f"^'{name}' {what} of a client, which bans by -Dhpss-ban={name}{by_name}"):

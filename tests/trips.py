@@ -14,7 +14,7 @@ class Trips(Stepwise):
 
     def __init__(self, inner: Transport) -> None:
         super().__init__(inner)
-        self.capabilities = Capability.NONE
+        self.capabilities = Capability.ROUND_TRIPS
         self.log: list[str] = []
         """What each trip asked for; shared with the children."""
 

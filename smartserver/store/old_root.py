@@ -1,0 +1,371 @@
+"""Repositories of format version 1 are changed to this release's once. This module goes with the next release.
+
+Version 1 had a file `root` with the newest state, which each change replaced under a lock. Folders `log` and `tables`
+had what the root had no room for. `format` named the lock: of the file `lock` (`file`), or a folder `lock` (`folder`).
+
+The upgrade holds that lock from the first step to the last:
+
+1. `root`, `log` and `tables` move to `lost/format1`, the root first. From then on an older server finds no repository:
+   its next change fails, and nothing is made in its place.
+2. What the root says becomes a checkpoint, and its record is published, with the next version as its number.
+3. `format` is replaced by a rename. It is replaced here and nowhere else. Before, each newer server names this command.
+4. `lock` moves, too.
+
+An upgrade that was cut short is run again. What is in `log` and `checkpoints` before step 3 is nobody's: it is deleted.
+To undo it, the number after that record is taken first, so that nobody can make a change; `format` is put back; then
+the others, the root last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from hashlib import blake2b
+from itertools import pairwise
+
+import msgspec
+
+from smartserver.errors import CorruptFile, NoSuchRepository
+from smartserver.records.model import Kind
+from smartserver.store.cleanup import begin_line, make_checkpoint
+from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, INCOMING, LINE, LOG, LOST, is_old, parse_format
+from smartserver.store.history import CLOCK_MARGIN, History, Horizon, LogEntry
+from smartserver.store.record import (
+    MARK,
+    NOTHING,
+    Change,
+    PackEntry,
+    Record,
+    check_features,
+    encode_record,
+    hash_of,
+    record_path,
+)
+from smartserver.store.state import Dropped, State
+from smartserver.store.table import Table
+from transports.base import Transport
+from transports.errors import DirectoryNotEmpty, FileExists, NoSuchFile, TransportError, TransportFailed
+from transports.steps import Get, Publish, Put, RemoveDirectory, Rename, SyncDirectory
+
+OLD = f"{LOST}/format1"
+"""Where an upgrade leaves what was there."""
+ROOT, TABLES, LOCK = "root", "tables", "lock"
+MOVED = (ROOT, LOG, TABLES)
+NONCE = b"upgrade!".hex()
+"""The name of an upgrade's folder in a lock folder: one that was cut short still holds the lock."""
+NAME = 16
+"""Bytes of the name of a pack or table, and of the hash that ends a file."""
+IN_USE = "a process of an older release holds the lock: stop the servers and clients that use the repository"
+
+
+class _Table(msgspec.Struct, frozen=True, array_like=True):
+    """Its entries, or its file: name, length, hash, count."""
+
+    kind: str
+    entries: dict[bytes, bytes] = {}
+    file: tuple[bytes, int, bytes, int] | None = None
+
+
+class _Entry(msgspec.Struct, frozen=True, array_like=True):
+    version: int
+    time: int
+    user: str
+    request: bytes
+    outcomes: bytes
+    changes: tuple[Change, ...] = ()
+
+    def now(self) -> LogEntry:
+        mark = int.from_bytes(self.request[:MARK], "big")
+        return LogEntry(self.version, mark, self.time, self.user, self.request, self.outcomes, self.changes)
+
+
+class _LogFile(msgspec.Struct, frozen=True, array_like=True):
+    first: int
+    last: int
+    time: int
+    length: int
+    hash: bytes
+    name: bytes
+
+
+class _Root(msgspec.Struct, frozen=True, array_like=True):
+    incarnation: bytes
+    version: int
+    epoch: int
+    read_features: tuple[str, ...]
+    write_features: tuple[str, ...]
+    vcs: str
+    kinds: tuple[Kind, ...]
+    packs: tuple[PackEntry, ...] = ()
+    settings: dict[str, bytes] = {}
+    settings_version: int = 0
+    tables: dict[str, _Table] = {}
+    changes: dict[str, dict[bytes, bytes | None]] = {}
+    log: tuple[_Entry, ...] = ()
+    log_from: int = 0
+    log_since: int = 0
+    log_files: tuple[_LogFile, ...] = ()
+    deleted: bool = False
+    log_mark: int = 0
+
+
+_FILE = msgspec.msgpack.Decoder(tuple[bytes, bytes])
+_ROOT = msgspec.msgpack.Decoder(_Root)
+_LOG = msgspec.msgpack.Decoder(list[_Entry])
+
+
+def upgrade(folder: Transport, place: str, randomness: Callable[[int], bytes]) -> bool:
+    """Change a repository of version 1; False where it is of this release. `place`: its folder on this machine.
+
+    Raises:
+        NoSuchRepository: none is there.
+        CorruptFile, Unsupported: what it has cannot be read.
+        TransportFailed: another process holds its lock, or the store failed.
+    """
+    with _alone(folder, place) as line:
+        if line != LINE:
+            with _locked(folder, place, line):
+                state = _read_state(folder, place)
+                _move_away(folder, line)
+                make_checkpoint(folder, state, randomness)
+                begin_line(folder, _record_of(state), state, randomness)
+                _replace_format(folder, LINE, randomness)
+        if folder.exists(LOCK):
+            folder.rename(LOCK, f"{OLD}/{LOCK}")
+        return line != LINE
+
+
+def undo(folder: Transport, place: str, randomness: Callable[[int], bytes]) -> None:
+    """Make a repository of version 1 again what it was before its upgrade.
+
+    Raises:
+        NoSuchRepository: no upgraded one is there.
+        TransportFailed: it was changed since, or the store failed.
+    """
+    with _alone(folder, place) as line:
+        if not folder.exists(f"{OLD}/{ROOT}"):
+            raise NoSuchRepository(place)
+        if line == LINE:
+            _claim_next(folder, place, randomness)
+            _replace_format(folder, folder.get(f"{OLD}/{FORMAT}"), randomness)
+        _clear(folder)
+        for name in (LOCK, TABLES, LOG, ROOT):  # An older server finds a repository when all of it is there.
+            if folder.exists(f"{OLD}/{name}"):
+                folder.rename(f"{OLD}/{name}", name)
+        folder.perform([SyncDirectory(""), SyncDirectory(OLD)])
+
+
+# -- what excludes others
+
+
+@contextlib.contextmanager
+def _flock(path: str) -> Iterator[None]:
+    with open(path, "ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TransportFailed(path, IN_USE) from None
+        yield
+
+
+@contextlib.contextmanager
+def _alone(folder: Transport, place: str) -> Iterator[bytes]:
+    """Exclude other upgrades; gives the line of a repository of version 1, or of this release."""
+    if not folder.exists(FORMAT):
+        raise NoSuchRepository(place)
+    with _flock(f"{place}/{FORMAT}"):
+        line = folder.get(FORMAT)
+        if not is_old(line):
+            parse_format(line)
+        yield line
+
+
+@contextlib.contextmanager
+def _locked(folder: Transport, place: str, line: bytes) -> Iterator[None]:
+    """Hold the lock that the format names; one of a folder stays held where this process dies, and is taken over."""
+    if b"swap=folder" not in line:
+        with _flock(f"{place}/{LOCK}"):
+            yield
+        return
+    own, held = f"{LOCK}/{NONCE}", f"{LOCK}/held"
+    if not folder.exists(f"{held}/{NONCE}"):
+        for path in (LOCK, own, f"{own}/{NONCE}"):
+            with contextlib.suppress(FileExists):
+                folder.make_directory(path)
+        try:
+            folder.rename(own, held)
+        except DirectoryNotEmpty:
+            raise TransportFailed(f"{place}/{LOCK}", IN_USE) from None
+    try:
+        yield
+    finally:
+        with contextlib.suppress(TransportError):
+            folder.rename(f"{held}/{NONCE}", own)
+            folder.perform([RemoveDirectory(held), RemoveDirectory(own)])
+
+
+# -- what moves
+
+
+def _move_away(folder: Transport, line: bytes) -> None:
+    """Move what is of version 1, and make what is of this release, without what an earlier try made of it."""
+    for path in (LOST, OLD, *(name for name in MOVED[1:] if not folder.exists(f"{OLD}/{name}"))):
+        with contextlib.suppress(FileExists):
+            folder.make_directory(path)
+    with contextlib.suppress(FileExists):
+        folder.put(f"{OLD}/{FORMAT}", [line])
+    for name in MOVED:
+        if not folder.exists(f"{OLD}/{name}"):
+            folder.rename(name, f"{OLD}/{name}")
+    folder.perform([SyncDirectory(path) for path in (OLD, LOST, "")])
+    _clear(folder)
+    for path in FOLDERS:
+        with contextlib.suppress(FileExists):
+            folder.make_directory(path)
+    for name in folder.list_directory(INCOMING):  # Dead writers left it.
+        folder.rename(f"{INCOMING}/{name}", f"{OLD}/{INCOMING}-{name}")
+
+
+def _clear(folder: Transport) -> None:
+    """Delete records and checkpoints, while `format` is that of version 1."""
+    for path in (CHECKPOINTS, LOG) if folder.exists(f"{OLD}/{LOG}") else ():
+        with contextlib.suppress(NoSuchFile):
+            for name in folder.list_directory(path):
+                folder.withdraw(f"{path}/{name}", f"{INCOMING}/{name}.withdrawn")
+            folder.remove_directory(path)
+
+
+def _replace_format(folder: Transport, line: bytes, randomness: Callable[[int], bytes]) -> None:
+    temporary = f"{INCOMING}/{randomness(8).hex()}.format"
+    folder.perform([SyncDirectory(""), Put(temporary, line), Rename(temporary, FORMAT), SyncDirectory("")])
+
+
+def _claim_next(folder: Transport, place: str, randomness: Callable[[int], bytes]) -> None:
+    """Take the number after the record of the upgrade, so that nobody changes the repository any more.
+
+    Raises:
+        TransportFailed: somebody did.
+    """
+    number = _decode(folder.get(f"{OLD}/{ROOT}")).version + 1
+    first, claim = record_path(number), record_path(number + 1)
+    content = encode_record(Record(number=number + 1, parent=NOTHING, time=0))
+    temporary = f"{INCOMING}/{randomness(8).hex()}.record"
+    if folder.exists(first):  # Else both numbers may be free again, since a clean-up deleted them.
+        with contextlib.suppress(FileExists):
+            folder.perform([Put(temporary, content), Publish(temporary, claim), SyncDirectory(LOG)])
+    if not folder.exists(first) or folder.get_published(claim) != content:
+        raise TransportFailed(place, "it was changed since its upgrade, which is not undone")
+
+
+# -- what the root says
+
+
+def _decode(content: bytes) -> _Root:
+    try:
+        payload, check = _FILE.decode(content)
+        if blake2b(payload, digest_size=16).digest() != check:
+            raise CorruptFile(ROOT, 0, "the content does not match its check")
+        root = _ROOT.decode(payload)
+    except msgspec.DecodeError as wrong:
+        raise CorruptFile(ROOT, 0, str(wrong)) from wrong
+    check_features((*root.read_features, *root.write_features))
+    return root
+
+
+def _read_state(folder: Transport, place: str) -> State:
+    """What the root says, as the state after the record of the upgrade."""
+
+    def read(path: str) -> bytes:
+        """A file, where it was or where it has been moved."""
+        found = Get(path), Get(f"{OLD}/{path}")
+        folder.perform(found)
+        return found[1].content if found[0].result is None else found[0].result
+
+    if folder.exists(ROOT) and folder.exists(f"{OLD}/{ROOT}"):
+        raise CorruptFile(ROOT, 0, f"{OLD}/{ROOT} is there, too: move one of them away")
+    try:
+        root = _decode(read(ROOT))
+    except NoSuchFile:
+        raise NoSuchRepository(place) from None
+    dropped = dict(_entries(root, "dropped", read)) if "dropped" in root.tables else {}
+    history = _history(root, read)
+    state = State(root.version + 1, b"", history=history, settings_version=root.settings_version)
+    content = _record_of(state)
+    state = replace(
+        state,
+        hash=hash_of(content),
+        dropped={
+            name: Dropped(msgspec.msgpack.decode(said)[0], state.version)
+            for name, said in dropped.items()
+            if len(name) == NAME  # A log file's is shorter.
+        },
+    )
+    if root.deleted:
+        return state
+    tables = {name: table for name, table in root.tables.items() if name != "dropped"}
+    return replace(
+        state,
+        incarnation=root.incarnation,
+        vcs=root.vcs,
+        kinds=root.kinds,
+        packs=root.packs,
+        settings=root.settings,
+        tables={
+            name: Table(table.kind).changed((key, None, value) for key, value in _entries(root, name, read))
+            for name, table in tables.items()
+        },
+    )
+
+
+def _record_of(state: State) -> bytes:
+    """The record of the upgrade: its checkpoint says all."""
+    newest = next(reversed(state.history), None)
+    return encode_record(Record(number=state.version, parent=NOTHING, time=0 if newest is None else newest.time))
+
+
+def _entries(root: _Root, name: str, read: Callable[[str], bytes]) -> list[tuple[bytes, bytes]]:
+    """The entries of a table, in key order: those in the root or its file, with the changes over them."""
+    table = root.tables[name]
+    found = dict(table.entries)
+    if table.file is not None:
+        path = f"tables/{table.file[0].hex()}"
+        content = _checked(read(path), table.file[2], path)
+        (count,) = struct.unpack_from("<I", content, 12)
+        offsets = struct.unpack_from(f"<{count + 1}I", content, 16)
+        entries = content[16 + 4 * (count + 1) : -NAME]
+        for start, end in pairwise(offsets):  # Of each: a check, the length of its key, key and value.
+            split = start + 6 + int.from_bytes(entries[start + 4 : start + 6], "little")
+            found[entries[start + 6 : split]] = entries[split:end]
+    for key, new in root.changes.get(name, {}).items():
+        if new is None:
+            found.pop(key, None)
+        else:
+            found[key] = new
+    return sorted(found.items())
+
+
+def _history(root: _Root, read: Callable[[str], bytes]) -> History:
+    """The log of the root, and its files as far back as they can be read."""
+    entries, since = list(root.log), root.log_since
+    for file in reversed(root.log_files):
+        path = f"log/{file.last}-{file.name.hex()}"
+        try:
+            entries = [*_LOG.decode(_checked(read(path), file.hash, path)[16:-NAME]), *entries]
+        except (CorruptFile, NoSuchFile, msgspec.DecodeError):
+            since = max(since, file.time + CLOCK_MARGIN)
+            break
+    logged = [each.now() for each in entries]
+    if not since:
+        return History(logged)
+    oldest = (logged[0].version, logged[0].mark) if logged else (root.version, root.log_mark)
+    return History(logged, Horizon(*oldest, since))
+
+
+def _checked(content: bytes, check: bytes, path: str) -> bytes:
+    """The content of a file that ends with that hash of the rest."""
+    if content[-NAME:] != check or blake2b(content[:-NAME], digest_size=NAME).digest() != check:
+        raise CorruptFile(path, 0, "the content does not match its check")
+    return content

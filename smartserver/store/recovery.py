@@ -1,0 +1,218 @@
+"""Recovery: the log goes on after damage, and lost changes (`lost`) are carried out again.
+
+To mend the log: a checkpoint is made of the state to continue from, with a new incarnation, since what clients remember
+may not be true any more. The misfits above it move to `lost/`, the lowest record last. Then the record of that
+checkpoint is published, and the other misfits move. Until the record is there, servers answer from the state before the
+damage and refuse changes, because something lies above its head. So an interrupted recovery is begun again.
+
+To restore a change is to push it again: the segments of its pack are checked like any upload, and its entry is carried
+out under its own request (`replay`). So a client that repeats its request gets its first answer.
+
+Where the state names packs that were joined meanwhile and deleted, they are cut out of the joined pack again: it has
+their segments byte by byte, which the hash in the state proves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown
+from smartserver.records.faults import Level, Policy
+from smartserver.store.checkpoint import checkpoint_path
+from smartserver.store.cleanup import begin_line, make_checkpoint
+from smartserver.store.draft import following
+from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, INCOMING, LINE, LOG, LOST, PACKS, is_marked
+from smartserver.store.lost import RECOVERED, Findings, LostChange
+from smartserver.store.open_pack import pack_path
+from smartserver.store.pack import PackReader
+from smartserver.store.record import (
+    NOTHING,
+    Beginning,
+    Entry,
+    PackEntry,
+    Record,
+    decode_record,
+    encode_record,
+    first_record,
+    hash_of,
+)
+from smartserver.store.repack import cut_out
+from smartserver.store.replay import RESTS, begin_again, replay
+from smartserver.store.repository import PackRepository
+from smartserver.store.state import first_state
+from smartserver.store.transaction import Transaction
+from transports.base import Step
+from transports.errors import CodedError, FileExists, TransportError, TransportFailed
+from transports.steps import GetPublished, ListDirectory, Publish, Put, Rename, SyncDirectory, Withdraw
+
+TAKEN = Policy(Level.OFF)
+"""What is brought back was taken once, whatever a server would say of it now."""
+
+Report = Callable[[str, str], None]
+
+
+def restore(
+    repository: PackRepository,
+    findings: Findings,
+    chosen: Sequence[LostChange],
+    report: Report = lambda what, why: None,
+    conflict: Report = lambda what, why: None,
+) -> int:
+    """Mend the log and restore changes; how many. `report`: told what could not be restored, and why. `conflict`: told
+    which part of a change that was restored is not what it was to be, and why.
+
+    Raises:
+        CorruptFile: a pack that the state names is gone, and in no joined pack.
+        Unsupported, TransportError, OutcomeUnknown: the repository cannot be read or written.
+    """
+    folder = repository.folder
+    for name in (*FOLDERS, LOST):
+        with contextlib.suppress(FileExists):
+            folder.make_directory(name)
+    for entry in findings.gone:
+        if not any(_cut_out(repository, entry, each) for each in findings.joined):
+            raise CorruptFile(pack_path(entry.name), 0, "it is gone, and no joined pack has its segments")
+    _mend(repository, findings)
+    # Of joined packs only a change says which refs lead there: what is not reached does no harm.
+    todo = [*findings.joined, *chosen]
+    while todo:
+        later: list[tuple[LostChange, CodedError]] = []
+        for change in todo:
+            try:
+                for each in _carry_out(repository, change):
+                    conflict(change.id, each)
+            except (TransportError, OutcomeUnknown):
+                raise
+            except CodedError as wrong:
+                later.append((change, wrong))
+        if len(later) == len(todo):  # What they rest on did not come with any other.
+            for change, reason in later:
+                if change in chosen or not isinstance(reason, RESTS):
+                    report(change.id, _reason(change, reason))
+            break
+        todo = [change for change, _ in later]
+    if findings.gone:
+        repository.repack()  # Which gives them an index.
+    with contextlib.suppress(
+        TransportError, NoSuchRepository
+    ):  # The changes are made, and another recovery clears the rest.
+        _clear(repository)
+    return sum(change not in todo for change in chosen)
+
+
+def _reason(change: LostChange, wrong: CodedError) -> str:
+    """Why a change was not restored."""
+    if isinstance(wrong, RESTS):
+        return f"{wrong}; restore the change that it rests on, too"
+    return str(wrong) if change.pack is None else f"{change.pack[0]}: {wrong}"
+
+
+def _cut_out(repository: PackRepository, entry: PackEntry, joined: LostChange) -> bool:
+    """Make a pack that is gone again from a joined one, where that has its segments. Its index is made when the
+    repository is opened."""
+    if joined.pack is None:
+        return False
+    path, length = joined.pack
+    written = f"{INCOMING}/{repository.randomness(8).hex()}.pack"
+    with contextlib.closing(repository.folder.open_read(path)) as source:
+        if not cut_out(repository.folder, PackReader(source, length, path), entry, written):
+            return False
+    repository.folder.perform([Rename(written, pack_path(entry.name)), SyncDirectory(PACKS)])
+    return True
+
+
+def _mend(repository: PackRepository, findings: Findings) -> None:
+    """Have the log go on from the state that was found, under a new incarnation."""
+    folder, randomness, state = repository.folder, repository.randomness, findings.state
+    entries: list[Entry] = []
+    if state.exists:
+        new = randomness(16)
+        begins = Beginning(new, state.vcs, state.kinds, complete=False)
+        entries.append(Entry(randomness(16), "recover", RECOVERED + state.incarnation + new, begins=begins))
+    time = int(repository.clock() * 1000)
+    record = Record(number=state.version + 1, parent=state.hash, time=time, entries=tuple(entries))
+    content, after = following(state, record)
+    if state.hash == NOTHING:
+        content = encode_record(first_record(randomness(16), time))
+        after = first_state(hash_of(content))
+    make_checkpoint(folder, after, randomness)
+    # Those below may be what servers answer from until then.
+    below = [path for path in findings.misfits if int(path.rpartition("/")[2][:10]) < after.version]
+    _move_to_lost(repository, [path for path in findings.misfits if path not in below])
+    try:
+        begin_line(folder, content, after, randomness)
+    except FileExists as wrong:
+        folder.delete(checkpoint_path(after.version, after.hash))
+        raise TransportFailed(LOG, "somebody changed the repository meanwhile; try again") from wrong
+    if not is_marked(folder):
+        temporary = f"{INCOMING}/{randomness(8).hex()}.format"
+        folder.perform([Put(temporary, LINE), Publish(temporary, FORMAT), SyncDirectory("")])
+    _move_to_lost(repository, below)
+    repository.log.forget()
+
+
+def _move_to_lost(repository: PackRepository, paths: Sequence[str]) -> None:
+    moves: list[Step] = []
+    for path in paths:
+        place, _, name = path.partition("/")
+        ending = f".{repository.randomness(4).hex()}" if place == LOG else ""
+        moves.append(Rename(path, f"{LOST}/{name}{ending}"))
+    repository.folder.perform([*moves, *map(SyncDirectory, (LOST, LOG, CHECKPOINTS))])
+
+
+def _carry_out(repository: PackRepository, change: LostChange) -> list[str]:
+    """Make a change, except the parts that were changed since; each of these in words."""
+    entry, conflicts = change.entry, list[str]()
+
+    def plan(transaction: Transaction) -> bytes:
+        conflicts[:] = replay(transaction, change)
+        return entry.outcomes
+
+    if change.pack is None:
+        repository.commit(entry.request, 0, entry.user, plan)
+    else:
+        _bring(repository, change.pack, entry.request, entry.user, plan, entry)
+    return conflicts
+
+
+def _bring(
+    repository: PackRepository,
+    place: tuple[str, int],
+    request: bytes,
+    user: str,
+    plan: Callable[[Transaction], bytes],
+    entry: Entry | None = None,
+) -> None:
+    """Commit with the segments of a pack as the body. `entry`: what it came with, and perhaps began the repository."""
+    path, length = place
+    transaction = repository.begin()
+    if entry is not None:
+        begin_again(transaction, entry)
+    upload = repository.receive(transaction, request=request, policy=TAKEN)
+    try:
+        segments = size = 0
+        with contextlib.closing(repository.folder.open_read(path)) as file:
+            for _, content in PackReader(file, length, path).segments():
+                upload.write(content)
+                segments += 1
+                size += len(content)
+        upload.finish(segments, size)
+    except BaseException:
+        upload.abandon()
+        raise
+    repository.commit(request, 0, user, plan, upload)
+
+
+def _clear(repository: PackRepository) -> None:
+    """Delete from `lost/` the records whose requests are in the log now."""
+    folder, history = repository.folder, repository.snapshot().state.history
+    names = ListDirectory(LOST)
+    folder.perform([names])
+    records = [GetPublished(f"{LOST}/{name}") for name in names.result or () if name.partition(".")[0].isdecimal()]
+    folder.perform(records)
+    for each in records:
+        with contextlib.suppress(CorruptFile):
+            record = decode_record(each.result or b"", each.path)
+            if all(history.find(entry.request) is not None for entry in record.entries):
+                folder.perform([Withdraw(each.path, f"{INCOMING}/{repository.randomness(8).hex()}.withdrawn")])
