@@ -79,8 +79,8 @@ class DraftPack:
         return found
 
     def seal(self) -> PackEntry:
-        """End the pack and write its index, or hold both in memory; gives what a record says of them. The pack is durable
-        once its trailer is written down.
+        """End the pack and write its index, or hold both in memory; gives what a record says of them. The pack is
+        durable once its trailer is written down.
 
         Raises:
             NoSpace, TransportFailed: it is not tried again.
