@@ -122,8 +122,7 @@ class RequestContext:
                 self.access.require(Permission.READ, jail.clean(path))  # Before anything is looked for.
             return self._find_below(path) if below else self.site.find_above(path, self.may_read)
         self.access.require(Permission.READ, jail.clean(path))
-        changes = self.header.mutates and not self.header.flags & RequestFlag.CHECK_ONLY
-        return self.site.find(path, self.known if changes else None)
+        return self.site.find(path)
 
     def without_names(self, error: CodedError) -> CodedError:
         """The error, or one that does not name a repository which the user may not read."""

@@ -22,7 +22,7 @@ from smartserver.server.upkeep import UpkeepQueue
 from smartserver.store.caches import TextCache
 from smartserver.store.format import FORMAT, is_marked, is_ours
 from smartserver.store.log import first_reads
-from smartserver.store.model import ListingEntry, RootVersion
+from smartserver.store.model import ListingEntry
 from smartserver.store.repository import PackRepository
 from smartserver.store.states import Latest
 from smartserver.store.surroundings import holds_repository
@@ -185,16 +185,15 @@ class Site:
         """What this server is."""
         return _facts(self.allows_vfs)
 
-    def find(self, path: str, seen: RootVersion | None = None) -> RepositoryLocation:
-        """The repository at a path; a new one may be made there if it is neither in another nor around one. `seen`: as
-        of `States.look`.
+    def find(self, path: str) -> RepositoryLocation:
+        """The repository at a path; a new one may be made there if it is neither in another nor around one.
 
         Raises:
             InvalidPath: it cannot name a repository, or leads out of the root.
             NestedRepository: it lies inside another repository.
         """
         name = self._inside(path, jail.clean(path))
-        found = self._look(name, seen)
+        found = self._look(name)
         if not found.exists:
             self._check_around(path, name)
         return found
@@ -351,7 +350,7 @@ class Site:
         except TransportError:
             return True
 
-    def _look(self, name: str, seen: RootVersion | None = None) -> RepositoryLocation:
+    def _look(self, name: str) -> RepositoryLocation:
         """The repository of that name, kept open, or the place where it may be made."""
         repository = self._repository(name)
         look = repository.look()

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from smartserver.errors import NoSuchRepository
 from smartserver.store.caches import TextCache
 from smartserver.store.log import TRIES, Head, Log
-from smartserver.store.model import RootVersion
 from smartserver.store.snapshot import Reopen, Snapshot
 from smartserver.store.state import State
 from transports.errors import NoSuchFile
@@ -116,11 +115,6 @@ class States:
                 if kept is None or kept.state.incarnation != state.incarnation or kept.state.version <= state.version:
                     self._latest = latest
         return latest
-
-
-def known_as(state: State, seen: RootVersion) -> bool:
-    """Whether a state is the one that a client has seen."""
-    return seen == RootVersion(state.incarnation, state.version, state.mark)
 
 
 def reader(log: Log, texts: TextCache, states: States | None = None) -> Reopen:
