@@ -401,8 +401,9 @@ class SftpTransport(Transport):
             talk = self._talk(session, step, undo, folders)
             parts.append(_Part(talk, undo, starts=int(writes and isinstance(step, _ASKS))))
             writes = writes or isinstance(step, Put)
-        for path in {step.path for step in following if isinstance(step, SyncDirectory)} - folders.keys():
-            parts.append(_Part(self._open_folder(session, path, folders), [], starts=int(writes)))
+        synced = dict.fromkeys(step.path for step in following if isinstance(step, SyncDirectory))
+        opens = [self._open_folder(session, path, folders) for path in synced if path not in folders]
+        parts += [_Part(talk, [], starts=int(writes)) for talk in opens]
         flight, going = 0, parts
         while any(not part.ended for part in going):
             for part in going:

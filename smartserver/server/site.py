@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import smartserver
@@ -21,7 +21,7 @@ from smartserver.server.request_log import EndedRequest
 from smartserver.server.upkeep import UpkeepQueue
 from smartserver.store.caches import TextCache
 from smartserver.store.format import FORMAT, is_marked, is_ours
-from smartserver.store.log import first_reads
+from smartserver.store.log import Perform, first_reads
 from smartserver.store.model import ListingEntry
 from smartserver.store.repository import PackRepository
 from smartserver.store.states import Latest
@@ -114,10 +114,9 @@ def read_ahead(root: AheadTransport) -> None:
 
 def _may_be_format(request: GetStat, *, unless_known: bool = False) -> bool:
     """Whether it may be a repository's `format` that was asked for; `unless_known`: what it is where no answer came."""
-    try:
-        found = request.result
-    except LookupError:
+    if not request.was_performed:
         return unless_known
+    found = request.result
     if found is None or found.kind is EntryKind.OTHER:
         return False
     return found.kind is EntryKind.DIRECTORY or found.size <= FORMAT_BYTES
@@ -193,9 +192,13 @@ class Site:
             NestedRepository: it lies inside another repository.
         """
         name = self._inside(path, jail.clean(path))
-        found = self._look(name)
+        around = self._formats(jail.prefixes(name)[1:])
+        outside = {place: GetStat(_below(place, FORMAT)) for place in jail.prefixes(self._at)[1:]}
+        asked = [*around, *outside.values()]
+        found = self._look(name, lambda steps: self._whole.perform([*(step.below(self._at) for step in steps), *asked]))
         if not found.exists:
-            self._check_around(path, name)
+            self._ask([each for each in asked if not each.was_performed])
+            self._check_around(path, name, around, outside)
         return found
 
     def find_above(self, path: str, may_read: MayRead = everything) -> RepositoryLocation:
@@ -311,27 +314,38 @@ class Site:
             raise InvalidPath(path, "it leads out of the served folder")
         return name
 
-    def _check_around(self, path: str, name: str) -> None:
-        """Refuse a place in the folders of a repository, be it one that what is served lies in."""
-        above = {place: GetStat(_below(place, FORMAT)) for place in jail.prefixes(self._at)[1:]}
-        around = self._first(jail.prefixes(name)[1:], list(above.values()))
-        if around is not None:
-            raise NestedRepository(path, around.at)
-        for place, request in above.items():
+    def _check_around(self, path: str, name: str, around: Sequence[GetStat], outside: Mapping[str, GetStat]) -> None:
+        """Refuse a place in the folders of a repository, be it one that what is served lies in. `around`, `outside`:
+        what was asked of the formats of the folders above the place, and above what is served."""
+        found = self._first(jail.prefixes(name)[1:], around)
+        if found is not None:
+            raise NestedRepository(path, found.at)
+        for place, request in outside.items():
             with contextlib.suppress(TransportError):  # Who may not read there is not told of one.
                 if _may_be_format(request) and holds_repository(self._whole, place):
                     raise InvalidPath(path, f"{self._whole.describe(place)} is a repository: nothing is made inside it")
 
-    def _first(self, names: Sequence[str], also: Sequence[GetStat] = ()) -> RepositoryLocation | None:
-        """The first of these places that is a repository; `also`: what is asked of the whole store in the same trip."""
+    def _formats(self, names: Sequence[str]) -> list[GetStat]:
+        """What is asked of the whole store about the formats of places."""
+        return [GetStat(_below(_below(self._at, name), FORMAT)) for name in names]
+
+    def _ask(self, formats: Sequence[GetStat]) -> None:
+        """Ask as far as that is allowed. Where a farther one fails that is not to the point, for a nearer one may be a
+        repository."""
+        with contextlib.suppress(TransportError):
+            self._whole.perform(formats)
+
+    def _first(self, names: Sequence[str], asked: Sequence[GetStat] | None = None) -> RepositoryLocation | None:
+        """The first of these places that is a repository. `asked`: what was asked about their formats."""
         with self._guard:
             known = next((at for at, name in enumerate(names) if name in self._open), len(names))
-        # Before one in use there is none, mostly: that is asked at once, for a store behind a link.
-        formats = [GetStat(_below(_below(self._at, name), FORMAT)) for name in names[:known]]
-        # Where a farther one fails that is not to the point, for a nearer one may be a repository.
-        with contextlib.suppress(TransportError):
-            self._whole.perform([*formats, *also])
-        likely = [name for name, each in zip(names, formats, strict=False) if _may_be_format(each, unless_known=True)]
+        formats = asked
+        if formats is None:
+            # Before one in use there is none, mostly: that is asked at once, for a store behind a link.
+            formats = self._formats(names[:known])
+            self._ask(formats)
+        asked_of = zip(names[:known], formats, strict=False)
+        likely = [name for name, each in asked_of if _may_be_format(each, unless_known=True)]
         for name in (*likely, *names[known:]):
             try:
                 found = self._look(name)
@@ -350,10 +364,11 @@ class Site:
         except TransportError:
             return True
 
-    def _look(self, name: str) -> RepositoryLocation:
-        """The repository of that name, kept open, or the place where it may be made."""
+    def _look(self, name: str, perform: Perform | None = None) -> RepositoryLocation:
+        """The repository of that name, kept open, or the place where it may be made. `perform`: as of
+        `PackRepository.look_around`."""
         repository = self._repository(name)
-        look = repository.look()
+        look = repository.look() if perform is None else repository.look_around(perform)
         if not look.exists:
             return RepositoryLocation(repository, False, look)
         with self._guard:

@@ -15,12 +15,13 @@ from typing import NamedTuple
 from smartserver.errors import NoSuchRepository, OutcomeUnknown
 from smartserver.spans import Part, span
 from smartserver.store.allowance import Allowance
-from smartserver.store.creation import Creation, LookBelow
+from smartserver.store.creation import Creation
 from smartserver.store.draft import entry_of
 from smartserver.store.group import Group
 from smartserver.store.log import Head, Log
 from smartserver.store.model import Changes, RootVersion
 from smartserver.store.record import NOTHING, Entry
+from smartserver.store.remains import LookBelow
 from smartserver.store.state import State
 from smartserver.store.states import Latest, States, Stored
 from smartserver.store.trailer import Trailer

@@ -65,6 +65,9 @@ class Since:
         return 2 * (self.checkpoint + self.size)
 
 
+Perform = Callable[[Sequence[Step]], None]
+"""Performs steps, as `Transport.perform`."""
+
 Judge = Callable[[State], tuple[bytes, State] | None]
 """The record that is to follow a state, and the state then; None where none is to follow it: it is there already, or
 nothing is to be changed."""
@@ -99,8 +102,9 @@ class Log:
 
     # -- looking
 
-    def look(self) -> Head:
-        """The newest state as of now.
+    def look(self, perform: Perform | None = None) -> Head:
+        """The newest state as of now. `perform`: performs what is asked first where the log is opened behind a link, in
+        place of the folder.
 
         Raises:
             NoSuchRepository: no repository was ever made here.
@@ -112,7 +116,7 @@ class Log:
                 warm = self._head
                 if warm is not None and self.still(warm):
                     return warm
-                head = self._open() if warm is None else self._read_on(warm.state)
+                head = self._open(perform) if warm is None else self._read_on(warm.state)
                 # What does not fit is looked at from the disk once more before it is called damage; then every time.
                 self._head = None if head is None or head.damage is not None else head
                 if head is not None and (head.damage is None or warm is None):
@@ -132,7 +136,7 @@ class Log:
         head: Head,
         before: Sequence[Step] = (),
         after: Sequence[Step] = (),
-        perform: Callable[[Sequence[Step]], None] | None = None,
+        perform: Perform | None = None,
     ) -> bool:
         """Perform steps, look whether a head is still the newest, and perform others, in one trip. `perform`: what
         performs them, in place of the folder.
@@ -150,7 +154,7 @@ class Log:
         head: Head | None,
         before: Sequence[Step],
         after: Sequence[Step],
-        perform: Callable[[Sequence[Step]], None] | None = None,
+        perform: Perform | None = None,
     ) -> tuple[Head, bool]:
         """As `still`: the newest head, and whether the steps `after` were performed after it was read. Without a head
         they are not."""
@@ -185,14 +189,14 @@ class Log:
             raise OutcomeUnknown(f"{there.path} went away")
         self._synced = state.hash
 
-    def _open(self) -> Head | None:
+    def _open(self, perform: Perform | None) -> Head | None:
         """From the newest checkpoint, or the first record, to the head; None where what it stood on went away."""
         line, names, records = GetPublished(FORMAT), ListDirectory(CHECKPOINTS), ListDirectory(LOG)
         folders = [GetStat(name) for name in FOLDERS]
         asked: list[Step] = [line, names] if self._listed else [line, names, records, *folders]
         head = None
         if is_far(self.folder):  # Where no checkpoint was made yet, this is mostly all.
-            head = self._walk(1, asked, lambda first: self._begun(None if names.result else first), AHEAD)
+            head = self._walk(1, asked, lambda first: self._begun(None if names.result else first), AHEAD, perform)
         else:
             self.folder.perform(asked)
         if line.result is None:
@@ -249,13 +253,18 @@ class Log:
         return self._walk(state.version, [], lambda _: state, state.version + 1)
 
     def _walk(
-        self, version: int, steps: Sequence[Step], start: Callable[[bytes | None], State | None], newest: int
+        self,
+        version: int,
+        steps: Sequence[Step],
+        start: Callable[[bytes | None], State | None],
+        newest: int,
+        perform: Perform | None = None,
     ) -> Head | None:
         """Read the records after a version until one is missing, and see that what they follow is still there; None
         where it went away.
 
         `steps`: performed first; then `start` gives the state of that version, whose record it is given. `newest`: the
-        record that is probably the last.
+        record that is probably the last. `perform`: performs them with the first records, in place of the folder.
 
         The last that may be there is read first, so each that is there was read after the one that is missing. Each
         record fixes those before it.
@@ -264,7 +273,8 @@ class Log:
         while True:
             asked = [GetPublished(record_path(at + 1 + more)) for more in range(ahead)]
             again = {each: GetPublished(record_path(each)) for each in (at, version)}
-            self.folder.perform([*steps, *reversed(asked), *again.values()])
+            (perform or self.folder.perform)([*steps, *reversed(asked), *again.values()])
+            perform = None
             if state is None:
                 steps, state = (), start(again[version].result)
                 if state is None:
@@ -342,7 +352,8 @@ class Log:
         except TransportError as wrong:
             self._discard(temporary)
             self.forget()
-            if _was_done(own):  # Then it is the sync that failed, which is never repeated, or what follows.
+            if own.was_performed and own.result is not None:
+                # Then it is the sync that failed, which is never repeated, or what follows.
                 raise OutcomeUnknown(str(wrong)) from wrong
             # A refusal is final, but may be one to read what was published.
             if isinstance(wrong, TransportFailed) or self._look_again(str(wrong)).state.hash != base.hash:
@@ -443,11 +454,3 @@ def _decoded(version: int, contents: Sequence[bytes]) -> tuple[list[tuple[Record
         except CorruptFile as wrong:
             return records, wrong
     return records, None
-
-
-def _was_done(step: GetPublished) -> bool:
-    """Whether a step was reached."""
-    try:
-        return step.result is not None
-    except LookupError:
-        return False

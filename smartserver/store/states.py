@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from smartserver.errors import NoSuchRepository
 from smartserver.store.caches import TextCache
-from smartserver.store.log import TRIES, Head, Log
+from smartserver.store.log import TRIES, Head, Log, Perform
 from smartserver.store.snapshot import Reopen, Snapshot
 from smartserver.store.state import State
 from transports.errors import NoSuchFile
@@ -57,14 +57,14 @@ class States:
         """The newest snapshot that was opened; None where none was."""
         return self._latest
 
-    def look(self) -> Latest:
-        """The repository as it is now.
+    def look(self, perform: Perform | None = None) -> Latest:
+        """The repository as it is now. `perform`: as of `Log.look`.
 
         Raises:
             CorruptFile, Unsupported, TransportError: as `Log.look`; a damaged log says of none whether it is there.
         """
         try:
-            head = self._log.look()
+            head = self._log.look(perform)
         except NoSuchRepository:
             return Latest(None)
         if head.damage is not None and not head.state.exists:

@@ -329,7 +329,9 @@ def test_a_folder_is_synced_where_the_server_can() -> None:
     have(talks.sync_directory(PLACE, None, fsync=False, undo=[]), [FOLDER])
     wrong = refused(talks.sync_directory(PLACE, None, fsync=True, undo=[]), [FOLDER, OPEN], [FAILURE, OK])
     assert "sync failed" in str(wrong)
-    assert isinstance(refused(talks.sync_directory(PLACE, None, fsync=True, undo=[]), [file(1), OPEN], [OK]), NotADirectory)
+    assert isinstance(
+        refused(talks.sync_directory(PLACE, None, fsync=True, undo=[]), [file(1), OPEN], [OK]), NotADirectory
+    )
     wrong = refused(talks.sync_directory(PLACE, None, fsync=True, undo=[]), [ABSENT, ABSENT], [FOLDER])
     assert isinstance(wrong, NoSuchFile)
 
