@@ -91,6 +91,8 @@ class Log:
         self._clock = clock
         self._guard = threading.Lock()
         self._head: Head | None = None
+        self._drafts: dict[bytes, str] = {}
+        """Where records lie, by their content, that were written down and not published yet."""
         self._synced = b""
         """Hash of the newest record that is known to survive a loss of power."""
         self.since = Since()
@@ -329,6 +331,20 @@ class Log:
             if head.state.history.horizon.version > base.version:
                 raise OutcomeUnknown(f"what was done since change {base.version} is not known any more")
 
+    def draft(self, content: bytes) -> Put:
+        """Writes a record down with what comes before its publication, which takes less trips then."""
+        path = self._drafts[content] = self._temporary()
+        return Put(path, content)
+
+    def discard_draft(self, content: bytes) -> None:
+        """Delete a draft that was not published."""
+        path = self._drafts.pop(content, None)
+        if path is not None:
+            self._discard(path)
+
+    def _temporary(self) -> str:
+        return f"{INCOMING}/{self._randomness(8).hex()}.record"
+
     def _publish(self, base: State, content: bytes) -> bool:
         """Publish a record that follows a state, durably. False where it does not count: another has its place, or the
         record that it follows is gone.
@@ -339,9 +355,11 @@ class Log:
             TransportError: it was not.
         """
         path = record_path(base.version + 1)
-        temporary = f"{INCOMING}/{self._randomness(8).hex()}.record"
+        drafted = self._drafts.pop(content, None)
+        temporary = drafted or self._temporary()
         own, below = GetPublished(path), GetPublished(record_path(base.version))
-        steps: list[Step] = [Put(temporary, content), Publish(temporary, path), own, SyncDirectory(LOG), below]
+        puts = [Put(temporary, content)] if drafted is None else []
+        steps: list[Step] = [*puts, Publish(temporary, path), own, SyncDirectory(LOG), below]
         try:
             self.folder.perform(steps)
         except FileExists:
