@@ -77,8 +77,6 @@ class RequestContext:
         """What `find` gave; None as long as nobody looked."""
         self._look: Latest | None = None
         """What `find` saw of it, until that was used."""
-        self.is_current = True
-        """Whether what `begin` gave last is of this moment, and not merely what the client knows."""
         self._repeated: CommitOutcome | None = None
         self._arrived = site.clock() if header.message.age else 0.0
 
@@ -156,8 +154,12 @@ class RequestContext:
     def begin(self, announced: Sequence[GraphNode] = ()) -> Transaction:
         """A view of the repository: as it was found, then as it is now."""
         repository = self.find().repository
+        return repository.begin(announced, self.take_look(), self.allowance)
+
+    def take_look(self) -> Latest | None:
+        """The repository as it was found, once."""
         look, self._look = self._look, None
-        return repository.begin(announced, look, self.allowance)
+        return look
 
     def age(self) -> int:
         """Milliseconds since the first sending: what the client said when this one began, and the time since."""

@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import smartserver
 from smartserver.errors import AccessDenied, IncompleteRepository, InvalidPath, LimitExceeded, NestedRepository
@@ -29,7 +30,7 @@ from smartserver.store.surroundings import holds_repository
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import Calls, ServerFacts
 from transports.base import EntryKind, Transport
-from transports.decorators.ahead import AheadTransport
+from transports.decorators.ahead import AheadTransport, Read
 from transports.decorators.counted import CountedTransport
 from transports.errors import CodedError, TransportError
 from transports.steps import GetPublished, GetStat, ListDirectory
@@ -45,6 +46,9 @@ FAR_LEVEL = 3
 MAX_FOLDERS = 100_000
 """Folders one listing looks into: about a second's work."""
 
+
+FEW = 16
+"""Folders whose logs are asked for before it is known that there are any: some 40 questions for each."""
 
 MayRead = Callable[[str], bool]
 """Whether the user of a request may know of the repository at a path."""
@@ -91,22 +95,28 @@ def folders_below(folder: str, names: Sequence[str]) -> list[str]:
     return [_below(folder, name) for name in sorted(names, reverse=True) if jail.is_name(name)]
 
 
+def _first_reads(folder: str) -> list[Read]:
+    """What a repository in a folder is asked first: the format before all else."""
+    return [read.below(folder) for read in first_reads()]
+
+
 def read_ahead(root: AheadTransport) -> None:
     """Read what `Site.listing` reads of a store behind a link: of all folders of a depth in one trip, together with the
-    logs of the repositories one above."""
+    logs of the repositories one above, and with their own logs where they are few."""
     level, found, looked = [""], list[str](), 0
     while level or found:
         looked += len(level)
-        folders: list[tuple[str, ListDirectory, GetPublished]] = [
-            (each, ListDirectory(each), GetPublished(_below(each, FORMAT))) for each in level
+        is_few = len(level) <= FEW
+        folders: list[tuple[str, ListDirectory, list[Read]]] = [
+            (each, ListDirectory(each), _first_reads(each)[: None if is_few else 1]) for each in level
         ]
-        logs = [read.below(folder) if folder else read for folder in found for read in first_reads()]
-        root.read_ahead([*(read for _, names, line in folders for read in (names, line)), *logs])
+        logs = [read for folder in found for read in _first_reads(folder)]
+        root.read_ahead([*(read for _, names, reads in folders for read in (names, *reads)), *logs])
         level, found = [], []
-        for folder, names, line in folders:
+        for folder, names, reads in folders:
             with contextlib.suppress(LookupError):  # It could not be read: the listing says why.
-                if is_ours(line.result or b""):
-                    found.append(folder)
+                if is_ours(cast("GetPublished", reads[0]).result or b""):
+                    found += [] if is_few else [folder]
                 else:
                     level += folders_below(folder, names.result or ())
         level = level[: MAX_FOLDERS - looked]

@@ -92,6 +92,7 @@ class Commit:
     age: int
     user: str
     plan: Plan
+    look: Latest | None
     upload: Upload | None
     progress: Report
     allowance: Allowance | None
@@ -125,10 +126,13 @@ class Commit:
                     self.log.discard_draft(self._draft.record[0])
 
     def _first_plan(self) -> tuple[Stored, PlannedCommit | CommitOutcome]:
-        """The change on the newest state. One that brings a pack is planned on the state that is known: whether that is
-        the newest is seen in the trip in which the pack is moved. But it is refused on the newest alone."""
-        if self.upload is not None and self.upload.entry is not None:
-            known = self.states.read(Latest(self.log.known))
+        """The change on the newest state. It is planned on the state that the request saw, or that is known where it
+        brings a pack: whether that is the newest is seen when the pack is moved or the record is published. But it is
+        refused on the newest alone."""
+        brings = self.upload is not None and self.upload.entry is not None
+        look = Latest(self.log.known) if brings else self.look
+        if look is not None:
+            known = self.states.read(look)
             with contextlib.suppress(CodedError), span(Part.SERVER, "plan"):
                 return known, self._planned(known)
         with span(Part.DISK, "read the log"):

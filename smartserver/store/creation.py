@@ -74,15 +74,20 @@ class Creation:
         path counts from."""
         self._seen, look = None, PlaceLook(self._above, self._path)
         own = [step.below(self._path) for step in asked]
+        first = {(type(step), step.path): step for step in reversed((*own, *look.steps))}
         try:
-            perform([*own, *look.steps])
+            perform([step for step in (*own, *look.steps) if first[type(step), step.path] is step])
         except TransportError as wrong:
             left = [step for step in asked if not (isinstance(step, steps.Query) and step.was_performed)]
             if left and isinstance(wrong, TransportFailed):
                 raise
             self._folder.perform(left)  # What cannot be looked at is told when it is needed.
-        else:
-            self._seen = look
+            return
+        for step in look.steps:
+            answered = first[type(step), step.path]
+            if isinstance(step, steps.Query) and isinstance(answered, steps.Query) and step is not answered:
+                step.settle(answered.result)
+        self._seen = look
 
     def seen(self) -> PlaceLook:
         """The last look at the place, or one as of now."""
