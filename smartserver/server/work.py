@@ -288,9 +288,9 @@ class RequestWork:
             user,
             plan,
             upload,
-            context.take_look(),
             context.progress,
             context.allowance,
+            context.take_look(),
         )
         warnings = {} if upload is None else upload.warnings
         if warnings:

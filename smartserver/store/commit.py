@@ -92,10 +92,10 @@ class Commit:
     age: int
     user: str
     plan: Plan
-    look: Latest | None
     upload: Upload | None
     progress: Report
     allowance: Allowance | None
+    look: Latest | None
     _incarnation: bytes = field(init=False)
     """Of a repository that it makes."""
     _draft: Draft | None = field(init=False, default=None)

@@ -215,15 +215,15 @@ class PackRepository:
         user: str,
         plan: Plan,
         upload: Upload | None = None,
-        look: Latest | None = None,
         progress: Report = unreported,
         allowance: Allowance | None = None,
+        look: Latest | None = None,
     ) -> CommitOutcome:
         """Carry out a request: one record, or none where nothing changes. A repeat gets the first answer.
 
         `upload` is finished, and given up afterwards whatever happens. `plan` may be called several times. `progress`:
-        what is being done, how much of it is, and of how much (0: not known). `look`: as the request saw it, if it did.
-        `allowance`: as of `begin`.
+        what is being done, how much of it is, and of how much (0: not known). `allowance`: as of `begin`. `look`: what
+        the request saw, if it did.
 
         Raises:
             OutcomeUnknown: it may have been carried out.
@@ -234,7 +234,7 @@ class PackRepository:
             CorruptFile, Unsupported, TransportError: as `snapshot`; nothing changed.
         """
         parts = self.path, self.log, self._group, self._states, self._place, self.clock, self.randomness
-        return Commit(*parts, request, age, user, plan, look, upload, progress, allowance).run()
+        return Commit(*parts, request, age, user, plan, upload, progress, allowance, look).run()
 
     def delete(self, request: bytes, age: int, user: str, outcome: bytes = b"") -> CommitOutcome:
         """Delete the repository; its packs go a day later. A repeat gets the first answer.

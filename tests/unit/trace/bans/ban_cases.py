@@ -421,7 +421,7 @@ def copies_by_a_detour(talk: Talk) -> None:
 
 
 def copies_what_was_published(talk: Talk) -> None:
-    talk.done(("get_published", FileRequest("log/1")), results=[FileResult(b"text" * 20)])
+    talk.done(("get_published", LookRequest("log/1")), results=[GetResult(80, b"text" * 20)])
     talk.ask(("put", FileRequest("new", b"text" * 20)))
 
 
