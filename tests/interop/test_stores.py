@@ -134,7 +134,7 @@ def test_what_its_server_asks_for_is_seen(by_verbs: Account, monkeypatch: pytest
         by_verbs.run(*BRZ, "config", "--scope=breezy", f"hpss.debug=hpssdetail,{flags}")
         return by_verbs.attempt(*BRZ, "revno", url)[0]
 
-    assert "hpss: stat(" in attempt("hpssvfs").stderr
+    assert "hpss: get_published(" in attempt("hpssvfs").stderr
     done = attempt("hpss-ban=vfs:get,vfs:*")
     assert done.returncode
     assert re.search(r"\b(get_published|stat) is banned by the rule vfs:(get|\*); called from ", done.stderr), (

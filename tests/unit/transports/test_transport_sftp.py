@@ -218,7 +218,7 @@ def test_a_folder_is_opened_with_the_steps_before_it_is_synced(served: Served, t
     def script(peer: Peer, kind: int, number: int, rest: bytes) -> None:
         if kind == 1:
             peer.say(version(3, FSYNC))
-        elif kind == REMOVE:
+        elif kind in (REMOVE, MKDIR):
             peer.say(status(number, 4 if b"taken" in rest else 0))
         elif kind == EXTENDED:
             peer.say(status(number, 0))
