@@ -19,6 +19,9 @@ from transports.base import BytesFile, ReadFile, Step, Transport, WriteFile
 from transports.errors import NoSuchFile, TransportError
 from transports.steps import Delete, GetStat, Put, Rename, SyncDirectory
 
+SMALL = 64 << 10
+"""Bytes of an index, of some thousand records, that is not synced."""
+
 
 class WrittenIndex(NamedTuple):
     """What a record says of an index."""
@@ -85,7 +88,8 @@ class Quarantine:
         return self.folder.open_read(self.index_path) if self._index is None else BytesFile(self._index)
 
     def put_index(self, index: Iterable[bytes]) -> WrittenIndex:
-        """Write the index, or keep it in memory as the pack is."""
+        """Write the index, or keep it in memory as the pack is. A small one may be lost with the power, and is then
+        made again from its pack: that costs less than to wait for the disk with each push."""
         size, last = 0, b""
 
         def count() -> Iterator[bytes]:
@@ -98,7 +102,11 @@ class Quarantine:
             self._index = b"".join(count())
             self._pack.most = sys.maxsize  # What follows goes where the index is.
         else:
-            self.folder.put(self.index_path, count())
+            with contextlib.closing(self.folder.create(self.index_path)) as file:
+                for piece in count():
+                    file.write(piece)
+                if size > SMALL:
+                    file.sync()
         return WrittenIndex(size, last[-TRAILER:])
 
     def publication(self) -> list[Step]:

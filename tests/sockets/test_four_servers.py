@@ -81,7 +81,7 @@ def test_one_is_frozen_for_days(tmp_path: Path, cleaned: bool) -> None:
         others.push(1)
         threads = stack.enter_context(ThreadPoolExecutor(1))
         frozen = stack.enter_context(contextlib.closing(Paused(tmp_path)))
-        frozen.arm(7)  # Its pack is among the others, and its record is about to be published.
+        frozen.arm(6)  # Its pack is among the others, and its record is about to be published.
 
         def push_second() -> Outcome:
             with connected(frozen.server.port) as remote:

@@ -58,8 +58,7 @@ def test_a_second_creation_sees_the_first(storage: Transport) -> None:
 def test_of_two_that_create_at_once_one_wins(tmp_path: Path) -> None:
     for round_ in range(10):
         barrier = threading.Barrier(4)
-        path = f"deep/{round_}"
-        changed: list[bool] = []
+        path, changed = f"deep/{round_}", list[bool]()
 
         def make_it(path: str, changed: list[bool], barrier: threading.Barrier) -> None:
             repository = PackRepository(LocalTransport(tmp_path), path)
