@@ -305,17 +305,10 @@ class Trial:
     def check(self, repository: PackRepository, storage: MemoryTransport) -> None:
         """Before or after as the answer says, whole, and a next push works."""
         found = state_of(repository)
-<<<<<<< HEAD
         if self.error is None:
             assert found == self.after, self
         else:
             assert found == self.before or (isinstance(self.error, OutcomeUnknown) and found == self.after), self
-=======
-        if isinstance(self.error, OutcomeUnknown):
-            assert found in (self.before, self.after), self
-        else:
-            assert found == (self.after if self.error is None else self.before), self
->>>>>>> log
         if found is not None:
             check_whole(repository, self.history)
         self.clock.now += DAY + 1
