@@ -1,6 +1,6 @@
 """`serve --workers`: processes that accept connections from one socket, and a supervisor above them.
 
-They share the socket and the files of repositories, and nothing else. Each reads what is stored from its root each
+They share the socket and the files of repositories, and nothing else. Each looks at the log of a repository each
 time. A request that is repeated is found in the log of its repository, also if another worker carried it out.
 
 The supervisor forks each worker with the signals that end a command blocked, so that none is lost between the fork and

@@ -156,7 +156,7 @@ class Knowledge:
 
     @property
     def known(self) -> KnownRoot | None:
-        """The newest root seen."""
+        """The newest version seen."""
         return KnownRoot(self._saved.incarnation, self._saved.version, self._saved.mark) if self.met else None
 
     @property

@@ -49,7 +49,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def state_of(changes: Changes) -> State:
-    """A repository's root, or what changed of it, as it travels."""
+    """A repository's state, or what changed of it, as it travels."""
     return State(
         incarnation=changes.incarnation,
         version=changes.version,
@@ -89,7 +89,7 @@ class RequestContext:
 
     @property
     def known(self) -> RootVersion | None:
-        """The newest root the client has seen."""
+        """The newest version the client has seen."""
         known = self.header.message.known
         return None if known is None else RootVersion(known.incarnation, known.version, known.mark)
 

@@ -64,7 +64,7 @@ class RequestHeader:
 
     @property
     def mutates(self) -> bool:
-        """Whether it needs a swap."""
+        """Whether it needs a commit."""
         return any(verb.effect is Effect.MUTATE for verb, _ in self.calls)
 
     @property

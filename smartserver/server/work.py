@@ -89,7 +89,7 @@ class ServedAnswer:
     lane: Lane = Lane.QUICK
     """Where the body is read."""
     changed: PackRepository | None = None
-    """The repository a swap changed: it may want repacking."""
+    """The repository a commit changed: it may want repacking."""
     payload: bytes = b""
     """The message, encoded. The largest takes a tenth of a second, so the step that gave it does that."""
 
@@ -280,7 +280,7 @@ class RequestWork:
             return _encode(CallContext(context, transaction).decide())
 
         repository = context.find().repository
-        # From here on the upload is the commit's: once a root may name its pack, nobody else may delete that.
+        # From here on the upload is the commit's: once a record may name its pack, nobody else may delete that.
         user = context.access.user
         committed = repository.commit(
             context.id, context.age(), user, plan, upload, context.progress, context.allowance

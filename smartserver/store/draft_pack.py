@@ -79,8 +79,8 @@ class DraftPack:
         return found
 
     def seal(self) -> PackEntry:
-        """End the pack and write its index, or hold both in memory; gives what a root says of them. The pack is durable
-        once its intent is written down.
+        """End the pack and write its index, or hold both in memory; gives what a record says of them. The pack is
+        durable once its trailer is written down.
 
         Raises:
             NoSpace, TransportFailed: it is not tried again.
@@ -101,13 +101,13 @@ class DraftPack:
         with contextlib.closing(self.quarantine.open_index()) as file:
             yield Index(Blocks(file, self.quarantine.index_path))
 
-    def write_down(self, intent: bytes) -> None:
-        """Append the intent to the sealed pack and make that durable, or hold it in memory with the pack.
+    def write_down(self, trailer: bytes) -> None:
+        """Append the trailer to the sealed pack and make that durable, or hold it in memory with the pack.
 
         Raises:
             NoSpace, TransportFailed: it is not tried again.
         """
-        self._file.write(intent)
+        self._file.write(trailer)
         with span(Part.DISK, "sync the pack"):
             self._file.sync()
         self.close()

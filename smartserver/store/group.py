@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from smartserver.errors import OutcomeUnknown
 from smartserver.store.draft import following
@@ -30,10 +30,17 @@ class _Waiting:
     """A change that waits for its record."""
 
     judge: Judge
+    come: threading.Event = field(default_factory=threading.Event)
+    """Its record is there, or it is refused; or it is the first of those that wait, and appends one."""
     head: Head | None = None
     """The head with it, once it is there."""
     wrong: BaseException | None = None
     """Why it is refused, or what is not known of its record."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it needs no record any more."""
+        return self.head is not None or self.wrong is not None
 
 
 class Group:
@@ -43,14 +50,13 @@ class Group:
         """`clock`: seconds since the epoch."""
         self._log = log
         self._clock = clock
-        self._turn = threading.Lock()
-        """Of who appends."""
         self._guard = threading.Lock()
         self._waiting: list[_Waiting] = []
+        """The first of them appends."""
 
-    def append(self, head: Head | None, judge: Judge) -> Head:
-        """Append a change, with those that wait; the head then, which survives a loss of power. `head`: where the state
-        was looked at just now.
+    def append(self, head: Head, judge: Judge) -> Head:
+        """Append a change, with those that wait; the head then, which survives a loss of power. `head`: as it was
+        looked at just now.
 
         Raises:
             CorruptFile, OutcomeUnknown, TransportError: as `Log.append`.
@@ -59,22 +65,18 @@ class Group:
         own = _Waiting(judge)
         with self._guard:
             self._waiting.append(own)
-        if not self._turn.acquire(blocking=False):
-            self._turn.acquire()
-            head = None
-        try:
-            while own.head is None and own.wrong is None:
-                self._append(head or self._log.look())
-                head = None
-        finally:
-            self._turn.release()
+            waits = len(self._waiting) > 1
+        if waits:
+            own.come.wait()
+        if not own.is_over:
+            self._append(None if waits else head)
         if own.wrong is not None:
             raise own.wrong
         assert own.head is not None
         return own.head
 
-    def _append(self, head: Head) -> None:
-        """Append one record."""
+    def _append(self, head: Head | None) -> None:
+        """Append one record, with the first of those that wait in it; the next one of them appends the next."""
         with self._guard:
             waiting = list(self._waiting)
         judged: Sequence[_Waiting] = waiting
@@ -85,7 +87,7 @@ class Group:
             return record
 
         try:
-            now = self._log.append(head, judge)
+            now = self._log.append(head or self._log.look(), judge)
         except Exception as wrong:
             # A refusal too may rest on what was not done, or is not known to be.
             for each in judged:
@@ -99,7 +101,10 @@ class Group:
                 each.head = now
         finally:
             with self._guard:
-                self._waiting = [each for each in self._waiting if each not in judged]
+                self._waiting = [each for each in self._waiting if not each.is_over]
+                over = [*judged, *self._waiting[:1]]
+            for each in over:
+                each.come.set()
 
     def _judge(self, state: State, waiting: Sequence[_Waiting]) -> tuple[tuple[bytes, State] | None, list[_Waiting]]:
         """The record that follows a state, and whose changes were judged for it."""
@@ -107,10 +112,11 @@ class Group:
         entries: tuple[Entry, ...] = ()
         judged: list[_Waiting] = []
         for each in waiting:
+            each.wrong = None
+        for each in waiting:
             if found is not None and len(found[0]) >= AT_MOST:
                 break
             judged.append(each)
-            each.wrong = None
             try:
                 entry = each.judge(state if found is None else found[1])
                 if entry is not None:

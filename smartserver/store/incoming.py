@@ -149,7 +149,7 @@ class Intake:
             self._content = b""
 
     def finish(self) -> PackEntry | None:
-        """End what was written; None where nothing was new. It is durable once its intent is written down.
+        """End what was written; None where nothing was new. It is durable once its trailer is written down.
 
         Raises:
             MissingBase: records rest on what neither their revision nor an ancestor introduced.
@@ -162,10 +162,10 @@ class Intake:
         self._arrivals, self._references = Arrivals(Numbered(), _nowhere, _nothing), ReferenceCache()
         return None if self._draft is None else self._draft.seal()
 
-    def write_down(self, intent: bytes) -> None:
-        """Append the intent to the pack that `finish` gave, and make that durable."""
+    def write_down(self, trailer: bytes) -> None:
+        """Append the trailer to the pack that `finish` gave, and make that durable."""
         assert self._draft is not None  # `finish` gave its entry.
-        self._draft.write_down(intent)
+        self._draft.write_down(trailer)
 
     def meets(self, snapshot: Snapshot, count: int) -> bool:
         """Whether a revision or record that was written is also among the revisions stored from ordinal `count` on."""

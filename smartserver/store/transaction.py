@@ -1,7 +1,7 @@
 """`Transaction`: one request's view of a repository and the changes it asks for. It does no I/O but reads.
 
 It lays three things over a state that never changes: a repository about to be made, the announced graph, and the refs
-changed so far. The repository writes down what differs, in one swap.
+changed so far. The repository writes down what differs, in one record.
 """
 
 from __future__ import annotations
@@ -607,7 +607,7 @@ class Transaction:
         return msgspec.structs.replace(plan, bulk=True, expanded=True), reading.said
 
     def changes_since(self, known: RootVersion | None) -> Changes:
-        """What changed of the stored repository since the root a client knows; everything when that cannot be told.
+        """What changed of the stored repository since the version a client knows; everything when that cannot be told.
 
         Raises:
             CorruptFile, TransportError: a table is damaged or cannot be read.

@@ -1,7 +1,7 @@
 """Processes that check the segments of a repository on this machine, one for each core, up to two.
 
 The problem: Python checks a record in 70 us on one core, whatever is done in C. The rule: each worker is a new Python
-program with the repository's folder, its root as bytes, and shares of its segments. So it inherits no socket, no lock
+program with the repository's folder, its state as bytes, and shares of its segments. So it inherits no socket, no lock
 and no thread; it opens files to read, changes nothing, and says what it found through its standard output.
 
 A worker ends by itself when its standard input ends, which is when its parent ends, however that comes about; `close`

@@ -29,7 +29,7 @@ class Result(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Effect(enum.Enum):
-    """What running a verb does; decides permission and whether the request needs a swap."""
+    """What running a verb does; decides permission and whether the request needs a commit."""
 
     READ = "read"
     MUTATE = "mutate"

@@ -15,8 +15,7 @@ MAX_SETTINGS = 64
 """Settings of a repository: they travel with each first answer."""
 
 MAX_SETTINGS_BYTES = 16 * 1024
-"""Bytes of their names and values. They lie in the root, of at most 64 KiB, and cannot move to a file as its tables do:
-what they take is lacking to everybody's pushes."""
+"""Bytes of their names and values."""
 
 
 class ConfigureRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):

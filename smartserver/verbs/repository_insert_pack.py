@@ -47,7 +47,7 @@ class InsertPackResult(Result, frozen=True, array_like=True):
     ),
 )
 def repository_insert_pack(context: Context, request: InsertPackRequest) -> InsertPackResult:
-    """Bring a stream of segments: checked in quarantine, live with the request's swap.
+    """Bring a stream of segments: checked in quarantine, live with the request's record.
 
     Where the graph came first and much of it is held already, the answer is `known`, before the records are sent.
     """

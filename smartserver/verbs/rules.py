@@ -1,4 +1,4 @@
-"""When a ref may move: the rules of `Branch.*`, decided on the transaction and again at the swap."""
+"""When a ref may move: the rules of `Branch.*`, decided on the transaction, again where another came first."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from transports.local import LocalTransport
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A repository: packs its root names, their bytes with indexes, the deepest base chain, and its refs."""
+    """A repository: packs it names, their bytes with indexes, the deepest base chain, and its refs."""
 
     packs: int
     size: int

@@ -109,7 +109,7 @@ def test_a_repository_that_is_deleted_and_made_at_another_prefix(work: Work) -> 
 
 
 def test_one_that_is_made_above_meanwhile(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the look and the swap somebody makes a repository of which this is a branch."""
+    """Between the look and the commit somebody makes a repository of which this is a branch."""
     site = work.joint.site
     find = site.find_below
     made: list[int] = []

@@ -53,4 +53,4 @@ def test_each_call_of_a_push_fails_in_turn(mode: FaultMode) -> None:
         # And the next push works.
         assert joint.remote().push(PushRequest([RefUpdate(MAIN, line[5])], source, NEW)).refs[0].outcome in Outcome
         assert repository.verify().problems == ()
-    assert unknown, "no call failed after the root was renamed"
+    assert unknown, "no call failed after the record was published"

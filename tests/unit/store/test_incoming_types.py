@@ -134,7 +134,7 @@ def test_what_is_right_is_taken(repository: PackRepository, history: History) ->
 
 @pytest.mark.parametrize("stored", [False, True])
 def test_a_branch_must_be_a_commit(repository: PackRepository, history: History, stored: bool) -> None:
-    """Found at the swap where the tip came with the request, at once where it is stored."""
+    """Found at the commit where the tip came with the request, at once where it is stored."""
     root = history.commit({"a": b"text"})
     tag = history.tag(root)
     if stored:

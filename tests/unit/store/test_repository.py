@@ -328,11 +328,11 @@ def test_when_all_of_it_landed_meanwhile_there_is_no_pack(
     line = history.line(3)
     push(repository, history, line[:1], {MAIN: line[0]})
     rival = another(storage, clock)
-    for ref, swapped in ((SIDE, True), (MAIN, False)):
+    for ref, changed in ((SIDE, True), (MAIN, False)):
         new = history.line(2, line[0], ref.decode())
         plan = Racing(ref, new[1], partial(push, rival, history, new, {MAIN: new[1]}))
         committed = repository.commit(request_id(), 0, "user", plan, upload(repository, history.body(new), 2))
-        assert committed.changed is swapped
+        assert committed.changed is changed
         snapshot = check_whole(repository, history)
         assert len(names(storage, PACKS)) == 2 * len(snapshot.packs)
         push(repository, history, [], {MAIN: line[0]})

@@ -23,7 +23,7 @@ def stored(repository: PackRepository) -> dict[bytes, RefValue]:
 
 
 def claim(repository: PackRepository, history: History, **refs: Tip) -> bool:
-    """Set refs with what a client says of their tips; whether the root was swapped."""
+    """Set refs with what a client says of their tips; whether the repository changed."""
 
     def first(transaction: Transaction) -> None:
         for name, tip in refs.items():
