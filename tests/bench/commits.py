@@ -94,17 +94,15 @@ class _Git(_Remote):
 class Commits:
     """The measurement: the servers hold what is below the commits, then they are pushed one by one."""
 
-    def __init__(self, path: Path, branch: str | None, count: int, work: Workspace, progress: Progress) -> None:
+    def __init__(self, path: Path, count: int, work: Workspace, progress: Progress) -> None:
         self._progress = progress
-        self._path = path
         # A bitmap makes pack-objects forget the bases a thin pack could use: git would look worse than it is.
         settings = {"pack.useBitmaps": "false", "repack.writeBitmaps": "false", "gc.auto": "0"}
         self._environment = work.environment("bench", settings)
         self._source = work.folder / "source.git"
         progress.step(f"copying and repacking {path.name}")
-        current = copy(path, self._source, self._environment)
+        self.branch = copy(path, self._source, self._environment)
         run(["git", "repack", "-adfq"], self._source, self._environment)
-        self.branch = branch or current
         found = revisions_of(self._source, self._environment, self.branch, "--topo-order", f"-{count}")
         self.commits: list[Revision] = found[::-1]
         add_commit(self._source, self._environment, ANCHOR, {"anchor": b"anchor\n"})
@@ -190,9 +188,8 @@ def _numbers(ctx: click.Context, param: click.Parameter, value: str) -> tuple[in
 @click.command()
 @options.path()
 @options.number("-n count", 500, "The newest commits.")
-@click.option("--branch", help="Whose commits; by default HEAD's.")
 @click.option("--refs", callback=_numbers, default="1", show_default=True, help="Numbers of refs on the server.")
-def command(path: Path, count: int, branch: str | None, refs: tuple[int, ...]) -> None:
+def command(path: Path, count: int, refs: tuple[int, ...]) -> None:
     """Bytes of one-commit pushes, each to servers that hold exactly the parents.
 
     Stock `git push` does both, over hpss:// and git://, through a proxy that counts application bytes both ways. With
@@ -203,7 +200,7 @@ def command(path: Path, count: int, branch: str | None, refs: tuple[int, ...]) -
     bench commits history.bundle --refs 1,1000,20000
     """
     with Workspace("bench") as work, one_line():
-        commits = Commits(path, branch, count, work, Progress())
+        commits = Commits(path, count, work, Progress())
         if not commits.commits:
             raise CommandError(f"{commits.branch} has no commits")
         what = f"{len(commits.commits)} commits of {commits.branch}"

@@ -16,7 +16,7 @@ from smartserver.trace.text import size
 
 @click.command(short_help="Show what round trips cost: hpss:// beside git:// on a slow link.")
 @options.path(required=False)
-@options.quantity("--rtt", options.TIME, "1000ms", "Round-trip time of the emulated link.")
+@click.option("--rtt", type=options.TIME, default="1000ms", show_default=True, help="Round-trip time of the link.")
 @click.option("--rate", type=options.RATE, help="Bandwidth of the link each way, e.g. 10mbit; unlimited by default.")
 def command(path: Path | None, rtt: float, rate: float | None) -> None:
     """Push, fetch and clone the git repository or bundle at PATH over an emulated slow link: hpss:// beside git://.

@@ -12,7 +12,7 @@ import click
 from bench import options
 from bench.copies import Answer, Copies, Side, add_costs
 from bench.git_histories import copy
-from bench.process import Cost, measure
+from bench.process import measure
 from bench.report import Report
 from bench.servers import Workspace, attempt, run
 from smartserver.cli.errors import CommandError
@@ -77,15 +77,11 @@ class History(Copies):
         command = [sys.executable, "-m", "smartserver.cli.main", "verify", pushed]
         ours = measure(command, None, self._environment)[0]
         command = ["git", "fsck", "--full", "--no-progress"]
-        add_verify(report, ours, measure(command, self.copied(self.theirs), self._environment)[0])
-
-
-def add_verify(report: Report, ours: Cost, git: Cost) -> None:
-    """What it takes to check all of it on the server, and in a clone."""
-    ratio = ours.seconds / git.seconds
-    mine, theirs = f"{ours.seconds:.2f} s ({ratio:.1f} x)", f"{git.seconds:.2f} s"
-    report.add("verify, git: fsck --full of a clone", mine, theirs, f"{VERIFY_RATIO:g} x", ratio <= VERIFY_RATIO)
-    add_costs(report, "verify: ", "", [ours], [git])
+        git = measure(command, self.copied(self.theirs), self._environment)[0]
+        ratio = ours.seconds / git.seconds
+        mine, theirs = f"{ours.seconds:.2f} s ({ratio:.1f} x)", f"{git.seconds:.2f} s"
+        report.add("verify, git: fsck --full of a clone", mine, theirs, f"{VERIFY_RATIO:g} x", ratio <= VERIFY_RATIO)
+        add_costs(report, "verify: ", "", [ours], [git])
 
 
 @click.command()

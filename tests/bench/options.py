@@ -33,21 +33,14 @@ class Unit(click.ParamType[Any]):
 TIME, RATE = Unit(parse_time), Unit(parse_rate)
 
 
-def path(*, required: bool = True, folder: bool = False) -> Option:
+def path(*, required: bool = True) -> Option:
     """PATH: a git repository or bundle, or a folder."""
-    kind = click.Path(path_type=Path, exists=True, file_okay=not folder)
-    return click.argument("path", required=required, type=kind)
+    return click.argument("path", required=required, type=click.Path(path_type=Path, exists=True))
 
 
-def number(names: str, default: int, words: str, least: int = 1) -> Option:
-    """A number of `least` or more; `names` are the option's, with spaces between them."""
-    return click.option(
-        *names.split(), type=click.IntRange(least), default=default, show_default=True, help=words
-    )  # fmt: skip
-
-
-def quantity(names: str, kind: Unit, default: str, words: str) -> Option:
-    return click.option(*names.split(), type=kind, default=default, show_default=True, help=words)
+def number(names: str, default: int, words: str) -> Option:
+    """A number of 1 or more; `names` are the option's, with spaces between them."""
+    return click.option(*names.split(), type=click.IntRange(1), default=default, show_default=True, help=words)
 
 
 def rtts(words: str = "three or more for a slope") -> Option:

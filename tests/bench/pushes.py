@@ -32,7 +32,6 @@ _LOOK_EVERY = 25
 @click.command()
 @options.path()
 @options.number("-n count", 2000, "The oldest commits.")
-@click.option("--branch", help="Whose commits; by default HEAD's.")
 @click.option(
     "--by",
     type=click.Choice(["library", "git"]),
@@ -40,8 +39,7 @@ _LOOK_EVERY = 25
     show_default=True,
     help="What pushes: the client library on one connection, or a `git push` each, beside git's own server.",
 )
-@options.number("--repeat", 1, "A push's time is its best of so many runs.")
-def command(path: Path, count: int, branch: str | None, by: str, repeat: int) -> None:
+def command(path: Path, count: int, by: str) -> None:
     """One-commit pushes in a row, into an empty repository: what they leave, beside one push of the same.
 
     None may be refused, no base chain be deeper than 128; under 20 packs, at most 1.5 times the store of one push, and
@@ -56,32 +54,25 @@ def command(path: Path, count: int, branch: str | None, by: str, repeat: int) ->
         environment = work.environment("bench", {"gc.auto": "0"})
         source = work.folder / "source.git"
         progress.step(f"copying {path.name}")
-        current = copy(path, source, environment)
-        revisions = revisions_of(source, environment, "--topo-order", "--reverse", branch or current)[:count]
+        branch = copy(path, source, environment)
+        revisions = revisions_of(source, environment, "--topo-order", "--reverse", branch)[:count]
         server = work.start_ours()
-        names = [SINGLY if not number else f"{SINGLY}-{number}" for number in range(repeat)]
-        daemon = work.start_git_daemon(*names, AT_ONCE) if by == "git" else None
+        daemon = work.start_git_daemon(SINGLY, AT_ONCE) if by == "git" else None
 
         def git(url: str, revision: Revision) -> Pushed:
             return git_push(source, url, f"+{revision.id.hex()}:{REF}", environment)
 
-        def by_git(server: Server, name: str) -> tuple[list[float], int]:
-            push = partial(git, server.url(name))
-            return _push_each(push, server, name, revisions, progress, f"git push over {server.scheme}")
+        def by_git(server: Server) -> tuple[list[float], int]:
+            push = partial(git, server.url(SINGLY))
+            return _push_each(push, server, revisions, progress, f"git push over {server.scheme}")
 
-        def by_library(server: Server, name: str) -> tuple[list[float], int]:
-            with Pusher(source, server.url(name), environment) as pusher:
+        def by_library() -> tuple[list[float], int]:
+            with Pusher(source, server.url(SINGLY), environment) as pusher:
                 push = lambda revision: pusher.push([revision], REF)  # noqa: E731
-                return _push_each(push, server, name, revisions, progress, "pushes")
+                return _push_each(push, server, revisions, progress, "pushes")
 
-        runs, git_runs = [], []
-        most = 0
-        for name in names:
-            times, packs = by_git(server, name) if by == "git" else by_library(server, name)
-            runs.append(times)
-            most = max(most, packs)
-            if daemon is not None:
-                git_runs.append(by_git(daemon, name)[0])
+        times, most = by_git(server) if by == "git" else by_library()
+        git_times = [] if daemon is None else by_git(daemon)[0]
         progress.step("the same in one push")
         with Pusher(source, server.url(AT_ONCE), environment) as pusher:
             pusher.push(revisions, REF).check()
@@ -89,29 +80,23 @@ def command(path: Path, count: int, branch: str | None, by: str, repeat: int) ->
             git(daemon.url(AT_ONCE), revisions[-1]).check()
         report = Report(
             f"{len(revisions)} one-commit pushes in a row, by {'`git push`' if by == 'git' else 'the library'}: "
-            f"the oldest of {branch or current}{f', best of {repeat}' if repeat > 1 else ''}"
+            f"the oldest of {branch}"
         )
-        _add_times(report, _best(runs), _best(git_runs))
+        _add_times(report, times, git_times)
         _add_store(report, server, daemon, most)
     report.finish()
 
 
-def _best(runs: Sequence[Sequence[float]]) -> list[float]:
-    """The shortest run of each push: what else the machine does is left out, and what the push costs is not."""
-    return [min(each) for each in zip(*runs, strict=True)]
-
-
 def _push_each(
-    push: Callable[[Revision], Pushed], server: Server, name: str, revisions: Sequence[Revision], progress: Progress,
-    what: str,
-) -> tuple[list[float], int]:  # fmt: skip
+    push: Callable[[Revision], Pushed], server: Server, revisions: Sequence[Revision], progress: Progress, what: str
+) -> tuple[list[float], int]:
     """Seconds of each push, and the most packs seen meanwhile."""
     times: list[float] = []
     most = 0
     for revision in revisions:
         times.append(push(revision).check().seconds)
         if server.scheme == "hpss" and not len(times) % _LOOK_EVERY:
-            most = max(most, look(server.served, name).packs)
+            most = max(most, look(server.served, SINGLY).packs)
         progress.count(what, len(times), len(revisions))
     return times, most
 

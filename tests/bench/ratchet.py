@@ -18,12 +18,15 @@ from bench.breezy import BRZ
 from bench.links import Done, ProxyLine, measured
 from bench.ratchet_rows import MADE, ROWS, Ran, Row
 from bench.ratchet_sides import EMPTY, SIDES, SIGNING, Plugin, Side, Stock
-from bench.report import circumstances, finish, listed, say, table
+from bench.report import circumstances, end, listed, say, table
 from bench.servers import LinkCost, Workspace, run
 from bench.site import CLIENT, Place
 from netem.units import plural
 from smartserver.cli.errors import CommandError
 from smartserver.trace.text import size
+
+RTT = 0.01
+"""Seconds; no count changes with it."""
 
 STARTED = "started"
 """What is kept of a side before any command."""
@@ -95,7 +98,7 @@ class Ratchet:
         return [f"{each.row.name}: {problem}" for each in self.rows for problem in each.problems]
 
 
-def measure(source: Path | None, only: Collection[str], rtt: float) -> Ratchet:
+def measure(source: Path | None, only: Collection[str]) -> Ratchet:
     rows = [row for row in ROWS if not only or row.name in only or row.command.split()[0] in only]
     found = Ratchet([Compared(row) for row in rows])
     with Workspace("ratchet") as work, ExitStack() as stack:
@@ -112,7 +115,7 @@ def measure(source: Path | None, only: Collection[str], rtt: float) -> Ratchet:
         outputs: dict[str, str] = {}
         for kind in SIDES:
             measuring = _Measuring(found, kind, work, stack, kind.plugins(signing))
-            measuring.measure(fixtures, rtt, outputs)
+            measuring.measure(fixtures, outputs)
             if kind is Stock:
                 found.about = f"{made_from}: {_size_of(fixtures)}"
     found.circumstances = circumstances()
@@ -138,7 +141,7 @@ class _Measuring:
         settings = {**kind.settings(self.folder / "live"), **settings}
         self.place = Place(work, self.folder, self.line, kind.label, settings)
 
-    def measure(self, fixtures: Path, rtt: float, outputs: dict[str, str]) -> None:
+    def measure(self, fixtures: Path, outputs: dict[str, str]) -> None:
         """Run all rows; `outputs`: what stock printed, for ours to print the same."""
         wanted = {compared.row.where for compared in self.found.rows} - {"mine", "behind", EMPTY}
         side = self.kind(self.place, fixtures, self.folder / "pieces", wanted)
@@ -149,7 +152,7 @@ class _Measuring:
         for compared in self.found.rows:
             say(f"{self.kind.label} {compared.row.name}")
             try:
-                cost, output = self._once(side, compared, rtt)
+                cost, output = self._once(side, compared)
             except CommandError as wrong:
                 compared.problems.append(f"{self.kind.label} {wrong}")
                 continue
@@ -164,7 +167,7 @@ class _Measuring:
                 compared.stock = cost
                 outputs[compared.row.name] = output
 
-    def _once(self, side: Side, compared: Compared, rtt: float) -> tuple[Figures, str]:
+    def _once(self, side: Side, compared: Compared) -> tuple[Figures, str]:
         """One command: what it cost and printed."""
         row = compared.row
         self.place.put_back(STARTED)
@@ -178,7 +181,7 @@ class _Measuring:
         tip = side.there("project/trunk")
         words, folder = self._words(side, row.command), f"{CLIENT}/{row.where}"
         done, link = measured(
-            self.line.network, rtt, lambda: self.place.attempt(CLIENT, *BRZ, *words, "-Dhpss", folder=folder)
+            self.line.network, RTT, lambda: self.place.attempt(CLIENT, *BRZ, *words, "-Dhpss", folder=folder)
         )
         for wrong in wrongs(row, done, Ran(side, done, row.where, tip)):
             raise CommandError(f"brz {row.command}: {wrong}")
@@ -214,22 +217,18 @@ def difference(expected: str, printed: str) -> str:
 
 def markdown(found: Ratchet) -> str:
     """The table, then what must be known to read it."""
+    was = ["was"] if _has_old(found) else []
     rows = [
-        [each.row.name, *_was(found, each.row), *_cells(each.stock), *_cells(each.ours), str(each.row.budget),
-         "MISSED: " + "; ".join(each.problems) if each.problems else "ok"]
+        [each.row.name, *["" if each.row.old is None else str(each.row.old) for _ in was], *_cells(each.stock),
+         *_cells(each.ours), str(each.row.budget), "MISSED: " + "; ".join(each.problems) if each.problems else "ok"]
         for each in found.rows
     ]  # fmt: skip
     sides = [word for scheme in (found.scheme, Plugin.label) for word in (f"{scheme} calls", "trips", "up / down")]
-    was = ["was"] if _has_old(found) else []
     return f"{table(['command', *was, *sides, 'budget', ''], rows)}\n\n{listed(notes(found))}"
 
 
 def _has_old(found: Ratchet) -> bool:
     return any(each.row.old is not None for each in found.rows)
-
-
-def _was(found: Ratchet, row: Row) -> list[str]:
-    return ["" if row.old is None else str(row.old)] if _has_old(found) else []
 
 
 def _cells(cost: Figures | None) -> list[str]:
@@ -264,9 +263,8 @@ def notes(found: Ratchet) -> list[str]:
 @click.command()
 @options.path(required=False)
 @options.only(NAMES, "NAME", "Some commands: push, 'push, diverged'")
-@options.quantity("--rtt", options.TIME, "10ms", "Round-trip time of the link; no count changes with it.")
 @options.write("doc/performance.md")
-def command(path: Path | None, only: Sequence[str], rtt: float, write: bool) -> None:
+def command(path: Path | None, only: Sequence[str], write: bool) -> None:
     """Every remote command of brz, by stock Breezy over bzr:// and by our plugin over hpss://: calls, trips, bytes.
 
     Both sides have the same history (a bzr branch, or the first 3,000 revisions of a git repository or bundle; without
@@ -279,6 +277,7 @@ def command(path: Path | None, only: Sequence[str], rtt: float, write: bool) -> 
     bench ratchet ~/src/branch --only cat --only log
     """
     pages = options.Pages("ratchet", *([options.PERFORMANCE] if write else []))
-    found = measure(path, only, rtt)
+    found = measure(path, only)
     pages.write(markdown(found))
-    finish(found.problems, markdown(found))
+    click.echo(markdown(found))
+    end(found.problems)

@@ -84,12 +84,6 @@ class Report:
         end(self.problems, missed=bool(self.missed))
 
 
-def finish(problems: Sequence[str], markdown: str) -> None:
-    """The same, of tables in markdown."""
-    click.echo(markdown)
-    end(problems)
-
-
 def end(problems: Sequence[str], *, missed: bool = False) -> None:
     for problem in problems:
         click.echo(f"wrong: {problem}", err=True)

@@ -41,7 +41,8 @@ class Outcome:
 
     def misplaced(self, refs: Mapping[str, str]) -> list[str]:
         """What is wrong with where refs are."""
-        last = last_acknowledged(self.pushed)
+        # Its last push that was not refused. Each ref has one writer, so order is known.
+        last = {push.ref: push.commit for push in self.pushed if not push.refused}
         wrong = [ref for ref, tip in last.items() if refs.get(ref) != tip]
         return [f"{ref} is at {refs.get(ref)}, not where the last push put it" for ref in wrong]
 
@@ -166,11 +167,6 @@ def _add_speed(report: Report, label: str, ours: Outcome, git: Outcome | None) -
             return f"{percentile([push.seconds for push in outcome.pushed], percent) * 1000:.0f} ms"
 
         report.both(f"{label}: a push, {name}", milliseconds, ours, git)
-
-
-def last_acknowledged(pushed: Sequence[Pushed]) -> dict[str, str]:
-    """Where each ref must be: its last push that was not refused. Each ref has one writer, so order is known."""
-    return {push.ref: push.commit for push in pushed if not push.refused}
 
 
 def _check(report: Report, label: str, server: Server, name: str, outcome: Outcome) -> None:

@@ -21,7 +21,7 @@ from bench.histories import revisions
 from bench.mercurial import LOG, serve_options
 from bench.ratchet import Compared, Figures, Ratchet, excesses, markdown
 from bench.ratchet_rows import Row
-from bench.report import circumstances, finish, say
+from bench.report import circumstances, end, say
 from bench.servers import LinkCost, Workspace
 from git_sides import RTT, Done, Served
 from hg_histories import Change, commit, open_repository
@@ -140,7 +140,8 @@ def command(only: tuple[str, ...], write: bool) -> None:
     pages = options.Pages("hg_ratchet", *([options.PERFORMANCE] if write else []))
     found = measure(only)
     pages.write(markdown(found))
-    finish(found.problems, markdown(found))
+    click.echo(markdown(found))
+    end(found.problems)
 
 
 if __name__ == "__main__":

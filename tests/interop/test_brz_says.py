@@ -115,11 +115,6 @@ def test_a_tag_that_is_not_utf_8(users: Users) -> None:
     assert (refused.status, refused.err) == (3, "brz: ERROR: the tag v : its name is not UTF-8\n")
 
 
-def test_a_cache_that_is_no_place_is_none(users: Users) -> None:
-    assert users.run("a", "revno", users.url(), XDG_CACHE_HOME="").status == 0
-    assert not users.path("a/smartserver").exists()
-
-
 def test_a_disk_that_takes_no_more_is_named(users: Users) -> None:
     users.commit("a", "large", bytes(400_000))
     assert users.run("a", "push").status == 0

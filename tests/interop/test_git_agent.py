@@ -144,16 +144,6 @@ def test_one_can_be_run_by_hand(user: User) -> None:
     process.communicate()
 
 
-@KEEPERS
-def test_a_server_that_was_started_anew_is_met_anew(user: User, server: Served) -> None:
-    """The agent has seen the end of what it held."""
-    user("git push origin main")
-    server.process.kill()
-    server.process.wait()
-    user.commit()
-    assert "Connection refused" in user("git push origin main", status=1)
-
-
 @pytest.fixture
 def blocked(user: User) -> Iterator[Blocked]:
     user("git push origin main")
@@ -218,13 +208,6 @@ def test_a_command_that_is_stopped_goes_on_where_it_was(user: User, blocked: Blo
     assert ended(worker)
     os.killpg(blocked.git.pid, signal.SIGCONT)
     assert "fatal: hpss: " in blocked.git.communicate(timeout=PATIENCE)[1]
-    assert blocked.git.returncode == 128
-
-
-def test_the_death_of_the_worker_is_told(user: User, blocked: Blocked) -> None:
-    (worker,) = workers(zygote_of(user))
-    os.kill(worker, signal.SIGKILL)
-    assert LAST_WORDS.decode() in blocked.git.communicate(timeout=PATIENCE)[1]
     assert blocked.git.returncode == 128
 
 
@@ -302,17 +285,6 @@ def test_a_worker_that_outlives_the_agent_delays_no_other(user: User, blocked: B
     assert CONNECTED in user("git fetch")
     assert HELD in user("git fetch")
     assert Path(f"/proc/{worker}").exists()
-
-
-@KEEPERS
-def test_after_the_keeper_another_is_started(user: User) -> None:
-    user("git push origin main")
-    zygote, keeper = user.wait_until_loaded(), user.keeper()
-    os.kill(keeper, signal.SIGKILL)
-    assert ended(zygote)
-    assert CONNECTED in user("git fetch")
-    assert HELD in user("git fetch")
-    assert user.keeper() != keeper
 
 
 @KEEPERS
@@ -455,18 +427,6 @@ def test_a_restricted_shell_is_logged_in_to_once(user: User, tmp_path: Path) -> 
     assert count.read_text() == "login\n"
     assert "fatal: unrecognized command\n" in said
     assert "cannot connect to me@host" in said
-
-
-@KEEPERS
-def test_eight_at_once_push(user: User) -> None:
-    user("git push origin main")
-    for number in range(8):
-        user(f"git branch b{number}")
-    started = [user.start(f"git push origin b{number}") for number in range(8)]
-    for each in started:
-        said = "".join(each.communicate(timeout=PATIENCE))
-        assert each.returncode == 0, said
-    assert len(user("git ls-remote --heads origin").splitlines()) >= 9
 
 
 @KEEPERS

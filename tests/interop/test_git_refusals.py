@@ -202,13 +202,6 @@ def test_a_banned_call_is_not_sent(ours: Begin) -> None:
     assert done.counts.bytes_up == 0
 
 
-def test_a_rule_that_bans_nothing(ours: Begin) -> None:
-    done = ours("shared").run("a git fetch origin", SMARTSERVER_DEBUG="hpss-ban=rpc:Repository.pul")
-    assert only_line(done).startswith(
-        "fatal: hpss: the rule 'rpc:Repository.pul' matches no verb; near it: rpc:Repository.pull"
-    )
-
-
 def test_a_flag_that_is_none(ours: Begin) -> None:
     done = ours("shared").run("a git fetch origin", SMARTSERVER_DEBUG="nonsense")
     assert only_line(done).startswith(

@@ -3,7 +3,6 @@ and from a command server of Mercurial's."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import time
@@ -28,7 +27,6 @@ from smartserver.server.tokens import TokenChanges
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 FRESH = "1 round trip on a fresh connection"
-HELD = "1 round trip on a held connection"
 SHOWN = "--config hpss.debug=hpss"
 
 START = "hg init a; a commit one; a commit two"
@@ -125,30 +123,6 @@ def test_the_second_command_has_the_connection_of_the_first(served: Served, tmp_
             assert (done.status, done.counts.rounds, done.counts.connections) == (0, 1, 0), (step, done)
         assert len(ask(Status(), decode_held, agent)[0].lines) == 1
     assert side.has()["a"] == side.has()["b"]
-
-
-@pytest.fixture
-def login(tmp_path: Path) -> Iterator[Sshd]:
-    """A host that has smartserver on its PATH."""
-    folder = tmp_path / "sshd"
-    folder.mkdir()
-    program = shutil.which("smartserver", path=os.path.dirname(sys.executable))
-    with Sshd(folder) as server:
-        key = (folder / "user_key.pub").read_text()
-        allowed = f'command="{program} serve {tmp_path} --stdio" {key}'
-        (folder / "authorized_keys").write_text(allowed)
-        yield server
-
-
-@OF_ITS_OWN
-def test_ssh_with_the_agent(login: Sshd, tmp_path: Path) -> None:
-    side = HgSide(tmp_path / "ours", f"hpss+ssh://{login.user}@{login.host}:{login.port}/~/project")
-    use(side, f"[ui]\nssh = ssh -F {login.config}\n")
-    with of_its_own() as agent:
-        first, *others = exchange(side, **agent)
-        assert FRESH in first
-        for said in others:
-            assert HELD in said
 
 
 @OF_ITS_OWN

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from access_rules import ADMIN
 from agents import of_its_own
-from brz_sides import Users
 from certificates import Authority
 from git_sides import Served, environment
 
@@ -89,17 +88,3 @@ def test_git_pushes_with_a_token_on_one_held_connection(secure: Secure, tmp_path
     assert secure.held() == [secure.url("")]
     run("smartserver agent stop")
     assert CONNECTED in run("git fetch origin")
-
-
-def test_brz_does_too(secure: Secure, tmp_path: Path) -> None:
-    users = Users(tmp_path / "users", secure.server, "team")
-    users.make("a")
-    users.commit("a", "one")
-    its = {**secure.agent, "SMARTSERVER_TOKEN": secure.given}
-    url = f"{secure.url('team')}{secure.ca}"
-    first = users.run("a", "push", url, **its)
-    assert first.status == 0, first.said
-    for words in (["push", url], ["revno", url], ["missing", url]):
-        done = users.run("a", *words, **its)
-        assert done.status in (0, 1), done.said
-        assert secure.held() == [secure.url("")], "another connection would be held beside the first"

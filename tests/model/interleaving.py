@@ -8,6 +8,7 @@ an actor does next depends on what it was answered, and on nothing else.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,10 +59,14 @@ class Actor:
         self._body = body
         self._worker = _Worker.free.pop() if _Worker.free else _Worker()
         self._worker.body = self._run
+        self.reads = False
+        """Whether its next call only reads the store."""
         self._leave = False
+        self._passes = 0
 
-    def go_on(self) -> None:
-        """Make one call, and what follows up to the next; first what precedes the first call."""
+    def go_on(self, calls: int = 1) -> None:
+        """Make one call, or more of them, and what follows up to the next; first what precedes the first call."""
+        self._passes = calls - 1
         self._worker.go.release()
         if not self._worker.stopped.acquire(timeout=PATIENCE):
             raise AssertionError(f"{self.name} hangs")
@@ -73,10 +78,14 @@ class Actor:
             self.go_on()
         _Worker.free.append(self._worker)
 
-    def __call__(self, what: str) -> None:
+    def __call__(self, what: str, reads: bool = False) -> None:
         """In its own thread: wait until it is told to go on, and do what the text says."""
-        self._worker.stopped.release()
-        self._worker.go.acquire()
+        self.reads = reads
+        if self._passes:
+            self._passes -= 1
+        else:
+            self._worker.stopped.release()
+            self._worker.go.acquire()
         if self._leave:
             raise _Ended
         self.trace.append(f"{self.name}: {what}")
@@ -113,7 +122,7 @@ class SteppingTransport(PassingTransport):
     def perform(self, steps: Sequence[Step]) -> None:
         for step in steps:
             if self.stops and not self._alone(step):
-                self._actor(f"{type(step).__name__} {' '.join(step.paths)}")
+                self._actor(f"{type(step).__name__} {' '.join(step.paths)}", isinstance(step, Query))
             try:
                 self.do(step)
             except TransportError as wrong:
@@ -153,53 +162,77 @@ class Explored:
 
 def explore(begin: Callable[[], Run], most: int = 1_000_000) -> Explored:
     """Try the choices one after the other, until none is left, `most` were, or something does not hold."""
-    choices: list[int] = []
+    stops: list[_Stop] = []
     seen: set[int] = set()
     sound: set[int] = set()
     for runs in range(1, most + 1):
         run = begin()
-        options = _one(run, choices, seen, sound)
-        if isinstance(options, str):
-            return Explored(runs, options, tuple(run.trace))
+        if violation := _one(run, stops, seen, sound):
+            return Explored(runs, violation, tuple(run.trace))
         # The last choice that may be another is.
-        choices = [*choices, *[0] * (len(options) - len(choices))]
-        while choices and choices[-1] + 1 >= options[len(choices) - 1]:
-            choices.pop()
-        if not choices:
+        while stops and stops[-1].choice + 1 == len(stops[-1].able):
+            stops.pop()
+        if not stops:
             return Explored(runs)
-        choices[-1] += 1
+        stops[-1].choice += 1
     return Explored(most)
 
 
-def _one(run: Run, choices: Sequence[int], seen: set[int], sound: set[int]) -> list[int] | str:
-    """Make a run: how many could go on at each stop; or what did not hold. `seen`: stores and actors as they were;
-    `sound`: stores that were checked."""
+@dataclass
+class _Stop:
+    """Where somebody has to go on."""
+
+    able: Sequence[int]
+    """The actors that can."""
+    reads: Sequence[bool]
+    """Of each actor."""
+    choice: int = 0
+
+    @property
+    def goes_on(self) -> int:
+        return self.able[self.choice]
+
+    def has_seen(self, actor: int) -> bool:
+        """Whether it leads to the same if that actor goes on next: of two that read, either may do so first."""
+        return actor in self.able[: self.choice] and self.reads[actor] and self.reads[self.goes_on]
+
+
+def _one(run: Run, stops: list[_Stop], seen: set[int], sound: set[int]) -> str:
+    """Make a run, which goes on as the stops say and adds those that follow: what did not hold, if anything. `seen`:
+    stores and actors as they were; `sound`: stores that were checked."""
     actors = [Actor(name, body, run.trace) for name, body in run.actors.items()]
-    options: list[int] = []
     try:
         for actor in actors:
             actor.go_on()
             if actor.error is not None:
                 raise actor.error
-        while able := [actor for actor in actors if not actor.ended]:
-            at = len(options)
-            if at >= len(choices):
+        # As in the run before, up to the last choice: nobody has to look.
+        for index, same in itertools.groupby(stop.goes_on for stop in stops[:-1]):
+            actors[index].go_on(len(list(same)))
+        chosen = bool(stops)
+        while able := [index for index, actor in enumerate(actors) if not actor.ended]:
+            if not chosen:
                 here = hash((run.store(), *(repr(actor.answers) for actor in actors)))
                 if here in seen:
-                    return options
+                    return ""
                 seen.add(here)
-            options.append(len(able))
-            actor = able[choices[at] if at < len(choices) else 0]
+                if stops:
+                    able = [index for index in able if not stops[-1].has_seen(index)]
+                if not able:
+                    return ""
+                stops.append(_Stop(able, [actor.reads for actor in actors]))
+            chosen = False
+            actor = actors[stops[-1].goes_on]
             actor.go_on()
             if actor.error is not None:
                 return f"{actor.name}: {actor.error!r}"
-            if at >= len(choices) - 1 and (there := hash(run.store())) not in sound:
+            if (there := hash(run.store())) not in sound:
                 try:
                     run.check()
                 except AssertionError as wrong:
                     return str(wrong)
                 sound.add(there)
-        return options
+        return ""
     finally:
         for actor in actors:
             actor.end()

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import compress, product
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -135,8 +136,8 @@ class Head(NamedTuple):
 
 
 Phase: TypeAlias = Literal[
-    "idle", "list", "first", "ahead", "misfit", "back", "judge", "unclear", "sync", "confirm", "sync repeat", "repeat",
-    "measure", "delete",
+    "idle", "list", "first", "ahead", "misfit", "back", "judge", "sync", "confirm", "repeat", "measure",
+    "delete",
 ]  # fmt: skip
 
 
@@ -166,8 +167,8 @@ class Server(NamedTuple):
         return self._replace(at="ahead", state=base, base=base, slot=base.slot + 1)
 
     def done(self) -> Server:
-        """The request is answered."""
-        return Server(self.todo[1:], state=self.state)
+        """The request is answered. Who has no other needs no state."""
+        return Server(self.todo[1:], state=self.state if self.todo[1:] else None)
 
 
 class Left(NamedTuple):
@@ -239,10 +240,15 @@ def log_model(scene: Scene, rules: Rules | None = None) -> Model[World]:
 
 def cold_head(world: World) -> Head:
     """What a reader sees who opens the repository cold and meets nobody."""
-    head = _cold_start(world)
+    return _cold_head(world.slots, world.checkpoints)
+
+
+@lru_cache(maxsize=10_000)
+def _cold_head(slots: Slots, checkpoints: Checkpoints) -> Head:
+    head = _cold_start(slots, checkpoints)
     if head is None:
         return Head(None)
-    for record in world.slots[head.slot + 1 :]:
+    for record in slots[head.slot + 1 :]:
         if record is None:
             break
         if record.parent is not head:
@@ -251,15 +257,15 @@ def cold_head(world: World) -> Head:
     return Head(head)
 
 
-def _cold_start(world: World) -> Record | None:
-    for record in sorted(world.checkpoints, key=Record.age, reverse=True):
-        if world.slots[record.slot] is record:
+def _cold_start(slots: Slots, checkpoints: Checkpoints) -> Record | None:
+    for record in sorted(checkpoints, key=Record.age, reverse=True):
+        if slots[record.slot] is record:
             return record
-    return None if world.checkpoints else _first_record(world)
+    return None if checkpoints else _first_record(slots)
 
 
-def _first_record(world: World) -> Record | None:
-    record = world.slots[1]
+def _first_record(slots: Slots) -> Record | None:
+    record = slots[1]
     return record if record is not None and record.parent is None else None
 
 
@@ -281,10 +287,8 @@ class _Log:
             "idle": self._begin_request,
             "back": self._writer_looks_back,
             "judge": self._judge,
-            "unclear": self._settle,
             "sync": self._sync_own,
             "confirm": self._confirm,
-            "sync repeat": self._sync_repeat,
             "repeat": self._answer_repeat,
         }
 
@@ -349,17 +353,26 @@ class _Log:
 
     def steps(self, world: World) -> Iterator[Step]:
         """All that can happen next."""
-        yield from self._late_creations(world)
-        for index in range(len(world.writers)):
-            yield from self._writer_steps(world, index)
-        yield from self._fast_server(world)
-        yield from self._creator(world)
-        for index in range(len(world.readers)):
-            yield from self._reader_steps(world, index)
-        yield from self._quick_cleaner(world) if self.scene.quick_cleaner else self._cleaner_steps(world)
-        yield from self._damage(world)
-        yield from self._power_loss(world)
-        yield from self._backup(world)
+        if world.late:
+            yield from self._late_creations(world)
+        for index, server in enumerate(world.writers):
+            if server.todo:
+                yield from self._writer_steps(world, index)
+        if world.fast:
+            yield from self._fast_server(world)
+        if self.scene.has_creator:
+            yield from self._creator(world)
+        for index, server in enumerate(world.readers):
+            if server.todo:
+                yield from self._reader_steps(world, index)
+        if world.cleaner.todo:
+            yield from self._quick_cleaner(world) if self.scene.quick_cleaner else self._cleaner_steps(world)
+        if world.left.damages:
+            yield from self._damage(world)
+        if world.left.power_losses:
+            yield from self._power_loss(world)
+        if world.left.restores:
+            yield from self._backup(world)
 
     def _is_there(self, world: World, record: Record) -> bool:
         found = world.slots[record.slot]
@@ -378,7 +391,7 @@ class _Log:
                     else (f"lists checkpoint {checkpoint.slot}", server.looking(checkpoint))
                 )
         elif server.at == "first":
-            first = _first_record(world)
+            first = _first_record(world.slots)
             yield "reads record 1", server.cold() if first is None else server.looking(first)
         elif server.at == "ahead":
             yield f"looks for {server.slot}", self._look_ahead(world, server)
@@ -399,8 +412,6 @@ class _Log:
 
     def _writer_steps(self, world: World, index: int) -> Iterator[Step]:
         server, name = world.writers[index], f"W{index}"
-        if not server.todo:
-            return
         if world.left.crashes and server.at != "idle":
             crashed = world.reduce(crashes=world.left.crashes - 1)
             yield f"{name} crashes", crashed._replace(writers=put(world.writers, index, Server(server.todo)))
@@ -410,10 +421,9 @@ class _Log:
             yield f"{name} {step}", after._replace(writers=put(world.writers, index, moved))
 
     def _begin_request(self, world: World, server: Server, name: str) -> Iterator[Move]:
-        if server.state is None:
-            yield "opens cold", server.cold(), world
-        else:
-            yield f"begins {server.todo[0]} at {server.state.slot}", server.looking(server.state), world
+        """To begin is no step of its own: nobody notices it."""
+        begun = server.cold() if server.state is None else server.looking(server.state)
+        yield from ((f"begins {server.todo[0]}, {step}", read, world) for step, read in self._read(world, begun))
 
     def _writer_looks_back(self, world: World, server: Server, name: str) -> Iterator[Move]:
         assert server.base is not None
@@ -427,13 +437,17 @@ class _Log:
         request = server.todo[0]
         assert server.state is not None
         if self.rules.find_own and request in server.state.line:
-            yield f"finds {request}", server._replace(at="sync repeat" if self.rules.synced_repeat else "repeat"), world
+            found = Server(server.todo, "repeat", server.state)
+            if self.rules.synced_repeat:
+                yield f"finds {request}, syncs", found, world.sync()
+            else:
+                yield from self._answer_repeat(world, found, name)
         elif server.slot <= self.scene.slots:
             yield from self._publish(world, server, self.record(server.slot, request, server.state, name))
 
     def _publish(self, world: World, server: Server, record: Record) -> Iterator[Move]:
         what = f"{record.slot} = {server.todo[0]}"
-        unclear, late = server._replace(at="unclear"), world._replace(late=world.late | {record})
+        unclear, late = server._replace(at="ahead"), world._replace(late=world.late | {record})
         if world.slots[record.slot] and self.rules.exclusive:
             yield f"finds {record.slot} taken", server._replace(at="ahead"), world
         else:
@@ -447,10 +461,6 @@ class _Log:
                 yield f"publishes {what}, request lost", unclear, world
         if self.scene.late_creations:
             yield f"publishes {what}, which is late", unclear, late
-
-    def _settle(self, world: World, server: Server, name: str) -> Iterator[Move]:
-        """Look for the record whose fate is unclear."""
-        yield "looks again", server._replace(at="ahead"), world
 
     def _sync_own(self, world: World, server: Server, name: str) -> Iterator[Move]:
         yield "syncs", server._replace(at="confirm"), world.sync()
@@ -466,9 +476,6 @@ class _Log:
         else:
             yield f"looks back at {server.base.slot}: gone", server.cold(), world
 
-    def _sync_repeat(self, world: World, server: Server, name: str) -> Iterator[Move]:
-        yield "syncs", server._replace(at="repeat"), world.sync()
-
     def _answer_repeat(self, world: World, server: Server, name: str) -> Iterator[Move]:
         """Answer from a record that is there already."""
         assert server.state is not None
@@ -480,7 +487,7 @@ class _Log:
     def _fast_server(self, world: World) -> Iterator[Step]:
         """A whole change in one step."""
         head = cold_head(world).healthy
-        if world.fast and head is not None and head.slot < self.scene.slots:
+        if head is not None and head.slot < self.scene.slots:
             request, *rest = world.fast
             published = world.publish(self.record(head.slot + 1, request, head, "fast")).sync()
             after = published.acknowledge(request)._replace(fast=tuple(rest))
@@ -488,7 +495,7 @@ class _Log:
 
     def _creator(self, world: World) -> Iterator[Step]:
         """A creator that saw no repository publishes record 1. Then `format` is there, and it gives up."""
-        if self.scene.has_creator and world.slots[1] is None and CREATOR_REQUEST not in world.acknowledged:
+        if world.slots[1] is None and CREATOR_REQUEST not in world.acknowledged:
             published = world.publish(self.record(1, CREATOR_REQUEST, None, "creator 2"))
             yield (
                 "creator publishes 1",
@@ -507,9 +514,8 @@ class _Log:
 
     def _reader(self, world: World, server: Server) -> Iterator[tuple[str, Server | Violation]]:
         if server.at == "idle":
-            if server.todo:
-                asked = server._replace(acknowledged=world.acknowledged)
-                yield "asks", asked.cold() if server.state is None else asked.looking(server.state)
+            asked = server._replace(acknowledged=world.acknowledged)
+            yield "asks", asked.cold() if server.state is None else asked.looking(server.state)
         elif server.at == "back":
             if not self._reader_may_answer(world, server):
                 yield "looks back: gone", server.cold()
@@ -536,8 +542,7 @@ class _Log:
 
     def _cleaner(self, world: World, server: Server) -> Iterator[Move]:
         if server.at == "idle":
-            if server.todo:
-                yield "opens cold", server.cold(), world
+            yield "opens cold", server.cold(), world
         elif server.at == "back":
             yield self._checkpoint(world, server)
         elif server.at == "measure":
@@ -545,7 +550,7 @@ class _Log:
             yield f"will delete below {floor}", Server(server.todo, "delete", slot=self._lowest(), floor=floor), world
         elif server.at == "delete":
             yield from self._delete(world, server)
-        elif server.at == "first" and _first_record(world) is None:
+        elif server.at == "first" and _first_record(world.slots) is None:
             yield "reads record 1: gone", Server(server.todo[1:]), world
         else:
             yield from ((step, read, world) for step, read in self._read(world, server))
@@ -581,7 +586,7 @@ class _Log:
     def _quick_cleaner(self, world: World) -> Iterator[Step]:
         """A checkpoint and all deletions in one step; the deletions are not synced."""
         head, rounds = cold_head(world).healthy, world.cleaner.todo
-        if rounds and head is not None and head not in world.checkpoints:
+        if head is not None and head not in world.checkpoints:
             written = world._replace(checkpoints=world.checkpoints | {head}, cleaner=Server(rounds[1:])).sync()
             floor = self._floor(written.checkpoints)
             kept = (None if self._lowest() <= slot < floor else each for slot, each in enumerate(world.slots))
@@ -599,14 +604,12 @@ class _Log:
 
     def _damage(self, world: World) -> Iterator[Step]:
         checkpoint = newest(world.checkpoints)
-        if world.left.damages and checkpoint is not None:
+        if checkpoint is not None:
             after = world._replace(checkpoints=world.checkpoints - {checkpoint})
             yield f"checkpoint {checkpoint.slot} is damaged", after.reduce(damages=world.left.damages - 1)
 
     def _power_loss(self, world: World) -> Iterator[Step]:
         """The store loses power: each slot is as it was seen or as it was synced. Servers beside the store stop."""
-        if not world.left.power_losses:
-            return
         slots, rounds = world.slots, world.cleaner
         unsynced = [slot for slot, record in enumerate(slots) if record is not world.synced[slot]]
         stopped = world._replace(
@@ -626,8 +629,6 @@ class _Log:
         return server.cold() if self.rules.cold_after_loss else server
 
     def _backup(self, world: World) -> Iterator[Step]:
-        if not world.left.restores:
-            return
         if world.backup is None:
             yield "backup", world._replace(backup=(world.slots, world.checkpoints))
         else:

@@ -74,12 +74,6 @@ def work(joint: Joint) -> Iterator[Work]:
         yield work
 
 
-# -- rules: (update, outcome, error); tips are given as places in the history
-
-
-# -- several in one push
-
-
 def test_a_push_without_leave_to_create(work: Work) -> None:
     remote = work.joint.remote("new", work.client)
     with pytest.raises(NoSuchRepository):

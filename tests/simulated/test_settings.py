@@ -94,15 +94,3 @@ def test_whoever_knew_the_settings_learns_of_a_change(joint: Joint, client: Clie
     # Nothing is kept of it now.
     remote.push(PushRequest([RefUpdate(MAIN, None)], HistorySource(History())))
     assert joint.refs().keys() == {TOPIC}
-
-
-def test_a_repeat_is_told_what_the_first_was(joint: Joint, client: Client, remote: RemoteRepository) -> None:
-    moved = Outgoing(PATH, [configure(HEAD=TOPIC)])
-    (first,) = client.request(moved).results
-    client.call(repository_configure, ConfigureRequest({"HEAD": UNBORN}), PATH)
-    (again,) = client.request(moved).results
-    assert isinstance(first, ConfigureResult)
-    assert isinstance(again, ConfigureResult)
-    remote.learn_refs()
-    assert remote.knowledge.settings == {"HEAD": UNBORN}
-    assert first.old == again.old == SETTINGS

@@ -4,30 +4,24 @@ before it takes much memory, and with its client. What is charged is in the test
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from builders import MAIN, History, create, push
-from bzr_builders import TRUNK, BzrHistory
 from dialogs import message
 from mercurials import Mercurial
 from serving import SMARTSERVER, Server, run, status_of, wait_until
 from test_hard_clients import has_line, raw
 
 from smartserver.records.browse import LogSelector, encode_selector
-from smartserver.records.model import Tip
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
-from smartserver.vcs.bzr.selector import Parts, TreesField
-from smartserver.vcs.bzr.selector import encode as encode_parts
 from smartserver.verbs.repository_read import ReadRequest, repository_read
-from smartserver.wire.connection import Connection
-from smartserver.wire.events import Error, Request
+from smartserver.wire.events import Request
 from smartserver.wire.limits import MIB
-from smartserver.wire.messages import decode_failure, encode, named
+from smartserver.wire.messages import encode
 from transports.local import LocalTransport
 
 pytestmark = pytest.mark.sockets
@@ -73,18 +67,6 @@ def question(selector: bytes) -> Request:
     return Request(1, encode(message((repository_read, ReadRequest(selector)), path="p", request=os.urandom(16))))
 
 
-def errors(connection: socket.socket, client: Connection) -> list[Error]:
-    """What ends the first answer that is refused."""
-    found: list[Error] = []
-    while not found:
-        data = connection.recv(65536)
-        assert data
-        client.receive_data(data)
-        events = iter(client.next_event, None)
-        found = [event for event in events if isinstance(event, Error)]
-    return found
-
-
 @pytest.mark.parametrize("words", [("log", "-v"), ("ls", "-R")])
 def test_folders_in_folders_of_git(tmp_path: Path, words: tuple[str, ...]) -> None:
     nested(tmp_path, empty=False)
@@ -117,21 +99,6 @@ def test_what_a_verification_looks_through_is_charged(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         done = run(*SMARTSERVER, "verify", server.url("p"))
         assert (done.status, LIMIT in done.err) == (1, True), done.err
-
-
-def test_many_paths_in_many_trees_of_breezy(tmp_path: Path) -> None:
-    history = BzrHistory()
-    line = history.line(20)
-    history.push(PackRepository(LocalTransport(tmp_path), "p"), line, {TRUNK: Tip(line[-1])})
-    paths = [b"src/deep/%d" % number for number in range(4096)]
-    selector = encode_parts(Parts(trees=TreesField([*line], paths=paths)))
-    with serving(tmp_path) as server:
-        before = status_of(server.process.pid)["VmHWM"]
-        with raw(server.port) as (connection, client):
-            connection.sendall(client.send(question(selector)))
-            (answer,) = errors(connection, client)
-        assert named(decode_failure(answer.payload).fault)["what"] == LIMIT
-        assert (status_of(server.process.pid)["VmHWM"] - before) * 1024 < 64 * MIB
 
 
 @pytest.mark.interop

@@ -12,11 +12,10 @@ import pytest
 from builders import MAIN, History
 from dialogs import CREATE, message
 from pushing import Source, connected, push
-from serving import PATIENCE, Server, User, is_tidy, wait_until, write_history
+from serving import PATIENCE, Server, User, wait_until, write_history
 
 from netem.proxy import Proxy
 from smartserver.client.updates import Outcome
-from smartserver.errors import AccessDenied
 from smartserver.server.session import BACKLOG_HIGH
 from smartserver.verbs.repository_create import repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
@@ -32,7 +31,6 @@ pytestmark = pytest.mark.sockets
 PING = encode(message((server_ping, PingRequest()), path=""))
 PULL = encode(message((repository_pull, PullRequest()), path="p"))
 CALLS = ((repository_create, CREATE), (repository_insert_pack, InsertPackRequest()))
-UPLOAD = encode(message(*CALLS, path="p", flags=RequestFlag.BODY))
 NEW = encode(message(*CALLS, path="new", flags=RequestFlag.BODY))
 NOWHERE = encode(message(CALLS[1], path="nowhere", flags=RequestFlag.BODY))
 
@@ -120,18 +118,6 @@ def test_the_user_who_is_one_too_many_reads_one_line(tmp_path: Path) -> None:
 # -- clients that stop
 
 
-def test_an_upload_that_stopped_leaves_nothing(tmp_path: Path) -> None:
-    history = History()
-    segment = history.segment(history.commit({"a": b"b" * 5000}))
-    with Server(tmp_path, "--idle-timeout", "1") as server, raw(server.port) as (connection, client):
-        connection.sendall(client.send(Request(1, UPLOAD, body=True)) + client.send(Body(1, segment[:1000])))
-        (goaway,) = [each for each in events_until_the_end(connection, client) if not isinstance(each, Ping)]
-        assert goaway == GoAway(b"nothing of the rest of a request came for 1 s")
-        wait_until(lambda: is_tidy(tmp_path, "p"), "the quarantine is gone")
-        host, port = connection.getsockname()
-        wait_until(lambda: has_line(server, f"{host}:{port}: dropped: nothing of the rest"), "the log names the peer")
-
-
 def test_a_clone_whose_reader_stopped_is_let_go(tmp_path: Path) -> None:
     history, content = History(), random.Random("stopped")
     tip = history.commit({f"{n}": content.randbytes(1 << 20) for n in range(24)})
@@ -145,20 +131,6 @@ def test_a_clone_whose_reader_stopped_is_let_go(tmp_path: Path) -> None:
         with raw(server.port) as (connection, client):
             connection.sendall(client.send(Request(1, PING)))
             assert connection.recv(1)
-
-
-def test_a_client_that_is_silent_between_requests_is_kept(tmp_path: Path) -> None:
-    """A connection that is held for the next command has a limit of its own."""
-    with Server(tmp_path, "--idle-timeout", "1") as server, raw(server.port) as (held, client):
-        held.sendall(client.send(Request(1, PING)))
-        assert held.recv(1)
-        with raw(server.port) as (stopped, other):  # Which takes longer than the time that is not for the first.
-            stopped.sendall(other.send(Request(1, UPLOAD, body=True)))
-            assert not is_reset(stopped)
-        held.sendall(client.send(Request(2, PING)))
-        held.shutdown(socket.SHUT_WR)
-        assert not is_reset(held)
-        assert not has_line(server, f"{held.getsockname()[1]}: dropped")
 
 
 # -- clients that do not read
@@ -196,22 +168,6 @@ def test_a_refused_upload_that_goes_on_is_read_to_its_limit_and_the_refusal_arri
         assert goaway == GoAway(b"the upload was refused: more than 67108864 bytes came after that")
         with pytest.raises((ConnectionResetError, BrokenPipeError)):
             send_often(connection, piece, 2 * DRAIN_BYTES // MAX_FRAME)
-
-
-def test_an_honest_client_on_a_slow_link_reads_its_refusal(tmp_path: Path) -> None:
-    """It has 24 MB to send, some of which are on their way when the refusal comes; the connection serves on."""
-    history, content = History(), random.Random("slow")
-    tip = history.commit({f"{n}": content.randbytes(1 << 20) for n in range(24)})
-    with (
-        Server(tmp_path, anonymous="read") as server,
-        Proxy(0.1, ("127.0.0.1", server.port), rate=4_000_000) as proxy,
-    ):
-        with connected(proxy.port) as remote, pytest.raises(AccessDenied, match="read-only"):
-            push(remote, Source(history), MAIN, tip)
-        counts = proxy.take()
-        assert counts.bytes_up < 4 << 20
-        (line,) = server.log[1:]
-        assert ": access-denied: " in line
 
 
 def test_a_refusal_is_not_eaten_by_a_reset_on_a_slow_link(tmp_path: Path) -> None:

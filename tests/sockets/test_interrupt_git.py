@@ -44,14 +44,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, U
     write_history(user, "small", 8, seed="small", size=30_000)
     write_history(user, "bulky", 20, seed="bulky", size=300_000)
     write_history(user, "large", 700, seed="large", size=200)
-    write_history(user, "steps", 40 * INTERRUPTS, seed="steps", size=200)
     with Server(folder / "root") as server:
         for name in ("small", "bulky", "large"):
             user.git("push", "-q", server.url(name), "main", folder=name).worked()
-        steps = user.git("rev-list", "--reverse", "main", folder="steps").worked().out.split()
-        tips = [commit for number, commit in enumerate(steps) if number % 80 in (79, 5)]
-        refs = [f"{commit}:refs/heads/step{number}" for number, commit in enumerate(tips)]
-        user.git("push", "-q", server.url("steps"), *refs, folder="steps").worked()
         yield server, user
 
 
@@ -140,7 +135,7 @@ def test_push(served: tuple[Server, User], tmp_path: Path) -> None:
     server, owner = served
 
     def work(lane: int, chance: random.Random, turns: list[int]) -> None:
-        shutil.copytree(owner.home, tmp_path / f"user{lane}", ignore=shutil.ignore_patterns("steps", "bulky"))
+        shutil.copytree(owner.home, tmp_path / f"user{lane}", ignore=shutil.ignore_patterns("bulky"))
         user = User(tmp_path / f"user{lane}")
         whole = measured(lambda: user.start("push", server.url(f"measured-{lane}"), "main", folder="large"))
         for turn in turns:
@@ -155,30 +150,6 @@ def test_push(served: tuple[Server, User], tmp_path: Path) -> None:
             assert server_refs(server.root, path) == {"refs/heads/main": tip}
 
     each_lane(work, "push")
-
-
-def test_fetch(served: tuple[Server, User], tmp_path: Path) -> None:
-    """Small ones, whose objects become loose, and larger ones, which become a pack, in turn."""
-    server, owner = served
-    tips = owner.git("rev-list", "--reverse", "main", folder="steps").worked().out.split()
-    tips = [commit for number, commit in enumerate(tips) if number % 80 in (79, 5)]
-    assert len(tips) == INTERRUPTS
-
-    def work(lane: int, chance: random.Random, turns: list[int]) -> None:
-        user = User(tmp_path / f"user{lane}")
-        user.git("init", "-q", "--bare", "measured").worked()
-        whole = measured(lambda: user.start("fetch", server.url("steps"), "refs/heads/step1", folder="measured"))
-        user.git("init", "-q", "--bare", "r").worked()
-        for turn in turns:
-            refspec = f"refs/heads/step{turn}:refs/heads/step{turn}"
-            after = chance.uniform(0, 1.1 * whole)
-            interrupted(lambda spec=refspec: user.start("fetch", server.url("steps"), spec, folder="r"), after)  # type: ignore[misc]
-            check_clean(user, "r")
-            user.git("fetch", server.url("steps"), refspec, folder="r").worked()
-            assert user.tip("r", f"refs/heads/step{turn}") == tips[turn]
-            check_clean(user, "r")
-
-    each_lane(work, "fetch")
 
 
 def test_fetch_while_git_writes_objects(served: tuple[Server, User], tmp_path: Path) -> None:

@@ -52,13 +52,6 @@ def refuses(port: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
-def test_an_idle_server_ends_at_once(tmp_path: Path, sent: signal.Signals) -> None:
-    with Server(tmp_path) as server:
-        server.process.send_signal(sent)
-        assert server.process.wait(PATIENCE / 4) == 0
-
-
 def test_a_held_connection_holds_up_nothing(tmp_path: Path) -> None:
     """A client may keep its connection for the next command."""
     with (
@@ -108,20 +101,6 @@ def test_the_end_of_its_terminal_is_one_signal(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.wait()
-
-
-def test_a_clone_that_has_begun_is_finished(tmp_path: Path) -> None:
-    history, tip = big_history()
-    with Server(tmp_path) as server:
-        with connected(server.port) as remote:
-            assert push(remote, Source(history), MAIN, tip).outcome is Outcome.DONE
-        with connected(server.port) as remote:
-            pulled = remote.pull()
-            server.process.terminate()
-            wait_until(lambda: refuses(server.port), "it takes no more connections")
-            assert server.process.poll() is None
-            assert count_segments(pulled.body) == pulled.result.segments == len(history.parents)
-        assert server.process.wait(PATIENCE / 4) == 0
 
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])

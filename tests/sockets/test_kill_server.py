@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import pytest
-from pausing import Paused
 from serving import (
     SMARTSERVER,
     Done,
@@ -110,69 +109,3 @@ def test_at_random_moments_of_a_push(tmp_path: Path) -> None:
         return told
 
     assert sum(map(len, lanes(LANES, lane))) == KILLS
-
-
-def plain(calls: list[str]) -> list[str]:
-    """Calls without what is random in them."""
-    return [re.sub(r"[0-9a-f]{8,}(-[0-9a-f]+)?", "X", call) for call in calls]
-
-
-@pytest.mark.parametrize("creating", [True, False], ids=["first push", "later push"])
-def test_before_each_sync_and_rename(tmp_path: Path, creating: bool) -> None:
-    """Twenty places and more, and in each the state is known: new from the record on."""
-    user = User(tmp_path / "template")
-    old, new = write_history(user, "w", 2, seed="pauses", size=3_000, files=3)
-    template = tmp_path / "root"
-    template.mkdir()
-    if not creating:
-        with Server(template) as server:
-            push(user, server, old).worked()
-    before = {} if creating else {MAIN: old}
-
-    def copy(name: str) -> tuple[Path, User]:
-        root = tmp_path / f"root {name}"
-        shutil.copytree(template, root)
-        shutil.copytree(user.home, tmp_path / f"user {name}")
-        return root, User(tmp_path / f"user {name}")
-
-    root, mine = copy("0")
-    paused = Paused(root)
-    wait_until(lambda: is_tidy(root, "p"), "the start is over")
-    paused.arm(0)
-    push(mine, paused.server, new).worked()
-    calls = plain(paused.passed())
-    paused.close()
-    for expected in ("sync p/incoming/X.pack", "rename p/packs/X.pack", "sync p/packs/", "sync p/incoming/X.record"):
-        assert expected in calls, calls
-    published = len(calls) - calls[::-1].index("link p/log/X")
-    assert calls[published] == "sync p/log/"
-
-    def kill_before(number: int) -> None:
-        root, mine = copy(str(number))
-        paused = Paused(root)
-        wait_until(lambda: is_tidy(root, "p"), "the start is over")
-        try:
-            paused.arm(number)
-            process = mine.start("push", paused.server.url("p"), f"{new}:{MAIN}", folder="w", forks=True)
-            assert plain(paused.paused()) == calls[:number]
-        finally:
-            paused.close()
-        done = finish(process)
-        with Server(root) as server:
-            changed = number > published
-            assert server_refs(root, "p") == ({MAIN: new} if changed else before)
-            check_interrupted(done, changed=changed)
-            check_store(root, "p")
-            push(mine, server, new).worked()
-            assert server_refs(root, "p") == {MAIN: new}
-            check_store(root, "p")
-
-    def lane(number: int) -> None:
-        for point in shares(range(1, len(calls) + 1), LANES)[number]:
-            try:
-                kill_before(point)
-            except BaseException as wrong:
-                wrong.add_note(f"killed before call {point} of {calls}")
-                raise
-
-    lanes(LANES, lane)

@@ -6,7 +6,6 @@ import contextlib
 import socket
 import sys
 import threading
-import time
 
 import pytest
 from proxied import PATIENCE, connect, echo, read, read_all, serving
@@ -58,31 +57,6 @@ def test_a_receiver_that_does_not_read_stops_the_sender() -> None:
         # The window, one read of the loop, and what the kernel holds on the way to the client (at most 6 MiB on Linux).
         assert counts.bytes_down <= window + (1 << 18) + (10 << 20)
         read(client, sent[0])
-
-
-def test_rate() -> None:
-    with serving(echo) as server, Proxy(0.02, server.address, rate=500_000) as proxy:
-        begun = time.monotonic()
-        with connect(proxy) as client:
-            client.sendall(bytes(100_000))
-            read(client, 100_000)
-        # Both ways overlap; each takes 0.2 s.
-        assert time.monotonic() - begun >= 0.2 + 0.04 - 0.001
-
-
-def test_cut_after_so_many_bytes() -> None:
-    received = bytearray()
-
-    def serve(connection: socket.socket) -> None:
-        received.extend(read(connection, 1000))
-        with pytest.raises(ConnectionResetError):
-            connection.recv(9)
-
-    with serving(serve) as server, Proxy(0.01, server.address, up=[Cut(1000)]) as proxy, connect(proxy) as client:
-        client.sendall(bytes(5000))
-        with pytest.raises(ConnectionResetError):
-            client.recv(9)
-    assert len(received) == 1000
 
 
 def test_what_the_kernel_still_holds_is_sent_before_the_reset() -> None:

@@ -27,12 +27,11 @@ from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.store.repack import FEW_PACKS, MOST_PACKS
 from smartserver.store.repository import PackRepository
-from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.connection import Connection, Role
-from smartserver.wire.events import Body, End, Error, Event, PeerClosed, Reply, Request
-from smartserver.wire.messages import RequestFlag, decode_failure, encode
+from smartserver.wire.events import Event, PeerClosed, Reply, Request
+from smartserver.wire.messages import encode
 from transports.local import LocalTransport
 
 pytestmark = pytest.mark.sockets
@@ -96,22 +95,6 @@ def test_strangers_are_let_go_without_a_reset(server: Server, sent: bytes, answe
         if not sent:
             connection.shutdown(socket.SHUT_WR)
         assert rest_of(connection) == answer
-
-
-def test_a_refusal_is_read_by_a_client_that_is_still_sending(server: Server) -> None:
-    """Refused at its first bytes, an upload of 24 MB; the connection is good for the next request."""
-    client = Connection(Role.CLIENT)
-    request = message((repository_insert_pack, InsertPackRequest()), path="nowhere", flags=RequestFlag.BODY)
-    with raw(server) as connection:
-        connection.sendall(client.send(Request(1, encode(request), body=True)))
-        for _ in range(100):
-            connection.sendall(client.send(Body(1, bytes(240_000))))
-        connection.sendall(client.send(End(1, 0, 24_000_000)) + client.send(Request(2, PING)))
-        connection.shutdown(socket.SHUT_WR)
-        error, reply, _ = events_of(rest_of(connection), client)
-    assert isinstance(error, Error)
-    assert decode_failure(error.payload).fault.code == "no-such-repository"
-    assert isinstance(reply, Reply)
 
 
 # -- many clients

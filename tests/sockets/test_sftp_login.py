@@ -70,13 +70,6 @@ def test_an_unknown_host_is_refused_unless_its_key_is_told(sshd: Sshd, tmp_path:
     assert refusal(sshd, config, "SHA256:other") == f"its key is {key}, not SHA256:other"
 
 
-def test_another_key_than_the_known_one_is_refused(sshd: Sshd, tmp_path: Path) -> None:
-    other = (sshd.folder / "user_key.pub").read_text()
-    (tmp_path / "known").write_text(f"{ALIAS} {other}")
-    said = refusal(sshd, configured(sshd, tmp_path, UserKnownHostsFile=str(tmp_path / "known")))
-    assert "which is not the one in" in said
-
-
 def test_a_key_the_server_does_not_know(sshd: Sshd, tmp_path: Path) -> None:
     key = tmp_path / "key"
     subprocess.run([program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
@@ -88,11 +81,6 @@ def test_a_key_with_a_passphrase_is_not_asked_for_it(sshd: Sshd, tmp_path: Path)
     subprocess.run([program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "secret", "-f", str(key)], check=True)
     said = refusal(sshd, configured(sshd, tmp_path, IdentityFile=str(key)))
     assert said.startswith(f"it takes none of our keys ({key} cannot be used: ")
-
-
-def test_no_key_at_all(sshd: Sshd, tmp_path: Path) -> None:
-    said = refusal(sshd, configured(sshd, tmp_path, IdentityFile=str(tmp_path / "absent")))
-    assert said == "it takes none of our keys (there are none)"
 
 
 def test_more_keys_than_a_server_takes(sshd: Sshd, tmp_path: Path) -> None:
@@ -125,24 +113,6 @@ def test_a_key_of_the_agent(sshd: Sshd, tmp_path: Path) -> None:
     assert refusal(sshd, configured(sshd, tmp_path, **options)) == "it takes none of our keys (there are none)"
     shutil.copy(sshd.folder / "user_key.pub", tmp_path / "absent.pub")
     reach(sshd, configured(sshd, tmp_path, **options))
-
-
-def test_another_user(sshd: Sshd, tmp_path: Path) -> None:
-    assert refusal(sshd, str(sshd.config), user="nobody-of-that-name").startswith("it takes none of our keys")
-
-
-def test_through_a_command(sshd: Sshd, tmp_path: Path) -> None:
-    """That carries the bytes, and ends with the connection."""
-    carry = tmp_path / "carry.py"
-    carry.write_text(
-        "import os, socket, sys, threading\n"
-        "there = socket.create_connection((sys.argv[1], int(sys.argv[2])))\n"
-        "def pump(read, write):\n"
-        "    while got := read(65536): write(got)\n"
-        "threading.Thread(target=pump, args=(there.recv, lambda b: os.write(1, b)), daemon=True).start()\n"
-        "pump(lambda n: os.read(0, n), there.sendall)\n"
-    )
-    reach(sshd, configured(sshd, tmp_path, ProxyCommand=f"{shutil.which('python3')} {carry} %h %p"))
 
 
 def test_through_hosts_that_are_logged_in_to(sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,13 +192,3 @@ def test_a_server_that_lets_nothing_be_changed(readonly: SftpTransport, tmp_path
         with pytest.raises(PermissionDenied):
             readonly.perform([change, Put("z")])
     assert readonly.list_directory("") == ["x"]
-
-
-@pytest.fixture
-def without(sshd: Sshd, tmp_path: Path) -> Iterator[SftpTransport]:
-    yield from served(sshd, tmp_path, "/bin/false")
-
-
-def test_a_server_that_has_no_sftp(without: SftpTransport) -> None:
-    with pytest.raises(TransportFailed, match="the server ended it before it said anything: has it SFTP"):
-        without.exists("x")

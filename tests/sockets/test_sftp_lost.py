@@ -5,14 +5,13 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from sftp_places import place
 from sshd import Sshd
 
-from netem.effects import Blackhole, Cut
+from netem.effects import Cut
 from netem.link import Link
 from netem.proxy import Proxy
 from transports import sftp_packets as sftp
@@ -137,34 +136,6 @@ def test_lost_while_streaming(transport: SftpTransport, link: Proxy, tmp_path: P
         written.close()
     whole(link)
     assert transport.stat("large").size == 3 << 20
-
-
-def test_lost_for_many_threads_at_once(transport: SftpTransport, link: Proxy) -> None:
-    transport.put("x", [b"x"])
-    cut(link, 20_000, up=False)
-
-    def ask(_: int) -> bool:
-        for _ in range(10_000):
-            try:
-                transport.get("x")
-            except TransportFailed:
-                return True
-        return False
-
-    with ThreadPoolExecutor(4) as threads:
-        lost = [threads.submit(ask, number) for number in range(4)]
-        assert all(each.result(PATIENCE) for each in lost)
-
-
-def test_a_silent_link_is_not_waited_for(sshd: Sshd, link: Proxy, tmp_path: Path) -> None:
-    made = place(sshd, tmp_path, link, patience=0.3)
-    assert not made.exists("x")
-    link.change(Link(RTT, down=[Blackhole()]))
-    with pytest.raises(TransportFailed, match="no sign of life"):
-        made.exists("x")
-    whole(link)
-    assert not made.exists("x")
-    made.close()
 
 
 def test_a_server_that_takes_nothing_is_not_waited_for(tmp_path: Path) -> None:

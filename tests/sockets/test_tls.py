@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import socket
 import ssl
@@ -159,17 +158,6 @@ def test_a_certificate_that_is_not_to_be_trusted(
         with pytest.raises(CannotConnect, match="is not trusted"):
             info(TlsMedium(HOST, server.port, Trust()))
         assert answered(server) == 0
-
-
-def test_a_certificate_that_was_confirmed_and_has_changed(secure: Secure) -> None:
-    with secure.serve() as server:
-        found = fingerprint(server)
-        assert info(TlsMedium(HOST, server.port, Trust(found))) == info(TcpMedium(HOST, server.port))
-        secure.use(*secure.authority.sign(HOST))
-        changed = re.escape(f"its certificate has changed: expected {found}, got SHA256:")
-        with pytest.raises(CannotConnect, match=changed):
-            info(TlsMedium(HOST, server.port, Trust(found)))
-        wait_until(lambda: any("the new certificate is in use" in line for line in server.log), "a line of that")
 
 
 @pytest.mark.parametrize(

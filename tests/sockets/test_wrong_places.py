@@ -73,23 +73,6 @@ def fails(user: User, command: str, url: str) -> str:
 # -- URLs
 
 
-@pytest.mark.parametrize(
-    ("url", "why"),
-    [
-        ("hpss://", "it has no host"),
-        ("hpss://localhost:port/p", "'port' is not a port of 1 to 65535"),
-        ("hpss://localhost:65536/p", "'65536' is not a port of 1 to 65535"),
-        ("hpss://me@localhost/p", "a user or password has no meaning for plain hpss"),
-        ("hpss://localhost/%ff", "its path is not UTF-8"),
-        ("hpss://localhost/p?x", "a query or fragment has no meaning"),
-    ],
-)
-def test_a_url_that_is_none(user: User, url: str, why: str) -> None:
-    for command in ("push", "clone"):
-        said = fails(user, command, url)
-        assert said.startswith(f"{url!r} is not a URL of a repository: {why}")
-
-
 @pytest.mark.parametrize("url", ["hpss+tls://me:{}@localhost/p", "hpss+tls://localhost/p?token={}"])
 def test_a_url_with_a_secret(user: User, url: str) -> None:
     """No command shows it, neither where it says which URL it was given."""
@@ -273,14 +256,6 @@ def test_something_else_is_there_and_was_to_be_read(server: Server, user: User, 
     for path, found in [("file", "a file"), ("file/below", "a file, 'file', above it")]:
         assert fails(user, command, server.url(path)) == f"no repository at '{path}' but {found}"
     assert fails(user, command, server.url("full")) == "no repository at 'full'"
-
-
-def test_nothing_is_there(server: Server, user: User) -> None:
-    assert fails(user, "clone", server.url("nowhere")) == "no repository at 'nowhere'"
-    assert fails(user, "ls-remote", server.url("nowhere")) == "no repository at 'nowhere'"
-    said = run(*SMARTSERVER, "verify", server.url("nowhere"))
-    assert (said.status, len(said.err.splitlines())) == (1, 1)
-    assert "'nowhere'" in said.err
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:

@@ -28,8 +28,6 @@ PYTHON = [sys.executable, "-P", "-c", CODE, "git-remote-hpss"]
 
 HANDED_OVER = 7
 
-"""A compiler whose programs fail."""
-
 
 class Zygote:
     """One that takes all commands and ends them at once."""

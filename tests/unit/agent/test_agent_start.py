@@ -82,11 +82,3 @@ def test_the_sockets_are_its_users_and_what_another_left_is_replaced(environment
     assert start(environment)
     assert process(environment)
     assert {each.stat().st_mode & 0o777 for each in path.parent.iterdir()} == {0o600}
-
-
-def test_in_a_folder_of_somebody_elses_none_is_started(environment: dict[str, str]) -> None:
-    folder = Path(environment["XDG_RUNTIME_DIR"], "smartserver")
-    folder.mkdir(mode=0o755)
-    with pytest.raises(NoAgent, match="nobody else may enter"):
-        start(environment)
-    assert list(folder.iterdir()) == []

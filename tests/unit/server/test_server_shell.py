@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from carriers import begin
-from twisted.internet.task import Clock
 
 from smartserver.server.connections import Connections
 from smartserver.server.outbox import SLICE
-
-# -- sending
 
 
 def test_what_waits_is_sent_before_the_connection_closes(connections: Connections) -> None:
@@ -37,15 +34,3 @@ def test_a_peer_that_ended_gets_what_waits(connections: Connections) -> None:
     carrier.take()
     assert carrier.calls == ["resume", "lose"]
     assert len(carrier.written) == 3 * SLICE
-
-
-# -- the end
-
-
-def test_a_lost_connection_is_forgotten_at_once(connections: Connections, clock: Clock) -> None:
-    """A server sees many short connections: a timer that held each for minutes would fill memory."""
-    made, _ = begin(connections)
-    assert len(clock.getDelayedCalls()) == 1
-    made.connectionLost()
-    assert clock.getDelayedCalls() == []
-    made.connectionLost()

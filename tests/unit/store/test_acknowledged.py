@@ -14,10 +14,8 @@ from faulty_transport import FaultyTransport
 from smartserver.errors import MissingParents
 from smartserver.meters import SYNCS
 from smartserver.records.model import Tip
-from smartserver.store.cleanup import FLOOR_AGE, clean_log, make_checkpoint
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.format import INCOMING, PACKS
-from smartserver.store.record import record_path
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from smartserver.store.upkeep import KEPT
@@ -269,31 +267,6 @@ def test_a_pack_that_went_after_it_was_moved_is_missed(
     push(after, history, line[1:], {MAIN: line[1]})
     check_whole(after, history)
     assert storage.list_directory(f"p/{INCOMING}") == []
-
-
-def test_a_writer_that_was_stopped_through_a_clean_up_takes_no_free_number(
-    storage: MemoryTransport, history: History, clock: Clock
-) -> None:
-    """The number after the record it follows is free again: it looks back, and its change goes on top of the others."""
-    line = history.line(6)
-    push(repository_on(storage, clock), history, line[:1], {MAIN: line[0]})
-
-    def push_and_clean() -> None:
-        other = repository_on(storage, clock)
-        for each in line[1:]:
-            push(other, history, [each], {MAIN: each})
-            make_checkpoint(other.folder, other.log.look().state, other.randomness)
-            clock.now += FLOOR_AGE
-        clean_log(other.folder, other.randomness)
-        assert not storage.exists(f"p/{record_path(3)}")
-
-    (side,) = history.line(1, line[0], "side")
-    slow = repository_on(Stopping(storage, push_and_clean), clock)
-    assert push(slow, history, [side], {SIDE: side}).changed
-    assert storage.exists(f"p/{record_path(3)}")
-    for each in (slow, repository_on(storage, clock)):
-        assert refs_of(each) == {MAIN: line[5], SIDE: side}
-        check_whole(each, history)
 
 
 # -- clocks

@@ -20,7 +20,6 @@ from smartserver.store.pack import MovedPack
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.upkeep import KEPT
-from smartserver.store.verify import NO_INDEX
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
 
@@ -191,19 +190,6 @@ def test_a_server_answers_and_takes_pushes_over_damaged_indexes(tmp_path: Path) 
     assert refs_of(served.repository) == {MAIN: tip}
     assert [snapshot.revision(ordinal) for ordinal in range(41)] == [*served.line, tip]
     assert [pack.rebuilt is None for pack in snapshot.packs] == [False] * 4 + [True]
-
-
-@pytest.mark.long
-def test_verification_reads_all_of_an_index(tmp_path: Path) -> None:
-    served = Served(tmp_path)
-    path = tmp_path / index_path(served.repository.snapshot().packs[1].entry.name)
-    content = bytearray(path.read_bytes())
-    for at in range(0, len(content), 97):
-        content[at] ^= 1
-        path.write_bytes(bytes(content))
-        (problem,) = served.repository.verify().problems
-        assert problem == f"{index_path(served.repository.snapshot().packs[1].entry.name)}: {NO_INDEX}"
-        content[at] ^= 1
 
 
 def test_an_index_that_is_damaged_after_its_pack_was_joined(tmp_path: Path) -> None:

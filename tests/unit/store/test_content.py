@@ -111,21 +111,6 @@ def test_what_revisions_say_of_themselves(stored: Stored) -> None:
     assert stored.records(stored.parts(every)) == stored.records(parts)
 
 
-def test_which_revisions(stored: Stored) -> None:
-    def chosen(*arguments: object, **options: object) -> list[bytes]:
-        plan = planned(stored.begin(), *arguments, **options)  # type: ignore[arg-type]
-        return [part.revision for part in stored.parts(plan)]
-
-    line = stored.line
-    assert chosen([stored.merged], left_hand=True) == [stored.merged, *reversed(line)]
-    assert chosen([stored.merged], left_hand=True, limit=2) == [stored.merged, line[3]]
-    assert chosen([stored.merged], left_hand=True, haves=[line[1]]) == [stored.merged, line[3], line[2]]
-    assert set(chosen([stored.merged], haves=[line[1], b"unknown"])) == {stored.merged, line[3], line[2], stored.side}
-    assert chosen([line[2]], [line[2]], [line[1]]) == [line[1], line[0]]
-    assert chosen([stored.merged], limit=1) == [stored.merged]
-    assert chosen([], left_hand=True) == []
-
-
 def test_a_whole_tree(stored: Stored) -> None:
     parts = stored.tree(stored.merged)
     assert {part.revision for part in parts} == {stored.merged}

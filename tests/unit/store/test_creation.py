@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from trips import Trips
 
 from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository
 from smartserver.store.format import LINE
-from smartserver.store.record import encode_record, first_record
 from smartserver.store.remains import describe_place
 from smartserver.store.repository import PackRepository
 from smartserver.store.surroundings import LOOKED_AT
@@ -105,37 +103,6 @@ def test_a_folder_above_that_went_away_since_it_was_looked_at() -> None:
 def test_a_second_creation_sees_the_first(storage: Transport) -> None:
     first = make(storage)
     assert make(storage, seed=1).snapshot().state.hash == first.snapshot().state.hash
-
-
-def test_of_two_that_create_at_once_one_wins(tmp_path: Path) -> None:
-    for round_ in range(10):
-        barrier = threading.Barrier(4)
-        path = f"deep/{round_}"
-        changed: list[bool] = []
-
-        def make_it(path: str, changed: list[bool], barrier: threading.Barrier) -> None:
-            repository = PackRepository(LocalTransport(tmp_path), path)
-            barrier.wait()
-            changed.append(push(repository, History(), []).changed)
-
-        threads = [threading.Thread(target=make_it, args=(path, changed, barrier)) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert sorted(changed) == [False, False, False, True]
-        assert len(PackRepository(LocalTransport(tmp_path), path).snapshot().state.history) == 1
-
-
-@pytest.mark.parametrize("record", [True, False])
-def test_half_made_leftovers_are_taken_over(storage: Transport, record: bool) -> None:
-    for name in ("a", "a/packs", *["a/log"] * record):
-        storage.make_directory(name)
-    if record:
-        storage.put("a/log/0000000001", [encode_record(first_record(bytes(16), 0))])
-    with pytest.raises(NoSuchRepository):
-        PackRepository(storage, "a").snapshot()
-    assert make(storage).snapshot().state.version == 2
 
 
 def test_no_repository_inside_another(storage: Transport) -> None:

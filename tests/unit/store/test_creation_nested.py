@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 from builders import MAIN, Far, History, Repeatable, Stepwise, check_whole, push
@@ -17,7 +15,6 @@ from smartserver.store.repository import PackRepository
 from smartserver.store.surroundings import holds_repository
 from transports.base import Transport
 from transports.errors import TransportError
-from transports.local import LocalTransport
 from transports.memory import MemoryTransport
 
 OUTER = "a"
@@ -105,30 +102,6 @@ def test_one_of_two_is_refused_at_any_moment(
         if watched.over:
             break
     assert at > 20
-
-
-def test_of_many_at_once_none_is_in_another(tmp_path: Path) -> None:
-    """Each on a transport of its own, as in processes of their own. The innermost place or one around it has one."""
-    for number in range(10):
-        paths = ["a", "a/b", "a/b/c", "a/d"] * 2
-        barrier = threading.Barrier(len(paths))
-
-        def make(path: str, number: int, barrier: threading.Barrier) -> None:
-            storage, history = LocalTransport(str(tmp_path)), History()
-            repository = PackRepository(storage, f"{number}/{path}")
-            line = history.line(1)
-            barrier.wait()
-            with contextlib.suppress(InvalidPath, NestedRepository):
-                push(repository, history, line, {MAIN: line[0]})
-
-        threads = [threading.Thread(target=make, args=(path, number, barrier)) for path in paths]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        found = [path for path in set(paths) if live(LocalTransport(str(tmp_path)), f"{number}/{path}")]
-        assert found
-        assert not [(one, other) for one in found for other in found if other.startswith(f"{one}/")]
 
 
 def test_a_deleted_repository_is_none() -> None:

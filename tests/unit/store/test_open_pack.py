@@ -12,7 +12,6 @@ from pack_samples import KINDS, Revision, Stored, every_record, history, opened,
 
 from smartserver.errors import CorruptFile
 from smartserver.records.model import Parent
-from smartserver.records.segment import decode_segment
 from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.snapshot import Snapshot
 from transports.base import ReadFile
@@ -148,16 +147,3 @@ def test_a_pack_of_other_kinds_is_refused() -> None:
     snapshot = Snapshot.open(made.transport, dataclasses.replace(made.state(), kinds=kinds))
     with pytest.raises(CorruptFile, match="its kinds are"):
         snapshot.segment(0)
-
-
-def test_on_a_file_system_with_mapped_indexes(tmp_path: Path) -> None:
-    made = Stored(LocalTransport(tmp_path))
-    snapshot = None
-    revisions = history(9)
-    for count in (4, 3, 2):
-        snapshot = made.add(revisions[:count], snapshot)
-        del revisions[:count]
-    assert snapshot is not None
-    for _, record in every_record(made):
-        assert snapshot.record(locate(snapshot, record.kind, record.key)[0]) == record
-    assert decode_segment(snapshot.segment(8), 0, KINDS).revision == b"revision-0008"

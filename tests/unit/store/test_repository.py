@@ -5,7 +5,6 @@ from functools import partial
 
 import pytest
 from builders import (
-    KINDS,
     MAIN,
     Clock,
     History,
@@ -22,18 +21,15 @@ from counting import Counting
 from smartserver.errors import (
     CorruptRecord,
     DivergedBranches,
-    InvalidPath,
-    NestedRepository,
     NoSuchRepository,
     OutcomeUnknown,
-    WrongVcs,
 )
 from smartserver.meters import BYTES_WRITTEN, FILES_WRITTEN, SYNCS
 from smartserver.records.model import Tip
 from smartserver.store.allowance import Allowance
 from smartserver.store.cleanup import make_checkpoint
 from smartserver.store.commit import CommitOutcome
-from smartserver.store.format import FORMAT, INCOMING, LOG, PACKS
+from smartserver.store.format import INCOMING, LOG, PACKS
 from smartserver.store.model import RootVersion
 from smartserver.store.record import record_path
 from smartserver.store.repository import PackRepository
@@ -94,20 +90,6 @@ def test_a_refused_creation_makes_no_repository(
     check_whole(repository, history)
 
 
-def test_a_refused_creation_beside_one_that_works(
-    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
-) -> None:
-    line = history.line(1)
-    slow = upload(repository, history.body(line), 1)
-    other = another(storage, clock)
-    push(other, history, line, {MAIN: line[0]})
-    slow.abandon()
-    check_whole(other, history)
-    child = history.line(1, line[0])
-    push(other, history, child, {MAIN: child[0]})
-    check_whole(other, history)
-
-
 @pytest.mark.parametrize("brings", [True, False])
 def test_folders_that_a_copy_left_out_are_made_again(
     repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock, brings: bool
@@ -136,25 +118,6 @@ def commit_setting(repository: PackRepository) -> CommitOutcome:
     return repository.commit(request_id(), 0, "user", plan)
 
 
-def test_creation_where_another_was_first(
-    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
-) -> None:
-    line = history.line(4)
-    slow = upload(repository, history.body(line), 4)
-    other = another(storage, clock)
-    push(other, history, line[:2], {MAIN: line[1]})
-
-    def plan(transaction: Transaction) -> bytes:
-        create(transaction)
-        transaction.check_parents()
-        transaction.set_ref(MAIN, (Tip(line[3]),))
-        return b""
-
-    assert repository.commit(request_id(), 0, "user", plan, slow).changed
-    assert check_whole(repository, history).graph.count == 4
-    assert repository.snapshot().state.version == 3
-
-
 def test_a_commit_is_charged_to_the_allowance_it_is_given(repository: PackRepository, history: History) -> None:
     line = history.line(3)
     push(repository, history, line, {MAIN: line[2]})
@@ -169,43 +132,6 @@ def test_a_commit_is_charged_to_the_allowance_it_is_given(repository: PackReposi
     assert repository.commit(request_id(), 0, "user", plan, allowance=allowance).changed
     assert allowances
     assert all(each is allowance for each in allowances)
-
-
-def test_another_system_is_refused(repository: PackRepository, history: History) -> None:
-    push(repository, history, [])
-
-    def plan(transaction: Transaction) -> bytes:
-        transaction.create("hg", KINDS, {})
-        return b""
-
-    with pytest.raises(WrongVcs):
-        repository.commit(request_id(), 0, "user", plan)
-
-
-def test_places_where_none_can_be_made(
-    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
-) -> None:
-    push(repository, history, [])
-    inside = PackRepository(storage, "some/project/inside", clock=clock)
-    line = history.line(1)
-    with pytest.raises(NestedRepository):
-        push(inside, history, [])
-    with pytest.raises(NestedRepository):
-        push(inside, history, line, {MAIN: line[0]})
-    assert not storage.exists("some/project/inside")
-    storage.make_directory("taken")
-    storage.put("taken/file", [b"theirs"])
-    with pytest.raises(InvalidPath):
-        push(PackRepository(storage, "taken", clock=clock), history, line, {MAIN: line[0]})
-    assert storage.list_directory("taken") == ["file"]
-
-
-def test_the_served_folder_itself(storage: MemoryTransport, history: History) -> None:
-    repository = PackRepository(storage)
-    line = history.line(2)
-    push(repository, history, line, {MAIN: line[1]})
-    check_whole(repository, history)
-    assert storage.exists(FORMAT)
 
 
 # -- changes

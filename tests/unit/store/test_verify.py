@@ -19,7 +19,7 @@ from smartserver.store.blocks import seal
 from smartserver.store.checkpoint import decode_checkpoint, encode_checkpoint
 from smartserver.store.cleanup import make_checkpoint
 from smartserver.store.draft import following
-from smartserver.store.format import CHECKPOINTS, FORMAT, PACKS
+from smartserver.store.format import CHECKPOINTS, PACKS
 from smartserver.store.index import ROW
 from smartserver.store.index_build import rebuild
 from smartserver.store.pack import PackReader, PackWriter
@@ -209,12 +209,6 @@ def test_what_lies_alone_below_the_floor_is_no_damage(
     assert problems(storage) == []
 
 
-def test_a_damaged_format(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
-    push(repository, history, history.line(1), {})
-    replace(storage, FORMAT, b"smartserver")
-    assert problems(storage) == [f"{FORMAT} at byte 11: expected one line, found b'smartserver'"]
-
-
 def test_a_ref_that_points_nowhere(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
     line = history.line(2)
     push(repository, history, line[:1], {MAIN: line[0]})
@@ -222,18 +216,6 @@ def test_a_ref_that_points_nowhere(repository: PackRepository, history: History,
     assert refs_of(repository)[b"refs/heads/lost"] == line[1]
     (problem,) = problems(storage)
     assert problem == f"log: ref b'refs/heads/lost' is at {line[1].hex()}, which is not stored"
-
-
-def test_a_missing_index_is_named_and_what_it_indexes_checked(
-    repository: PackRepository, history: History, storage: MemoryTransport
-) -> None:
-    line = history.line(4)
-    push(repository, history, line, {MAIN: line[3]})
-    name = repository.snapshot().packs[0].entry.name.hex()
-    storage.delete(f"{PACKS}/{name}.idx")
-    report = PackRepository(storage).verify()
-    assert report.problems == (f"{PACKS}/{name}.idx: {NO_INDEX}",)
-    assert report.segments == 4
 
 
 def test_a_missing_index_stays_so_until_its_pack_is_joined(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from builders import GIT, KINDS, MAIN
-from verb_context import NotedContext, Project
+from verb_context import Project
 
-from smartserver.errors import AccessDenied, HeadBranch, NoSuchRepository, StaleLease
+from smartserver.errors import HeadBranch, StaleLease
 from smartserver.records.model import Tip
 from smartserver.store.transaction import Transaction
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
@@ -80,21 +80,8 @@ def _create_without_head(transaction: Transaction) -> None:
     transaction.create(GIT, KINDS, {})
 
 
-def test_permission_is_needed(project: Project) -> None:
-    context = project.context(denied=[Permission.DELETE])
-    with pytest.raises(AccessDenied):
-        branch_delete.function(context, BranchDeleteRequest(TOPIC))
-    assert context.transaction.changes == {}
-
-
 def test_every_tip_it_had_is_told(project: Project, tip: bytes) -> None:
     context = project.context()
     other = list(project.history.parents)[1]
     context.transaction.set_ref(TOPIC, (Tip(tip), Tip(other)))
     assert branch_delete.function(context, BranchDeleteRequest(TOPIC)).old == sorted([tip, other])
-
-
-def test_no_repository() -> None:
-    context = NotedContext(Transaction("project", None))
-    with pytest.raises(NoSuchRepository):
-        branch_delete.function(context, BranchDeleteRequest(TOPIC))

@@ -11,7 +11,6 @@ from smartserver.errors import (
     InvalidName,
     MissingRevision,
     NoSuchBranch,
-    NoSuchRepository,
     StaleEntry,
     WrongMapKind,
 )
@@ -223,13 +222,6 @@ def test_the_ref_must_be_there_and_may_come_with_the_request(project: Project) -
     assert update(context, EntryChange(b"k", NEW), of=b"refs/heads/absent").entries[0].verdict is DONE
 
 
-def test_who_may_not_write_to_the_ref(project: Project) -> None:
-    context = project.context(denied=[WRITE])
-    with pytest.raises(AccessDenied):
-        update(context, EntryChange(b"k", NEW))
-    assert context.transaction.entries == {}
-
-
 def test_what_belongs_to_a_ref_goes_with_it(project: Project) -> None:
     context = project.context()
     update(context, EntryChange(b"v9", NEW))
@@ -242,9 +234,3 @@ def test_what_belongs_to_a_ref_goes_with_it(project: Project) -> None:
     context.transaction.remove_entries(MAIN)
     context.transaction.remove_entries(b"refs/heads/mai")
     assert context.transaction.entries == {"tags": {MAIN + b"\0v1": None}, "config": {MAIN + b"\0": None}}
-
-
-def test_no_repository() -> None:
-    context = NotedContext(Transaction("project", None))
-    with pytest.raises(NoSuchRepository):
-        update(context, EntryChange(b"k", NEW), of=None)

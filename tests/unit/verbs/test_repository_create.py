@@ -7,7 +7,7 @@ import pytest
 from builders import GIT, KINDS, MAIN, SETTINGS
 from verb_context import NotedContext, Project
 
-from smartserver.errors import AccessDenied, LimitExceeded, RepositoryExists, WrongVcs
+from smartserver.errors import LimitExceeded, RepositoryExists, WrongVcs
 from smartserver.store.transaction import Transaction
 from smartserver.verbs.declare import Permission
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
@@ -75,10 +75,3 @@ def test_another_vcs_or_other_kinds_are_refused(project: Project, other: dict[st
     with pytest.raises(WrongVcs):
         repository_create.function(context, msgspec.structs.replace(REQUEST, **other))
     assert context.transaction.created is None
-
-
-def test_permission_is_needed_to_make_one() -> None:
-    context = NotedContext(Transaction("project", None), denied=[Permission.CREATE])
-    with pytest.raises(AccessDenied):
-        repository_create.function(context, REQUEST)
-    assert not context.transaction.exists

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 from verb_context import NotedContext, Project
 
-from smartserver.errors import AccessDenied
 from smartserver.verbs import repository_mend as module
 from smartserver.verbs.declare import Permission
 from smartserver.verbs.repository_mend import MendRequest, MendResult, repository_mend
@@ -21,8 +20,3 @@ def test_it_says_what_was_mended(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked.asked == [(Permission.ADMIN, b"")]
     monkeypatch.setattr(module, "NAMED", 0)
     assert repository_mend.function(context(), MendRequest()) == MendResult(1, [], True)
-
-
-def test_it_needs_the_permission_to_administer() -> None:
-    with pytest.raises(AccessDenied):
-        repository_mend.function(context(Permission.ADMIN), MendRequest())

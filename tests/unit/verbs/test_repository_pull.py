@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import GIT, KINDS, MAIN, History
+from builders import GIT, KINDS, MAIN
 from verb_context import NotedContext, Project
 
 from smartserver.errors import LimitExceeded, MissingRevision, NoSuchRepository
@@ -164,21 +164,8 @@ def test_refs_alone_bring_nothing(project: Tagged) -> None:
     assert not any(context.plans)
 
 
-def test_no_repository() -> None:
-    context = NotedContext(Transaction("project", None))
-    with pytest.raises(NoSuchRepository):
-        run(context, PullRequest())
-
-
 def test_one_made_in_the_same_request_cannot_be_pulled() -> None:
     context = NotedContext(Transaction("project", None))
     context.transaction.create(GIT, KINDS, {})
     with pytest.raises(NoSuchRepository):
         run(context, PullRequest())
-
-
-def test_the_history_is_what_the_tests_say() -> None:
-    """A tag is a revision of its own, and its parent is what it is on."""
-    history = History()
-    (commit,) = history.line(1)
-    assert history.parents[history.tag(commit)] == (commit,)

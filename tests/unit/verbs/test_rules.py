@@ -13,7 +13,6 @@ from smartserver.errors import (
     InvalidName,
     MissingRevision,
     NoSuchBranch,
-    NoSuchRepository,
     StaleLease,
 )
 from smartserver.records.model import Tip
@@ -169,11 +168,6 @@ def test_who_may_not_changes_nothing(
     assert context.transaction.changes == {}
 
 
-def test_a_forced_move_forward_needs_no_force(project: Project, tips: list[bytes]) -> None:
-    context = project.context(denied=[FORCE])
-    assert move(context, MAIN, Tip(tips[NEW]), Rule.FORCE)
-
-
 @pytest.mark.parametrize("name", [MAIN, TOPIC])
 def test_a_tip_that_is_nowhere(context: NotedContext, name: bytes) -> None:
     with pytest.raises(MissingRevision) as missing:
@@ -195,17 +189,6 @@ def test_a_ref_lies_below_another_where_no_client_keeps_them_in_files(
 
 def _create_other(transaction: Transaction) -> None:
     transaction.create(SILENT, KINDS, {})
-
-
-def test_a_name_that_cannot_be(context: NotedContext, tips: list[bytes]) -> None:
-    with pytest.raises(InvalidName):
-        move(context, b"refs/\0", Tip(tips[NEW]))
-
-
-def test_no_repository() -> None:
-    context = NotedContext(Transaction("project", None))
-    with pytest.raises(NoSuchRepository):
-        move(context, MAIN, Tip(bytes(20)))
 
 
 def test_a_tip_that_comes_with_the_request(project: Project, tips: list[bytes]) -> None:

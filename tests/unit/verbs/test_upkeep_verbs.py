@@ -86,19 +86,6 @@ def test_settings_are_set_and_removed(project: Project) -> None:
     assert context.transaction.setting_changes == {}
 
 
-def test_settings_need_the_permission_to_administer(project: Project) -> None:
-    context = project.context(denied=[Permission.ADMIN])
-    with pytest.raises(AccessDenied):
-        repository_configure.function(context, ConfigureRequest({"HEAD": b"refs/heads/x"}))
-    assert context.asked == [(Permission.ADMIN, b"")]
-    assert context.transaction.setting_changes == {}
-
-
-def test_there_is_nothing_to_configure() -> None:
-    with pytest.raises(NoSuchRepository):
-        repository_configure.function(nowhere(), ConfigureRequest({}))
-
-
 def test_no_more_settings_than_may_be(project: Project) -> None:
     context = project.context()
     many: dict[str, bytes | None] = {f"s{number}": b"" for number in range(64)}
