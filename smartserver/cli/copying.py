@@ -141,6 +141,8 @@ class StoreSource:
         if self.snapshot.state.is_incomplete:
             raise IncompleteRepository(repository.path)
         self._transaction = Transaction(repository.path, self.snapshot)
+        self.size = self.snapshot.extent[1]
+        """Bytes of all packs."""
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> StorePlan:
         """What lies there of `tips` and not of `haves`."""

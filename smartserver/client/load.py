@@ -39,6 +39,10 @@ class SizedPlan(Plan, Protocol):
 class SizedSource(PushSource, Protocol):
     """A source with such plans."""
 
+    @property
+    def size(self) -> int:
+        """Bytes of all that it may bring, or more."""
+
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> SizedPlan:
         """As of any source."""
 
@@ -110,7 +114,7 @@ def load(
     elif system.ghosts:  # A stored revision may lack ancestors, so that all are sent.
         whole = source.plan(tips, ())
         body = Relay(_Segments(whole), len(whole.graph), sum(whole.sizes), sent)
-    else:
+    elif source.size > PART:
         lacking = _lacking(wanted, here) if may_ask else wanted.plan((), ())
         if sum(lacking.sizes) > PART:
             requests = copied.requests(here.knowledge, force=force)

@@ -13,6 +13,7 @@ from builders import KINDS, MAIN, History, push
 from bzr_samples import FIRST, FIRST_PARENTS, segment
 from bzr_samples import push as push_bzr
 from click.testing import CliRunner
+from needs import program
 from stored import grow, stored
 from test_copying import add_markers, marker, markers_of, opened, refs, run, why
 
@@ -83,7 +84,7 @@ def test_tar_restores_a_backup_byte_by_byte(source: tuple[Path, History], tmp_pa
     restored = tmp_path / "restored"
     restored.mkdir()
     for day in days:
-        subprocess.run(["tar", "-xf", str(day)], cwd=restored, check=True)
+        subprocess.run([program("tar"), "-xf", str(day)], cwd=restored, check=True)
     for each in (folder / "packs").iterdir():
         assert (restored / "packs" / each.name).read_bytes() == each.read_bytes()
     assert list(opened(restored).state.history) == list(opened(folder).state.history)
