@@ -113,7 +113,7 @@ class TarTransport(Transport):
         raise NoSuchFile(path)
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise NotSupported(f"a change in {self._names}")
+        raise NotSupported("way to change a file")
 
     create = rename = delete = make_directory = remove_directory = sync_directory = _refuse
 

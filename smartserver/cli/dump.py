@@ -80,11 +80,13 @@ def command(flags: frozenset[str], source: str, file: str, since: tuple[str, ...
 @contextmanager
 def _copied(source: str, flags: frozenset[str], earlier: Snapshot | None) -> Iterator[Made]:
     """The files of a repository as they lie."""
-    from smartserver.errors import IncompleteRepository
+    from smartserver.errors import IncompleteRepository, NoSuchRepository
     from smartserver.store.archive import backup
 
     with repository_in(source, flags, writes=False) as repository:
-        state = repository.snapshot().state
+        state = repository.look().state
+        if state is None:
+            raise NoSuchRepository(repository.path)
         if state.is_incomplete:
             raise IncompleteRepository(source)
         before = state if earlier is None else earlier.state

@@ -7,7 +7,6 @@ anybody who may read: a log of two records, and one pack. A later dump adds a re
 
 from __future__ import annotations
 
-import contextlib
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
@@ -19,7 +18,8 @@ from smartserver.errors import CorruptFile
 from smartserver.records.model import Kind, RefValue
 from smartserver.store.checkpoint import checkpoint_path, encode_checkpoint
 from smartserver.store.draft import changed, following, kind_of
-from smartserver.store.format import FORMAT, LINE, LOG
+from smartserver.store.far import AT_ONCE
+from smartserver.store.format import FORMAT, LINE
 from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.pack import CHUNK, TRAILER, encode_header
 from smartserver.store.record import (
@@ -36,7 +36,7 @@ from smartserver.store.record import (
 )
 from smartserver.store.state import DECLARED, MAP, REFS, SETTINGS, State, encode_value, first_state
 from transports.base import Transport
-from transports.errors import NoSuchFile
+from transports.steps import GetPublished, GetStat, ReadRanges
 from transports.tar import END
 
 USER = "dump"
@@ -59,16 +59,39 @@ def backup(folder: Transport, state: State, earlier: Transport | None) -> Iterat
     Raises:
         NoSuchFile, CorruptFile: the repository was changed so much meanwhile that the state is gone, or it is damaged.
     """
-    yield _member(FORMAT, LINE)
+    least: dict[str, int] = {}
     for entry in state.packs:
-        yield from _file(folder, pack_path(entry.name), entry.length, earlier)
-        with contextlib.suppress(NoSuchFile):  # It is made again from the pack.
-            yield from _file(folder, index_path(entry.name), entry.index_length, earlier)
-    record = folder.get_published(record_path(state.version))
-    if hash_of(record) != state.hash:
-        raise CorruptFile(LOG, 0, f"change {state.version} is another now")
+        least[pack_path(entry.name)] = entry.length
+        least[index_path(entry.name)] = 0  # One that is missing is made again from the pack.
+    looks = [GetStat(path) for path in least if earlier is None or not earlier.exists(path)]
+    record = GetPublished(record_path(state.version))
+    folder.perform([*looks, record])
+    if record.result is None or hash_of(record.result) != state.hash:
+        raise CorruptFile(record.path, 0, "it is another now, or gone")
+    sizes = {look.path: 0 if look.result is None else look.result.size for look in looks}
+    for path, size in sizes.items():
+        if size < least[path]:
+            raise CorruptFile(path, size, f"{size} bytes, expected {least[path]}")
+    yield _member(FORMAT, LINE)
+    yield from _files(folder, sizes)
     yield _member(checkpoint_path(state.version, state.hash), encode_checkpoint(state))
-    yield _member(record_path(state.version), record) + END
+    yield _member(record.path, record.result) + END
+
+
+def _files(folder: Transport, sizes: Mapping[str, int]) -> Iterator[bytes]:
+    """Files as they lie, `AT_ONCE` bytes in a trip."""
+    pieces = [(path, at) for path, size in sizes.items() for at in range(0, size, CHUNK)]
+    for first in range(0, len(pieces), AT_ONCE // CHUNK):
+        group = pieces[first : first + AT_ONCE // CHUNK]
+        reads = [ReadRanges(path, [(at, min(CHUNK, sizes[path] - at))]) for path, at in group]
+        folder.perform(reads)
+        for read, (path, at) in zip(reads, group, strict=True):
+            content, size = read.result[0], sizes[path]
+            if len(content) < min(CHUNK, size - at):
+                raise CorruptFile(path, at + len(content), "the file became shorter")
+            yield (b"" if at else _header(path, size)) + content
+            if at + len(content) == size:
+                yield _padding(size)
 
 
 def dumped(
@@ -136,23 +159,6 @@ def _changes(state: State, told: Told) -> Iterator[Change]:
         old = before if table == SETTINGS else state.table(table)
         for key in sorted({*old, *new}):
             yield from changed(table, key, old.get(key), new.get(key))
-
-
-def _file(folder: Transport, path: str, least: int, earlier: Transport | None) -> Iterator[bytes]:
-    """A file as it lies, which has so many bytes at least; nothing where an earlier archive has it."""
-    if earlier is not None and earlier.exists(path):
-        return
-    file = folder.open_read(path)
-    size = file.size()
-    if size < least:
-        raise CorruptFile(path, size, f"{size} bytes, expected {least}")
-    yield _header(path, size)
-    for at in range(0, size, CHUNK):
-        chunk = file.read_at(at, min(CHUNK, size - at))
-        if len(chunk) < min(CHUNK, size - at):
-            raise CorruptFile(path, at + len(chunk), "the file became shorter")
-        yield chunk
-    yield _padding(size)
 
 
 def _member(path: str, content: bytes) -> bytes:

@@ -34,7 +34,7 @@ class TestTar(ReadSuite):
             yield TarTransport({"x.tar": archive})
 
     def test_nothing_can_be_changed(self, filled: Transport) -> None:
-        with pytest.raises(NotSupported, match=r"a change in x\.tar"):
+        with pytest.raises(NotSupported, match="no way to change a file"):
             filled.create("new")
 
 
