@@ -223,8 +223,6 @@ def test_a_dump_and_its_load(account: Account) -> None:
     loaded = min(account.run("smartserver", "load", "x0.dump", f"{above}/deep/{n}").rounds for n in range(3))
     assert (dumped, loaded) == (13, 17)
     assert account.tip(b"refs/heads/main", "deep/2") == account.tip(b"refs/heads/main", "one")
-    account.run("smartserver", "dump", f"{above}/deep/2", "y.dump")
-    assert (account.home / "x0.dump").read_bytes() == (account.home / "y.dump").read_bytes()
 
 
 def test_what_goes_wrong_is_one_line(account: Account, sshd: Sshd) -> None:
