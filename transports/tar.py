@@ -12,6 +12,9 @@ from transports import paths
 from transports.base import Capability, EntryKind, ReadFile, Stat, Transport
 from transports.errors import NoSuchFile, NotADirectory, NotSupported, TransportFailed
 
+MAGIC: Final = b"ustar"
+"""In every header, at `MAGIC_AT`."""
+MAGIC_AT: Final = 257
 END: Final = bytes(2 * tarfile.BLOCKSIZE)
 """What an archive ends with."""
 
@@ -116,6 +119,11 @@ class TarTransport(Transport):
         raise NotSupported("way to change a file")
 
     create = rename = delete = make_directory = remove_directory = sync_directory = _refuse
+
+
+def is_archive(file: BinaryIO) -> bool:
+    """Whether a file begins as an archive, whatever follows."""
+    return os.pread(file.fileno(), len(MAGIC), MAGIC_AT) == MAGIC
 
 
 def _members(name: str, archive: BinaryIO) -> list[tarfile.TarInfo]:

@@ -17,7 +17,7 @@ from smartserver.store.record import decode_record, record_path
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from transports.base import Transport
-from transports.tar import DamagedArchive, TarTransport
+from transports.tar import DamagedArchive, TarTransport, is_archive
 
 STANDARD = "-"
 """Stands for standard input."""
@@ -34,6 +34,8 @@ def archive_in(files: Sequence[str]) -> Iterator[PackRepository]:
             if old_dump.is_one(archive):
                 earlier = _opened_together(archives).snapshot().state if archives else None
                 archive = stack.enter_context(old_dump.converted(archive, name, earlier))
+            elif not is_archive(archive):
+                raise CommandError(f"{name} is no dump of smartserver")
             archives[name] = archive
         with one_line(", ".join(archives)):
             yield _opened_together(archives)
