@@ -117,9 +117,6 @@ class Far(PassingTransport):
         self.capabilities = Capability.ROUND_TRIPS
 
 
-Lockless = Far  # The name in tests that are not moved yet.
-
-
 class Stepwise(PassingTransport):
     """Something may happen before each call, and each step of a `perform` is one."""
 

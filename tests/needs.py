@@ -96,6 +96,7 @@ PACKAGES = {
     "openssh-client": ("ssh", "ssh-keygen", "ssh-agent", "ssh-add"),
     "openssh-server": ("sshd",),
     "procps": ("ps",),
+    "tar": ("tar",),
 }
 """Packages of Debian whose programs tests start."""
 

@@ -7,6 +7,7 @@ flight as may be: `sftp_packets` (bytes), `sftp_session` (who asked what), `sftp
 from __future__ import annotations
 
 import contextlib
+import itertools
 import posixpath
 import re
 import threading
@@ -371,24 +372,38 @@ class SftpTransport(Transport):
         if not steps:
             return
         session = self._line.session()
-        for group in _groups(steps):
-            try:
-                self._fly(session, group)
-            except NotSupported as wrong:
-                if wrong.capability != "link":
-                    raise
-                self._line.links = False
-                self._fly(session, group)
+        groups = list(_groups(steps))
+        folders: dict[str, bytes] = {}
+        try:
+            for group, following in itertools.zip_longest(groups, groups[1:], fillvalue=()):
+                try:
+                    self._fly(session, group, folders, following)
+                except NotSupported as wrong:
+                    if wrong.capability != "link":
+                        raise
+                    self._line.links = False
+                    self._fly(session, group, folders, following)
+        finally:
+            for handle in folders.values():
+                session.later(sftp.close(handle))
 
-    def _fly(self, session: Session, group: Sequence[Step]) -> None:
-        """Perform steps that may fly together. The server does what it is sent in that order (draft, 6.1)."""
+    def _fly(
+        self, session: Session, group: Sequence[Step], folders: dict[str, bytes], following: Sequence[Step]
+    ) -> None:
+        """Perform steps that may fly together. The server does what it is sent in that order (draft, 6.1).
+
+        `folders`: handles of folders that are to be synced. Those of the `following` group are opened with this one."""
         parts: list[_Part] = []
         writes = False
         for step in group:
             undo: list[sftp.Request] = []
             # A question is sent after all that was asked before it: of a `Put`, that is the second flight.
-            parts.append(_Part(self._talk(session, step, undo), undo, starts=int(writes and isinstance(step, _ASKS))))
+            talk = self._talk(session, step, undo, folders)
+            parts.append(_Part(talk, undo, starts=int(writes and isinstance(step, _ASKS))))
             writes = writes or isinstance(step, Put)
+        synced = dict.fromkeys(step.path for step in following if isinstance(step, SyncDirectory))
+        opens = [self._open_folder(session, path, folders) for path in synced if path not in folders]
+        parts += [_Part(talk, [], starts=int(writes)) for talk in opens]
         flight, going = 0, parts
         while any(not part.ended for part in going):
             for part in going:
@@ -413,7 +428,17 @@ class SftpTransport(Transport):
         if len(going) < len(parts) and (error := parts[len(going)].error) is not None:
             raise error
 
-    def _talk(self, session: Session, step: Step, undo: list[sftp.Request]) -> Talk[Callable[[], object]]:
+    def _open_folder(self, session: Session, path: str, folders: dict[str, bytes]) -> Talk[Callable[[], object]]:
+        """Open a folder to be synced by a later group, which says what is wrong where that fails."""
+        with contextlib.suppress(TransportError):
+            handle = yield from talks.open_to_sync(self._at(path), fsync=session.has(sftp.FSYNC))
+            if handle is not None:
+                folders[path] = handle
+        return lambda: None
+
+    def _talk(
+        self, session: Session, step: Step, undo: list[sftp.Request], folders: dict[str, bytes]
+    ) -> Talk[Callable[[], object]]:
         place = self._at(step.path)
         match step:
             case Get():
@@ -426,6 +451,10 @@ class SftpTransport(Transport):
                 return _settling(talks.look(place), lambda found: step.settle(found.stat if found else None))
             case ListDirectory():
                 return _settling(talks.names_of_folder(place, undo), step.settle)
+            case SyncDirectory():
+                opened, fsync = folders.pop(step.path, None), session.has(sftp.FSYNC)
+                undo += [] if opened is None else [sftp.close(opened)]
+                return _settling(talks.sync_directory(place, opened, fsync=fsync, undo=undo), lambda _: None)
         changing = self._change(session, place, step, undo)
         return _settling(changing, lambda _: None)
 
@@ -447,8 +476,6 @@ class SftpTransport(Transport):
                 return talks.withdraw(place, self._at(step.aside), posix=session.has(sftp.POSIX_RENAME))
             case Delete():
                 return talks.delete(place)
-            case SyncDirectory():
-                return talks.sync_directory(place, fsync=session.has(sftp.FSYNC), undo=undo)
             case _:
                 raise TypeError(f"no step of SFTP: {step}")
 

@@ -594,18 +594,26 @@ def withdraw(place: Place, aside: Place, *, posix: bool) -> Talk[None]:
     yield from _check_renamed(place, aside, answers, posix=posix)
 
 
-def sync_directory(place: Place, *, fsync: bool, undo: list[Request]) -> Talk[None]:
-    """Make the names in a folder durable, as far as the server can: it must have `FSYNC`, and open folders."""
+def open_to_sync(place: Place, *, fsync: bool) -> Talk[bytes | None]:
+    """The handle of a folder whose names are to be made durable; None where the server cannot: it must have `FSYNC`,
+    and open folders."""
     asked = [sftp.stat(place.path), *([sftp.open_file(place.path, Open.READ)] if fsync else [])]
     found, *more = yield asked
-    if not isinstance(found, Attributes):
-        raise (yield from explain(place, _status(found)))
-    if found.kind is not EntryKind.DIRECTORY:
-        yield [sftp.close(each.handle) for each in more if isinstance(each, Handle)]
+    handles = [each.handle for each in more if isinstance(each, Handle)]
+    if isinstance(found, Attributes) and found.kind is EntryKind.DIRECTORY:
+        return handles[0] if handles else None
+    if handles:
+        yield [sftp.close(each) for each in handles]
+    if isinstance(found, Attributes):
         raise NotADirectory(place.name)
-    for each in more:
-        if isinstance(each, Handle):
-            undo[:] = [sftp.close(each.handle)]
-            answers = yield finish(each.handle, fsync=True)
-            undo.clear()
-            check_finished(place, answers)
+    raise (yield from explain(place, _status(found)))
+
+
+def sync_directory(place: Place, opened: bytes | None, *, fsync: bool, undo: list[Request]) -> Talk[None]:
+    """Make the names in a folder durable, as far as the server can. `opened`: its handle, where there is one."""
+    handle = opened or (yield from open_to_sync(place, fsync=fsync))
+    if handle is not None:
+        undo[:] = [sftp.close(handle)]
+        answers = yield finish(handle, fsync=True)
+        undo.clear()
+        check_finished(place, answers)

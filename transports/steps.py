@@ -33,6 +33,11 @@ class Query(Step, Generic[Result]):
             raise LookupError(f"{self} was not performed")
         return self._results[0]
 
+    @property
+    def was_performed(self) -> bool:
+        """Whether there is a result."""
+        return bool(self._results)
+
     def settle(self, result: Result) -> None:
         """Say what came of it: for who performs it.
 

@@ -141,6 +141,8 @@ class StoreSource:
         if self.snapshot.state.is_incomplete:
             raise IncompleteRepository(repository.path)
         self._transaction = Transaction(repository.path, self.snapshot)
+        self.size = self.snapshot.extent[1]
+        """Bytes of all packs."""
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> StorePlan:
         """What lies there of `tips` and not of `haves`."""
@@ -168,14 +170,17 @@ class StorePlan:
         self.graph: Sequence[GraphNode] = [
             GraphNode(snapshot.revision(ordinal), snapshot.parents(ordinal)) for ordinal in ordinals
         ]
+        self.sizes = [snapshot.size(((ordinal, ordinal + 1),)) for ordinal in ordinals]
+        """Bytes of their segments."""
 
     def segments(self) -> Iterator[bytes]:
         """Each as it lies, many of them read at a time."""
+        left = iter(self.sizes)
         for start, stop in self._plan.ranges:
             while start < stop:
-                sizes = [self._snapshot.size(((start, start + 1),))]
+                sizes = [next(left)]
                 while start + len(sizes) < stop and sum(sizes) < AT_ONCE:
-                    sizes.append(self._snapshot.size(((start + len(sizes), start + len(sizes) + 1),)))
+                    sizes.append(next(left))
                 with of_source():
                     reader = self._snapshot.read_ranges(((start, start + len(sizes)),))
                     whole = memoryview(reader.read(reader.left))

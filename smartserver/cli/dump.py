@@ -1,70 +1,174 @@
-"""`smartserver dump`: a whole repository as one file."""
+"""`smartserver dump`: a repository as one file."""
 
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
-from typing import BinaryIO
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 from smartserver.cli.errors import CommandError
-from smartserver.cli.place import count, is_url
+from smartserver.cli.place import count, is_url, repository_in
 from smartserver.trace.text import size as size_of
 
+if TYPE_CHECKING:
+    from smartserver.client.body import OnSent
+    from smartserver.client.copy import CopyEndpoint
+    from smartserver.store.snapshot import Snapshot
+
 STANDARD = "-"
-"""Stands for standard input or output."""
+"""Stands for standard output."""
+
+Made = tuple[Iterator[bytes], int, int]
+"""The bytes of an archive, and how many revisions and refs it has."""
 
 
 @click.command(short_help="Write a repository into one file.")
 @click.argument("source", metavar="URL")
 @click.argument("file", default=STANDARD)
-@click.option("--since", metavar="DUMP", help="Leave out the revisions that this earlier dump has.")
+@click.option("--since", multiple=True, metavar="DUMP", help="Leave out what this earlier dump has; may be repeated.")
 @click.pass_obj
-def command(flags: frozenset[str], source: str, file: str, since: str | None) -> None:
-    """Write the repository at URL into FILE: all refs and the revisions that they reach, settings, tags and maps.
-    Without FILE, or if FILE is `-`, the dump goes to standard output. `smartserver load` restores it.
+def command(flags: frozenset[str], source: str, file: str, since: tuple[str, ...]) -> None:
+    """Write the repository at URL into FILE, a tar archive. Without FILE, or if FILE is `-`, it goes to standard
+    output. `smartserver load` brings it into a repository, and `verify`, `stats` and `push` take it where they take
+    a folder.
 
-    FILE is replaced when the dump is complete; an interrupted dump leaves it as it was. A dump has hashes by which
-    `load` detects damage to the file. Records are copied as they are stored, not checked: run `smartserver verify`
-    before you replace an older backup.
+    Of a repository in a folder or a store (sftp://, vfs://) the archive has all files as they lie. `tar -xf` restores
+    it. Of one on a server (hpss://) it has what anybody sees who may read: all refs and the revisions that they
+    reach, settings, tags and maps.
 
-    With --since the new dump has all refs and maps, but only the revisions that the earlier dump DUMP lacks. To restore
-    it, load DUMP first. DUMP may itself have been made with --since. It is read completely and checked.
+    FILE is replaced when the dump is complete; an interrupted dump leaves it as it was. Files and records are not
+    checked as they are copied: run `smartserver verify FILE` before you replace an older backup.
 
-    URL names a repository on a server (hpss://), in a store (sftp://, vfs://), or in a folder.
+    With --since the new dump has only the packs or revisions that the earlier dump DUMP lacks. If DUMP was made with
+    --since, name those before it, too. All of them together are the repository.
 
     \b
-    smartserver dump hpss://example.org/project monday.dump
-    smartserver dump --since monday.dump hpss://example.org/project tuesday.dump
-    smartserver dump ~/repositories/project | zstd > project.dump.zst
+    smartserver dump hpss://example.org/project monday.tar
+    smartserver dump --since monday.tar hpss://example.org/project tuesday.tar
+    smartserver dump --since monday.tar --since tuesday.tar hpss://example.org/project wednesday.tar
+    smartserver dump ~/repositories/project | zstd > project.tar.zst
     smartserver dump hpss://example.org/project | smartserver load hpss://elsewhere.example.org/project
     """
     if file == STANDARD and sys.stdout.isatty():
         raise CommandError("a dump is not for a terminal: name a FILE, or pipe it")
     # Loaded late, as in `push`.
-    from smartserver.cli.copying import between, on_terminal, repository_at
-    from smartserver.client.copy import CopyEndpoint
-    from smartserver.client.dump import dump
-    from smartserver.client.dump_file import DumpReader
+    from smartserver.cli.archive import archive_in, check
     from smartserver.client.replace import check_folder, new_file
 
     if file != STANDARD:
         check_folder(file)
-    earlier = None
-    if since is not None:
-        with open(since, "rb") as stream, between(since, since):
-            read = DumpReader(stream, since)
-            read.check()
-        earlier = read.header
-    with repository_at(source, flags, writes=False) as remote, between(source, source):
-        made = dump(CopyEndpoint(source, remote), earlier, on_terminal("dump"), bulk=is_url(source))
+    with ExitStack() as stack:
+        earlier = None
+        if since:
+            earlier = stack.enter_context(archive_in(since)).snapshot()
+            check(earlier)
+        made, revisions, refs = stack.enter_context((_told if is_url(source) else _copied)(source, flags, earlier))
         into: AbstractContextManager[BinaryIO] = nullcontext(sys.stdout.buffer)
         if file != STANDARD:
             into = new_file(file, durable=True)
         with into as written:
-            size = sum(map(written.write, made.pieces))
+            size = sum(map(written.write, made))
             written.flush()
     if file != STANDARD:
-        refs = count(len(made.header.refs), "ref")
-        click.echo(f"{count(made.header.segments, 'revision')}, {refs}, {size_of(size)}")
+        click.echo(f"{count(revisions, 'revision')}, {count(refs, 'ref')}, {size_of(size)}")
+
+
+@contextmanager
+def _copied(source: str, flags: frozenset[str], earlier: Snapshot | None) -> Iterator[Made]:
+    """The files of a repository as they lie."""
+    from smartserver.errors import IncompleteRepository, NoSuchRepository
+    from smartserver.store.archive import backup
+
+    with repository_in(source, flags, writes=False) as repository:
+        state = repository.look().state
+        if state is None:
+            raise NoSuchRepository(repository.path)
+        if state.is_incomplete:
+            raise IncompleteRepository(source)
+        before = state if earlier is None else earlier.state
+        if before.incarnation != state.incarnation or before.version > state.version:
+            raise CommandError(f"the earlier dump is no backup of {source} as it was before: make one of all")
+        had = () if earlier is None else before.packs
+        revisions = sum(entry.segments for entry in state.packs if entry not in had)
+        folder = None if earlier is None else earlier.transport
+        yield backup(repository.folder, state, folder), revisions, len(state.refs())
+
+
+@contextmanager
+def _told(source: str, flags: frozenset[str], earlier: Snapshot | None) -> Iterator[Made]:
+    """What a server tells of a repository."""
+    import tempfile
+
+    from smartserver.cli.copying import between, on_terminal, repository_at
+    from smartserver.client.copy import CopyEndpoint
+
+    with (
+        repository_at(source, flags, writes=False) as remote,
+        between(source, source),
+        tempfile.TemporaryFile() as spooled,
+    ):
+        yield told_by(CopyEndpoint(source, remote), earlier, spooled, on_terminal("dump"))
+
+
+def told_by(source: CopyEndpoint, earlier: Snapshot | None, spooled: BinaryIO, received: OnSent) -> Made:
+    """Ask for a dump, in one round trip and one for each page of the maps that are not told. `spooled`: takes the
+    revisions where there is an earlier one: the server leaves out only what it was told of. `received`: called as they
+    come.
+
+    Raises:
+        CannotCopy: the earlier dump is of another version-control system.
+        CodedError: the server refused.
+        MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
+    """
+    from smartserver.client.copy import TAGS, CannotCopy, of_remote, untold_pages
+    from smartserver.records.segment import SegmentStream, decode_revision
+    from smartserver.records.system import system_of
+    from smartserver.store.archive import Told, dumped
+    from smartserver.wire.limits import MAX_HAVES
+
+    there = source.repository
+    refs = {} if earlier is None else earlier.state.refs()
+    # Branches first: of many tags most are ancestors of one.
+    haves = [tip.id for name in sorted(refs, key=lambda name: name.startswith(TAGS)) for tip in refs[name]]
+    pulled = there.pull(list(dict.fromkeys(haves))[:MAX_HAVES], bulk=True, tagged=True)
+    known = of_remote(there.knowledge)
+    if earlier is not None and earlier.state.vcs != known.vcs:
+        raise CannotCopy(f"{source.place} is a repository of {known.vcs}, the earlier dump one of {earlier.state.vcs}")
+    system = system_of(known.vcs)
+    told = Told(known.vcs, system.kinds, known.settings, known.refs, known.maps)
+    pages = ((name, page) for name in system.untold for page in untold_pages(there, name))
+    segments, size = pulled.result.segments, pulled.result.size
+    body = _received(pulled.body, size, received)
+    if earlier is None:
+        return dumped(told, None, segments, size, body, pages), segments, len(known.refs)
+    stream, segments = SegmentStream(system.kinds, graph_first=False), 0
+    for chunk in body:
+        stream.feed(chunk)
+        for segment in stream.segments():
+            if earlier.ordinal(decode_revision(segment, 0).revision) is None:
+                segments += 1
+                spooled.write(segment)
+    size = spooled.tell()
+    spooled.seek(0)
+    again = iter(partial(spooled.read, 1 << 20), b"")
+    return dumped(told, earlier.state, segments, size, again, pages), segments, len(known.refs)
+
+
+def _received(body: Iterator[bytes], size: int, received: OnSent) -> Iterator[bytes]:
+    from smartserver.records.varint import Malformed
+    from smartserver.wire.errors import RemoteProtocolError
+
+    done = 0
+    try:
+        for chunk in body:
+            done += len(chunk)
+            received(done, done, size)
+            yield chunk
+    except Malformed as wrong:
+        raise RemoteProtocolError(str(wrong)) from wrong
+    if done != size:
+        raise RemoteProtocolError(f"expected {size} bytes of revisions, got {done}")

@@ -139,14 +139,23 @@ def act_as_owner(folder: str) -> None:
 
 
 @contextmanager
-def repository_in(path: str, flags: Set[str] = frozenset()) -> Iterator[PackRepository]:
-    """The repository in a folder, or at the URL of a store; `flags` as of `open_store`."""
+def repository_in(path: str, flags: Set[str] = frozenset(), *, writes: bool = True) -> Iterator[PackRepository]:
+    """The repository in a folder, at the URL of a store, or in the archive that `dump` made; `flags` as of
+    `open_store`. `writes`: as of `copying.repository_at`."""
     from smartserver.store.repository import PackRepository
     from transports.decorators.counted import CountedTransport
 
+    path = near(path)
+    if os.path.isfile(path):
+        from smartserver.cli.archive import archive_in
+
+        with archive_in([path]) as repository:
+            yield repository
+        return
     if not is_store_url(path):
         check_folder(path)
-        act_as_owner(path)
+        if writes:
+            act_as_owner(path)
     with store_at(path, flags) as store:
         repository = PackRepository(CountedTransport(store))
         try:

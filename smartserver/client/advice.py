@@ -42,8 +42,6 @@ def line(advice: Advice, url: str, pack: str, checker: str = "") -> str | None:
     except RemoteProtocolError:
         return None
     match advice.kind, said:
-        case "format", {"format": str(found), "newest": str(newest)}:
-            words = f"its format is {found}, the newest is {newest}: on its server `smartserver upgrade` renews it"
         case "packs", {"packs": int(packs)}:
             words = f"it lies in {packs:,} packs: `{pack} {url}` joins them"
         case "log", {"records": int(records)}:

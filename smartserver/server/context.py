@@ -77,8 +77,6 @@ class RequestContext:
         """What `find` gave; None as long as nobody looked."""
         self._look: Latest | None = None
         """What `find` saw of it, until that was used."""
-        self.is_current = True
-        """Whether what `begin` gave last is of this moment, and not merely what the client knows."""
         self._repeated: CommitOutcome | None = None
         self._arrived = site.clock() if header.message.age else 0.0
 
@@ -122,8 +120,7 @@ class RequestContext:
                 self.access.require(Permission.READ, jail.clean(path))  # Before anything is looked for.
             return self._find_below(path) if below else self.site.find_above(path, self.may_read)
         self.access.require(Permission.READ, jail.clean(path))
-        changes = self.header.mutates and not self.header.flags & RequestFlag.CHECK_ONLY
-        return self.site.find(path, self.known if changes else None)
+        return self.site.find(path)
 
     def without_names(self, error: CodedError) -> CodedError:
         """The error, or one that does not name a repository which the user may not read."""
@@ -157,8 +154,12 @@ class RequestContext:
     def begin(self, announced: Sequence[GraphNode] = ()) -> Transaction:
         """A view of the repository: as it was found, then as it is now."""
         repository = self.find().repository
+        return repository.begin(announced, self.take_look(), self.allowance)
+
+    def take_look(self) -> Latest | None:
+        """The repository as it was found, once."""
         look, self._look = self._look, None
-        return repository.begin(announced, look, self.allowance)
+        return look
 
     def age(self) -> int:
         """Milliseconds since the first sending: what the client said when this one began, and the time since."""

@@ -8,8 +8,9 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import smartserver
 from smartserver.errors import AccessDenied, IncompleteRepository, InvalidPath, LimitExceeded, NestedRepository
@@ -21,15 +22,15 @@ from smartserver.server.request_log import EndedRequest
 from smartserver.server.upkeep import UpkeepQueue
 from smartserver.store.caches import TextCache
 from smartserver.store.format import FORMAT, is_marked, is_ours
-from smartserver.store.log import first_reads
-from smartserver.store.model import ListingEntry, RootVersion
+from smartserver.store.log import Perform, first_reads
+from smartserver.store.model import ListingEntry
 from smartserver.store.repository import PackRepository
 from smartserver.store.states import Latest
 from smartserver.store.surroundings import holds_repository
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import Calls, ServerFacts
 from transports.base import EntryKind, Transport
-from transports.decorators.ahead import AheadTransport
+from transports.decorators.ahead import AheadTransport, Read
 from transports.decorators.counted import CountedTransport
 from transports.errors import CodedError, TransportError
 from transports.steps import GetPublished, GetStat, ListDirectory
@@ -45,6 +46,9 @@ FAR_LEVEL = 3
 MAX_FOLDERS = 100_000
 """Folders one listing looks into: about a second's work."""
 
+
+FEW = 16
+"""Folders whose logs are asked for before it is known that there are any: some 40 questions for each."""
 
 MayRead = Callable[[str], bool]
 """Whether the user of a request may know of the repository at a path."""
@@ -91,22 +95,28 @@ def folders_below(folder: str, names: Sequence[str]) -> list[str]:
     return [_below(folder, name) for name in sorted(names, reverse=True) if jail.is_name(name)]
 
 
+def _first_reads(folder: str) -> list[Read]:
+    """What a repository in a folder is asked first: the format before all else."""
+    return [read.below(folder) for read in first_reads()]
+
+
 def read_ahead(root: AheadTransport) -> None:
     """Read what `Site.listing` reads of a store behind a link: of all folders of a depth in one trip, together with the
-    logs of the repositories one above."""
+    logs of the repositories one above, and with their own logs where they are few."""
     level, found, looked = [""], list[str](), 0
     while level or found:
         looked += len(level)
-        folders: list[tuple[str, ListDirectory, GetPublished]] = [
-            (each, ListDirectory(each), GetPublished(_below(each, FORMAT))) for each in level
+        is_few = len(level) <= FEW
+        folders: list[tuple[str, ListDirectory, list[Read]]] = [
+            (each, ListDirectory(each), _first_reads(each)[: None if is_few else 1]) for each in level
         ]
-        logs = [read.below(folder) if folder else read for folder in found for read in first_reads()]
-        root.read_ahead([*(read for _, names, line in folders for read in (names, line)), *logs])
+        logs = [read for folder in found for read in _first_reads(folder)]
+        root.read_ahead([*(read for _, names, reads in folders for read in (names, *reads)), *logs])
         level, found = [], []
-        for folder, names, line in folders:
+        for folder, names, reads in folders:
             with contextlib.suppress(LookupError):  # It could not be read: the listing says why.
-                if is_ours(line.result or b""):
-                    found.append(folder)
+                if is_ours(cast("GetPublished", reads[0]).result or b""):
+                    found += [] if is_few else [folder]
                 else:
                     level += folders_below(folder, names.result or ())
         level = level[: MAX_FOLDERS - looked]
@@ -114,10 +124,9 @@ def read_ahead(root: AheadTransport) -> None:
 
 def _may_be_format(request: GetStat, *, unless_known: bool = False) -> bool:
     """Whether it may be a repository's `format` that was asked for; `unless_known`: what it is where no answer came."""
-    try:
-        found = request.result
-    except LookupError:
+    if not request.was_performed:
         return unless_known
+    found = request.result
     if found is None or found.kind is EntryKind.OTHER:
         return False
     return found.kind is EntryKind.DIRECTORY or found.size <= FORMAT_BYTES
@@ -185,18 +194,21 @@ class Site:
         """What this server is."""
         return _facts(self.allows_vfs)
 
-    def find(self, path: str, seen: RootVersion | None = None) -> RepositoryLocation:
-        """The repository at a path; a new one may be made there if it is neither in another nor around one. `seen`: as
-        of `States.look`.
+    def find(self, path: str) -> RepositoryLocation:
+        """The repository at a path; a new one may be made there if it is neither in another nor around one.
 
         Raises:
             InvalidPath: it cannot name a repository, or leads out of the root.
             NestedRepository: it lies inside another repository.
         """
         name = self._inside(path, jail.clean(path))
-        found = self._look(name, seen)
+        around = self._formats(jail.prefixes(name)[1:])
+        outside = {place: GetStat(_below(place, FORMAT)) for place in jail.prefixes(self._at)[1:]}
+        asked = [*around, *outside.values()]
+        found = self._look(name, lambda steps: self._whole.perform([*(step.below(self._at) for step in steps), *asked]))
         if not found.exists:
-            self._check_around(path, name)
+            self._ask([each for each in asked if not each.was_performed])
+            self._check_around(path, name, around, outside)
         return found
 
     def find_above(self, path: str, may_read: MayRead = everything) -> RepositoryLocation:
@@ -312,27 +324,38 @@ class Site:
             raise InvalidPath(path, "it leads out of the served folder")
         return name
 
-    def _check_around(self, path: str, name: str) -> None:
-        """Refuse a place in the folders of a repository, be it one that what is served lies in."""
-        above = {place: GetStat(_below(place, FORMAT)) for place in jail.prefixes(self._at)[1:]}
-        around = self._first(jail.prefixes(name)[1:], list(above.values()))
-        if around is not None:
-            raise NestedRepository(path, around.at)
-        for place, request in above.items():
+    def _check_around(self, path: str, name: str, around: Sequence[GetStat], outside: Mapping[str, GetStat]) -> None:
+        """Refuse a place in the folders of a repository, be it one that what is served lies in. `around`, `outside`:
+        what was asked of the formats of the folders above the place, and above what is served."""
+        found = self._first(jail.prefixes(name)[1:], around)
+        if found is not None:
+            raise NestedRepository(path, found.at)
+        for place, request in outside.items():
             with contextlib.suppress(TransportError):  # Who may not read there is not told of one.
                 if _may_be_format(request) and holds_repository(self._whole, place):
                     raise InvalidPath(path, f"{self._whole.describe(place)} is a repository: nothing is made inside it")
 
-    def _first(self, names: Sequence[str], also: Sequence[GetStat] = ()) -> RepositoryLocation | None:
-        """The first of these places that is a repository; `also`: what is asked of the whole store in the same trip."""
+    def _formats(self, names: Sequence[str]) -> list[GetStat]:
+        """What is asked of the whole store about the formats of places."""
+        return [GetStat(_below(_below(self._at, name), FORMAT)) for name in names]
+
+    def _ask(self, formats: Sequence[GetStat]) -> None:
+        """Ask as far as that is allowed. Where a farther one fails that is not to the point, for a nearer one may be a
+        repository."""
+        with contextlib.suppress(TransportError):
+            self._whole.perform(formats)
+
+    def _first(self, names: Sequence[str], asked: Sequence[GetStat] | None = None) -> RepositoryLocation | None:
+        """The first of these places that is a repository. `asked`: what was asked about their formats."""
         with self._guard:
             known = next((at for at, name in enumerate(names) if name in self._open), len(names))
-        # Before one in use there is none, mostly: that is asked at once, for a store behind a link.
-        formats = [GetStat(_below(_below(self._at, name), FORMAT)) for name in names[:known]]
-        # Where a farther one fails that is not to the point, for a nearer one may be a repository.
-        with contextlib.suppress(TransportError):
-            self._whole.perform([*formats, *also])
-        likely = [name for name, each in zip(names, formats, strict=False) if _may_be_format(each, unless_known=True)]
+        formats = asked
+        if formats is None:
+            # Before one in use there is none, mostly: that is asked at once, for a store behind a link.
+            formats = self._formats(names[:known])
+            self._ask(formats)
+        asked_of = zip(names[:known], formats, strict=False)
+        likely = [name for name, each in asked_of if _may_be_format(each, unless_known=True)]
         for name in (*likely, *names[known:]):
             try:
                 found = self._look(name)
@@ -351,10 +374,11 @@ class Site:
         except TransportError:
             return True
 
-    def _look(self, name: str, seen: RootVersion | None = None) -> RepositoryLocation:
-        """The repository of that name, kept open, or the place where it may be made."""
+    def _look(self, name: str, perform: Perform | None = None) -> RepositoryLocation:
+        """The repository of that name, kept open, or the place where it may be made. `perform`: as of
+        `PackRepository.look_around`."""
         repository = self._repository(name)
-        look = repository.look()
+        look = repository.look() if perform is None else repository.look_around(perform)
         if not look.exists:
             return RepositoryLocation(repository, False, look)
         with self._guard:

@@ -28,7 +28,7 @@ def user_error(error: CodedError, found: RepositoryLocation | None, served: str)
     if found is None:
         return error
     repository = found.repository
-    if isinstance(error, (NoSuchFile, NoSuchRepository)) and not repository.has_place():
+    if isinstance(error, (NoSuchFile, NoSuchRepository)) and not repository.has_root():
         return TransportFailed("", f"{served} {GONE}")
     if isinstance(error, NoSuchRepository) and error.path.strip("/") == repository.path:
         return NoSuchRepository(error.path, repository.describe_place())

@@ -283,7 +283,14 @@ class RequestWork:
         # From here on the upload is the commit's: once a record may name its pack, nobody else may delete that.
         user = context.access.user
         committed = repository.commit(
-            context.id, context.age(), user, plan, upload, context.progress, context.allowance
+            context.id,
+            context.age(),
+            user,
+            plan,
+            upload,
+            context.progress,
+            context.allowance,
+            context.take_look(),
         )
         warnings = {} if upload is None else upload.warnings
         if warnings:
@@ -380,7 +387,7 @@ class RequestBody:
             if graph is not None:
                 self._planned = True
                 assert self._transaction is not None  # It was begun with the upload.
-                self._allow(self._transaction.announcing(graph), self._decide, graph)
+                self._decide(self._transaction.announcing(graph))
 
     def finish(self, segments: int, size: int) -> Upload:
         """What came, durable. It is the caller's: this will not delete it.
@@ -438,25 +445,10 @@ class RequestBody:
         """A place for the body. What comes before it in the request (creation) decides which kinds it may hold."""
         context = self._context
         self._admit()
-        transaction = self._transaction = self._allow(context.begin(), self._prepare)
+        transaction = self._transaction = context.begin()
+        self._prepare(transaction)
         graph_first = bool(self._flags & RequestFlag.GRAPH_FIRST)
         return context.find().repository.receive(transaction, graph_first, context.id)
-
-    def _allow(
-        self,
-        transaction: Transaction,
-        plan: Callable[[Transaction], object],
-        graph: Sequence[GraphNode] = (),
-    ) -> Transaction:
-        """Find out whether what was asked for is allowed so far; what a client merely knows does not refuse it."""
-        try:
-            plan(transaction)
-        except (RequestFailure, CodedError):
-            if self._context.is_current:
-                raise
-            transaction = self._context.begin(graph)
-            plan(transaction)
-        return transaction
 
     def _decide(self, transaction: Transaction) -> None:
         CallContext(self._context, transaction, early=True).decide()

@@ -15,12 +15,14 @@ from typing import NamedTuple
 from smartserver.errors import NoSuchRepository, OutcomeUnknown
 from smartserver.spans import Part, span
 from smartserver.store.allowance import Allowance
-from smartserver.store.creation import Creation, LookBelow
+from smartserver.store.creation import Creation
 from smartserver.store.draft import entry_of
-from smartserver.store.group import Group
+from smartserver.store.far import is_far
+from smartserver.store.group import Draft, Group
 from smartserver.store.log import Head, Log
 from smartserver.store.model import Changes, RootVersion
 from smartserver.store.record import NOTHING, Entry
+from smartserver.store.remains import LookBelow
 from smartserver.store.state import State
 from smartserver.store.states import Latest, States, Stored
 from smartserver.store.trailer import Trailer
@@ -93,8 +95,11 @@ class Commit:
     upload: Upload | None
     progress: Report
     allowance: Allowance | None
+    look: Latest | None
     _incarnation: bytes = field(init=False)
     """Of a repository that it makes."""
+    _draft: Draft | None = field(init=False, default=None)
+    """The record that was written down with the pack."""
 
     def __post_init__(self) -> None:
         self._incarnation = self.randomness(16)
@@ -114,13 +119,20 @@ class Commit:
                     self.log.make_durable(stored.latest.head)
                 return planned
             self.progress("commit", 0, 0)
-            return self._append(planned, stored.latest.head, undo)
+            try:
+                return self._append(planned, stored.latest.head, undo)
+            finally:
+                if self._draft is not None:
+                    self.log.discard_draft(self._draft.record[0])
 
     def _first_plan(self) -> tuple[Stored, PlannedCommit | CommitOutcome]:
-        """The change on the newest state. One that brings a pack is planned on the state that is known: whether that is
-        the newest is seen in the trip in which the pack is moved. But it is refused on the newest alone."""
-        if self.upload is not None and self.upload.entry is not None:
-            known = self.states.read(Latest(self.log.known))
+        """The change on the newest state. It is planned on the state that the request saw, or that is known where it
+        brings a pack: whether that is the newest is seen when the pack is moved or the record is published. But it is
+        refused on the newest alone."""
+        brings = self.upload is not None and self.upload.entry is not None
+        look = Latest(self.log.known) if brings else self.look
+        if look is not None:
+            known = self.states.read(look)
             with contextlib.suppress(CodedError), span(Part.SERVER, "plan"):
                 return known, self._planned(known)
         with span(Part.DISK, "read the log"):
@@ -159,7 +171,7 @@ class Commit:
         kept = undo.pop_all()
         try:
             with span(Part.DISK, "append to the log"):
-                head = self.group.append(head, judge)
+                head = self.group.append(head, judge, self._draft)
         except (OutcomeUnknown, KeyboardInterrupt, SystemExit):
             if upload is not None:
                 upload.leave()
@@ -193,12 +205,22 @@ class Commit:
         The newest head, and the last look if that came after the head was read."""
         moves, last = self._moves(planned), self._last_look(planned)
         if planned.transaction.created is not None or self.log.lacks_folders:
-            head, is_last = self.log.look_between(head or self.place.first, moves, last.steps, self.place.perform)
+            head = head or self.place.first
+            moves = [*self._drafted(head, planned), *moves]
+            head, is_last = self.log.look_between(head, moves, last.steps, self.place.perform)
         elif head is not None and not last.steps:  # It is seen when the record is published.
             return head, None
         else:
-            head, is_last = self.log.look_between(head, moves, last.steps)
+            head, is_last = self.log.look_between(head, [*self._drafted(head, planned), *moves], last.steps)
         return head, last if is_last else None
+
+    def _drafted(self, head: Head | None, planned: PlannedCommit) -> list[Step]:
+        """Behind a link, write the record down in the trip in which the pack is moved."""
+        if head is not None and is_far(self.log.folder):
+            with contextlib.suppress(CodedError):  # It is told when the record is made.
+                self._draft = self.group.draft(head.state, planned.entry)
+                return [self.log.draft(self._draft.record[0])]
+        return []
 
     def _last_look(self, planned: PlannedCommit) -> LastLook:
         upload = self.upload

@@ -24,37 +24,15 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
 from smartserver.errors import InvalidPath
-from smartserver.store.format import FOLDERS, FOREIGN, FORMAT, INCOMING, LINE, LOG, NAMES, foreign_in, is_ours
-from smartserver.store.log import Head
+from smartserver.store.format import FORMAT, INCOMING, LINE, LOG
+from smartserver.store.log import Head, Perform
 from smartserver.store.record import encode_record, first_record, hash_of, record_path
-from smartserver.store.remains import Remains
+from smartserver.store.remains import LookBelow, PlaceLook
 from smartserver.store.state import first_state
 from smartserver.store.surroundings import LookAbove, folders_to, join_path, name_of, repository_below
 from transports import steps
-from transports.base import EntryKind, Step, Transport
-from transports.errors import FileExists, TransportError
-
-
-class LookBelow:
-    """A look at what the folder of a repository holds."""
-
-    def __init__(self) -> None:
-        self.names, self._in_format = steps.ListDirectory(""), steps.ListDirectory(FORMAT)
-        self._line = steps.GetPublished(FORMAT)
-        self.steps: list[Step] = [self.names, self._in_format, self._line]
-        """Performed in that folder before anything is asked of it."""
-
-    @property
-    def is_marked(self) -> bool:
-        """Whether it has a repository's format."""
-        return is_ours(self._line.result or b"")
-
-    @property
-    def others(self) -> list[str]:
-        """The names of what belongs to no repository."""
-        # An empty folder may be what a loss of power left of the format.
-        ours = NAMES if self.is_marked or self._in_format.result == [] else NAMES - {FORMAT}
-        return [name for name in self.names.result or () if name not in ours]
+from transports.base import Step, Transport
+from transports.errors import FileExists, NoSuchFile, TransportError, TransportFailed
 
 
 class Creation:
@@ -70,6 +48,8 @@ class Creation:
         self._randomness = randomness
         self._clock = clock
         self._made = False
+        self._seen: PlaceLook | None = None
+        """The look at the place that came with the last look for a repository there."""
         self._record = encode_record(first_record(randomness(16), int(clock() * 1000)))
         """Record 1, as it is made here."""
 
@@ -89,6 +69,34 @@ class Creation:
         """
         self.perform([])
 
+    def look(self, perform: Perform, asked: Sequence[Step]) -> None:
+        """Perform steps of its folder, and look at the place in the same trip. `perform`: performs steps of what the
+        path counts from."""
+        self._seen, look = None, PlaceLook(self._above, self._path)
+        own = [step.below(self._path) for step in asked]
+        first = {(type(step), step.path): step for step in reversed((*own, *look.steps))}
+        try:
+            perform([step for step in (*own, *look.steps) if first[type(step), step.path] is step])
+        except TransportError as wrong:
+            left = [step for step in asked if not (isinstance(step, steps.Query) and step.was_performed)]
+            if left and isinstance(wrong, TransportFailed):
+                raise
+            self._folder.perform(left)  # What cannot be looked at is told when it is needed.
+            return
+        for step in look.steps:
+            answered = first[type(step), step.path]
+            if isinstance(step, steps.Query) and isinstance(answered, steps.Query) and step is not answered:
+                step.settle(answered.result)
+        self._seen = look
+
+    def seen(self) -> PlaceLook:
+        """The last look at the place, or one as of now."""
+        if self._seen is None:
+            look = PlaceLook(self._above, self._path)
+            self._above.perform(look.steps)
+            return look
+        return self._seen
+
     def perform(self, wanted: Sequence[Step]) -> None:
         """Make the place, all of it durable, and perform steps of its folder, in one trip; a half-made place is taken
         over, and folders that are missing are made.
@@ -101,54 +109,47 @@ class Creation:
         if self._made:
             self._folder.perform(wanted)
             return
-        missing, look = self._missing(), LookAbove(self._above, self._path)
+        early, self._seen = self._seen, None
+        if early is not None and early.is_vacant:
+            # If something is there by now, the first folder cannot be made, and all of it is looked at again.
+            with contextlib.suppress(FileExists, NoSuchFile):
+                self._make(early, wanted)
+                return
+        self._make(self.seen(), wanted, over=True)
+
+    def _make(self, place: PlaceLook, wanted: Sequence[Step], *, over: bool = False) -> None:
+        """`perform`, in a place that was looked at. `over`: what was made there meanwhile is taken over."""
+        place.check()
+        self.check_below(place.below)
+        look = LookAbove(self._above, self._path)
+        puts = [step for step in wanted if isinstance(step, steps.Put)]
+        rest = [step for step in wanted if step not in puts]
+        folders = len(place.missing())
         made: list[Step] = [
-            *missing,
+            *map(steps.MakeDirectory, place.missing()),
+            # With a format there was a record 1: its number is free again once it was deleted.
+            *([] if place.below.is_marked else self._files()),
             # Also what another process made: it may have crashed before it synced.
-            *[steps.SyncDirectory(place) for place in folders_to(self._path)[::-1]],
+            *[steps.SyncDirectory(folder) for folder in folders_to(self._path)[::-1]],
             *look.steps,
         ]
+        brought = [step.below(self._path) for step in puts]
         try:
-            self._above.perform([*made, *[step.below(self._path) for step in wanted]])
-        except FileExists:
+            # What is brought is put with the files: behind a step that cannot be taken back it takes more trips.
+            asked = [*made[:folders], *brought, *made[folders:], *(step.below(self._path) for step in rest)]
+            self._above.perform(asked)
+        except TransportError as wrong:
+            self._discard([*made, *brought])
+            if not over or not isinstance(wrong, FileExists):
+                raise
             self._make_rest(made)
             self._folder.perform(wanted)
-        except TransportError:
-            self._discard(made)
-            raise
         look.check(self._clock)
         self._made = True
 
     def forget(self) -> None:
         """Make it again next time."""
         self._made = False
-
-    def _missing(self) -> list[Step]:
-        """Look at the place, and refuse one where no repository can be made; the steps that make what it lacks.
-
-        Raises:
-            NestedRepository, InvalidPath: as `make`.
-        """
-        above, path = self._above, self._path
-        places = [steps.GetStat(place) for place in folders_to(path)[1:]]
-        others = [steps.GetStat(self._full(name)) for name in FOREIGN]
-        look, left, below = LookAbove(above, path), Remains(path), LookBelow()
-        above.perform([*places, *look.steps, *others, *left.steps, *(step.below(path) for step in below.steps)])
-        file = next((each.path for each in places if each.result and each.result.kind is not EntryKind.DIRECTORY), None)
-        if file is not None:
-            raise InvalidPath(path, "a file is there" if file == path else f"{name_of(file)} is a file")
-        look.check()
-        other = foreign_in([name for name, each in zip(FOREIGN, others, strict=True) if each.result is not None])
-        if other is not None:
-            raise InvalidPath(path, f"{other} is there")
-        if left.found is not None:
-            raise InvalidPath(path, f"the folder holds {left.found}: restore that file, or move the folder away")
-        self.check_below(below)
-        there = below.names.result or ()
-        folders = [each.path for each in places if each.result is None]
-        folders += [self._full(name) for name in FOLDERS if name not in there]
-        # With a format there was a record 1: its number is free again once it was deleted.
-        return [*map(steps.MakeDirectory, folders), *([] if below.is_marked else self._files())]
 
     def _files(self) -> Iterator[Step]:
         files = {record_path(1): self._record, FORMAT: LINE}
@@ -175,7 +176,7 @@ class Creation:
     def _discard(self, made: Sequence[Step]) -> None:
         """Delete what was not published, as far as that works: `incoming` is swept."""
         for step in made:
-            if isinstance(step, steps.Publish):
+            if isinstance(step, steps.Put):
                 with contextlib.suppress(TransportError):
                     self._above.delete(step.path)
 

@@ -45,29 +45,31 @@ def _changes(transaction: Transaction, state: State) -> Iterator[Change]:
     for word, kind in transaction.declared.items():
         if kind is not None:
             check_name(word.encode())
-            yield from _changed(DECLARED, word.encode(), _kind(state, word), kind.encode())
+            yield from changed(DECLARED, word.encode(), kind_of(state, word), kind.encode())
     for name, value in transaction.changes.items():
         check_name(name)
         new = None if value is None else encode_value(value)
-        yield from _changed(REFS, name, state.table(REFS).get(name), new)
+        yield from changed(REFS, name, state.table(REFS).get(name), new)
     for word, entries in transaction.entries.items():
         for key, entry in entries.items():
             check_key(key)
-            yield from _changed(MAP + word, key, state.table(MAP + word).get(key), entry)
+            yield from changed(MAP + word, key, state.table(MAP + word).get(key), entry)
     for word, kind in transaction.declared.items():
         if kind is None:
-            yield from _changed(DECLARED, word.encode(), _kind(state, word), None)
+            yield from changed(DECLARED, word.encode(), kind_of(state, word), None)
     settings = transaction.setting_changes if transaction.created is None else transaction.created[2]
     for setting, content in settings.items():
-        yield from _changed(SETTINGS, setting.encode(), state.settings.get(setting), content)
+        yield from changed(SETTINGS, setting.encode(), state.settings.get(setting), content)
 
 
-def _kind(state: State, word: str) -> bytes | None:
+def kind_of(state: State, word: str) -> bytes | None:
+    """How a map is declared, as a change says it."""
     found = state.map_kind(word)
     return None if found is None else found.encode()
 
 
-def _changed(table: str, key: bytes, old: bytes | None, new: bytes | None) -> Iterator[Change]:
+def changed(table: str, key: bytes, old: bytes | None, new: bytes | None) -> Iterator[Change]:
+    """A key of a table that another value takes; nothing where it has that one."""
     if old != new:
         yield Change(table, key, old, new)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from smartserver.errors import OutcomeUnknown
 from smartserver.store.draft import following
@@ -25,11 +26,20 @@ Judge = Callable[[State], Entry | None]
 raises refuses the change."""
 
 
+class Draft(NamedTuple):
+    """A change, the state that it is probably made on, and the record then, with the state after it."""
+
+    base: State
+    entry: Entry
+    record: tuple[bytes, State]
+
+
 @dataclass(slots=True, eq=False)
 class _Waiting:
     """A change that waits for its record."""
 
     judge: Judge
+    draft: Draft | None = None
     come: threading.Event = field(default_factory=threading.Event)
     """Its record is there, or it is refused; or it is the first of those that wait, and appends one."""
     head: Head | None = None
@@ -54,15 +64,23 @@ class Group:
         self._waiting: list[_Waiting] = []
         """The first of them appends."""
 
-    def append(self, head: Head, judge: Judge) -> Head:
+    def draft(self, base: State, entry: Entry) -> Draft:
+        """A change as the only one of a record.
+
+        Raises:
+            CodedError: there can be no such record.
+        """
+        return Draft(base, entry, self._following(base, (entry,)))
+
+    def append(self, head: Head, judge: Judge, draft: Draft | None = None) -> Head:
         """Append a change, with those that wait; the head then, which survives a loss of power. `head`: as it was
-        looked at just now.
+        looked at just now. `draft`: the record that is published if this is what comes of it.
 
         Raises:
             CorruptFile, OutcomeUnknown, TransportError: as `Log.append`.
             CodedError: what `judge` raised, or a limit of records.
         """
-        own = _Waiting(judge)
+        own = _Waiting(judge, draft)
         with self._guard:
             self._waiting.append(own)
             waits = len(self._waiting) > 1
@@ -120,10 +138,15 @@ class Group:
             try:
                 entry = each.judge(state if found is None else found[1])
                 if entry is not None:
-                    time = int(self._clock() * 1000)
-                    more = (*entries, entry)
-                    record = Record(number=state.version + 1, parent=state.hash, time=time, entries=more)
-                    found, entries = following(state, record), more
+                    more, drafted = (*entries, entry), each.draft
+                    if drafted is not None and (drafted.base.hash, (drafted.entry,)) == (state.hash, more):
+                        found, entries = drafted.record, more
+                    else:
+                        found, entries = self._following(state, more), more
             except Exception as wrong:
                 each.wrong = wrong
         return found, judged
+
+    def _following(self, state: State, entries: tuple[Entry, ...]) -> tuple[bytes, State]:
+        time = int(self._clock() * 1000)
+        return following(state, Record(number=state.version + 1, parent=state.hash, time=time, entries=entries))

@@ -65,6 +65,9 @@ class Since:
         return 2 * (self.checkpoint + self.size)
 
 
+Perform = Callable[[Sequence[Step]], None]
+"""Performs steps, as `Transport.perform`."""
+
 Judge = Callable[[State], tuple[bytes, State] | None]
 """The record that is to follow a state, and the state then; None where none is to follow it: it is there already, or
 nothing is to be changed."""
@@ -88,6 +91,8 @@ class Log:
         self._clock = clock
         self._guard = threading.Lock()
         self._head: Head | None = None
+        self._drafts: dict[bytes, str] = {}
+        """Where records lie, by their content, that were written down and not published yet."""
         self._synced = b""
         """Hash of the newest record that is known to survive a loss of power."""
         self.since = Since()
@@ -99,8 +104,9 @@ class Log:
 
     # -- looking
 
-    def look(self) -> Head:
-        """The newest state as of now.
+    def look(self, perform: Perform | None = None) -> Head:
+        """The newest state as of now. `perform`: performs what is asked first where the log is opened behind a link, in
+        place of the folder.
 
         Raises:
             NoSuchRepository: no repository was ever made here.
@@ -112,7 +118,7 @@ class Log:
                 warm = self._head
                 if warm is not None and self.still(warm):
                     return warm
-                head = self._open() if warm is None else self._read_on(warm.state)
+                head = self._open(perform) if warm is None else self._read_on(warm.state)
                 # What does not fit is looked at from the disk once more before it is called damage; then every time.
                 self._head = None if head is None or head.damage is not None else head
                 if head is not None and (head.damage is None or warm is None):
@@ -132,7 +138,7 @@ class Log:
         head: Head,
         before: Sequence[Step] = (),
         after: Sequence[Step] = (),
-        perform: Callable[[Sequence[Step]], None] | None = None,
+        perform: Perform | None = None,
     ) -> bool:
         """Perform steps, look whether a head is still the newest, and perform others, in one trip. `perform`: what
         performs them, in place of the folder.
@@ -150,7 +156,7 @@ class Log:
         head: Head | None,
         before: Sequence[Step],
         after: Sequence[Step],
-        perform: Callable[[Sequence[Step]], None] | None = None,
+        perform: Perform | None = None,
     ) -> tuple[Head, bool]:
         """As `still`: the newest head, and whether the steps `after` were performed after it was read. Without a head
         they are not."""
@@ -185,14 +191,14 @@ class Log:
             raise OutcomeUnknown(f"{there.path} went away")
         self._synced = state.hash
 
-    def _open(self) -> Head | None:
+    def _open(self, perform: Perform | None) -> Head | None:
         """From the newest checkpoint, or the first record, to the head; None where what it stood on went away."""
         line, names, records = GetPublished(FORMAT), ListDirectory(CHECKPOINTS), ListDirectory(LOG)
         folders = [GetStat(name) for name in FOLDERS]
         asked: list[Step] = [line, names] if self._listed else [line, names, records, *folders]
         head = None
         if is_far(self.folder):  # Where no checkpoint was made yet, this is mostly all.
-            head = self._walk(1, asked, lambda first: self._begun(None if names.result else first), AHEAD)
+            head = self._walk(1, asked, lambda first: self._begun(None if names.result else first), AHEAD, perform)
         else:
             self.folder.perform(asked)
         if line.result is None:
@@ -249,13 +255,18 @@ class Log:
         return self._walk(state.version, [], lambda _: state, state.version + 1)
 
     def _walk(
-        self, version: int, steps: Sequence[Step], start: Callable[[bytes | None], State | None], newest: int
+        self,
+        version: int,
+        steps: Sequence[Step],
+        start: Callable[[bytes | None], State | None],
+        newest: int,
+        perform: Perform | None = None,
     ) -> Head | None:
         """Read the records after a version until one is missing, and see that what they follow is still there; None
         where it went away.
 
         `steps`: performed first; then `start` gives the state of that version, whose record it is given. `newest`: the
-        record that is probably the last.
+        record that is probably the last. `perform`: performs them with the first records, in place of the folder.
 
         The last that may be there is read first, so each that is there was read after the one that is missing. Each
         record fixes those before it.
@@ -264,7 +275,8 @@ class Log:
         while True:
             asked = [GetPublished(record_path(at + 1 + more)) for more in range(ahead)]
             again = {each: GetPublished(record_path(each)) for each in (at, version)}
-            self.folder.perform([*steps, *reversed(asked), *again.values()])
+            (perform or self.folder.perform)([*steps, *reversed(asked), *again.values()])
+            perform = None
             if state is None:
                 steps, state = (), start(again[version].result)
                 if state is None:
@@ -319,6 +331,20 @@ class Log:
             if head.state.history.horizon.version > base.version:
                 raise OutcomeUnknown(f"what was done since change {base.version} is not known any more")
 
+    def draft(self, content: bytes) -> Put:
+        """Writes a record down with what comes before its publication, which takes less trips then."""
+        path = self._drafts[content] = self._temporary()
+        return Put(path, content)
+
+    def discard_draft(self, content: bytes) -> None:
+        """Delete a draft that was not published."""
+        path = self._drafts.pop(content, None)
+        if path is not None:
+            self._discard(path)
+
+    def _temporary(self) -> str:
+        return f"{INCOMING}/{self._randomness(8).hex()}.record"
+
     def _publish(self, base: State, content: bytes) -> bool:
         """Publish a record that follows a state, durably. False where it does not count: another has its place, or the
         record that it follows is gone.
@@ -329,9 +355,11 @@ class Log:
             TransportError: it was not.
         """
         path = record_path(base.version + 1)
-        temporary = f"{INCOMING}/{self._randomness(8).hex()}.record"
+        drafted = self._drafts.pop(content, None)
+        temporary = drafted or self._temporary()
         own, below = GetPublished(path), GetPublished(record_path(base.version))
-        steps: list[Step] = [Put(temporary, content), Publish(temporary, path), own, SyncDirectory(LOG), below]
+        puts = [Put(temporary, content)] if drafted is None else []
+        steps: list[Step] = [*puts, Publish(temporary, path), own, SyncDirectory(LOG), below]
         try:
             self.folder.perform(steps)
         except FileExists:
@@ -342,7 +370,8 @@ class Log:
         except TransportError as wrong:
             self._discard(temporary)
             self.forget()
-            if _was_done(own):  # Then it is the sync that failed, which is never repeated, or what follows.
+            if own.was_performed and own.result is not None:
+                # Then it is the sync that failed, which is never repeated, or what follows.
                 raise OutcomeUnknown(str(wrong)) from wrong
             # A refusal is final, but may be one to read what was published.
             if isinstance(wrong, TransportFailed) or self._look_again(str(wrong)).state.hash != base.hash:
@@ -443,11 +472,3 @@ def _decoded(version: int, contents: Sequence[bytes]) -> tuple[list[tuple[Record
         except CorruptFile as wrong:
             return records, wrong
     return records, None
-
-
-def _was_done(step: GetPublished) -> bool:
-    """Whether a step was reached."""
-    try:
-        return step.result is not None
-    except LookupError:
-        return False

@@ -44,7 +44,8 @@ Natural = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class PackEntry(msgspec.Struct, frozen=True, array_like=True):
-    """A pack and its index: `packs/` and the name in hex, `.pack` and `.idx`; lengths in bytes, BLAKE2b-16 hashes."""
+    """A pack and its index: `packs/` and the name in hex, `.pack` and `.idx`; lengths in bytes, BLAKE2b-16 hashes. That
+    of a dump has no index, whose length and hash are 0; then its records are not counted."""
 
     name: Bytes16
     length: Natural
@@ -53,6 +54,11 @@ class PackEntry(msgspec.Struct, frozen=True, array_like=True):
     index_hash: Bytes16
     segments: Natural
     records: Natural
+
+    @property
+    def has_index(self) -> bool:
+        """Whether there is an index of it."""
+        return self.index_length > 0
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True):

@@ -2,39 +2,115 @@
 
 from __future__ import annotations
 
-from smartserver.store.format import FOREIGN, FORMAT, LOG, PACKS, foreign_in
+from smartserver.errors import InvalidPath
+from smartserver.store.format import FOLDERS, FOREIGN, FORMAT, LOG, NAMES, PACKS, foreign_in, is_ours
 from smartserver.store.record import record_path
-from smartserver.store.surroundings import folders_to, join_path, name_of
-from transports import steps
+from smartserver.store.surroundings import LookAbove, folders_to, join_path, name_of
 from transports.base import EntryKind, Step, Transport
 from transports.errors import TransportError
+from transports.steps import GetPublished, GetStat, ListDirectory
+
+
+class PlaceLook:
+    """A look at the place of a repository and at the folders above it; `steps` are performed first."""
+
+    def __init__(self, above: Transport, path: str) -> None:
+        self._path = path
+        self._folders = [GetStat(place) for place in folders_to(path)]
+        self._others = [GetStat(join_path(path, name)) for name in FOREIGN]
+        self._left, self._above, self.below = Remains(path), LookAbove(above, path), LookBelow()
+        below = [step.below(path) for step in self.below.steps]
+        self.steps: list[Step] = [*self._folders, *self._others, *self._left.steps, *self._above.steps, *below]
+
+    @property
+    def has_root(self) -> bool:
+        """Whether the folder that all paths count from is there."""
+        return self._folders[0].result is not None
+
+    @property
+    def is_vacant(self) -> bool:
+        """Whether nothing is in the place."""
+        return bool(self._path) and self._folders[-1].result is None
+
+    def describe(self) -> str:
+        """What lies there, for a message; empty where that is nothing."""
+        file = self._file()
+        if file is not None:
+            return "a file" if file == self._path else f"a file, {name_of(file)}, above it"
+        return self._foreign() or (f"what is left of one: {self._left.found}" if self._left.found is not None else "")
+
+    def check(self) -> None:
+        """Refuse a place where no repository can be made; what is below it is not looked at.
+
+        Raises:
+            NestedRepository, InvalidPath: it is one.
+        """
+        path, file = self._path, self._file()
+        if file is not None:
+            raise InvalidPath(path, "a file is there" if file == path else f"{name_of(file)} is a file")
+        self._above.check()
+        other = self._foreign()
+        if other is not None:
+            raise InvalidPath(path, f"{other} is there")
+        if self._left.found is not None:
+            raise InvalidPath(path, f"the folder holds {self._left.found}: restore that file, or move the folder away")
+
+    def missing(self) -> list[str]:
+        """The folders that are to be made."""
+        there = self.below.names.result or ()
+        own = [join_path(self._path, name) for name in FOLDERS if name not in there]
+        return [*(each.path for each in self._folders[1:] if each.result is None), *own]
+
+    def _file(self) -> str | None:
+        found = [(each.path, each.result) for each in self._folders[1:]]
+        return next((path for path, stat in found if stat and stat.kind is not EntryKind.DIRECTORY), None)
+
+    def _foreign(self) -> str | None:
+        return foreign_in([name for name, each in zip(FOREIGN, self._others, strict=True) if each.result is not None])
 
 
 def describe_place(above: Transport, path: str) -> str:
     """What lies where no repository is, for a message; empty where that is nothing, or cannot be told."""
-    places = [steps.GetStat(place) for place in folders_to(path)[1:]]
-    left, others = Remains(path), [steps.GetStat(join_path(path, name)) for name in FOREIGN]
+    look = PlaceLook(above, path)
     try:
-        above.perform([*places, *left.steps, *others])
+        above.perform(look.steps)
     except TransportError:
         return ""
-    file = next((each.path for each in places if each.result and each.result.kind is not EntryKind.DIRECTORY), None)
-    if file is not None:
-        return "a file" if file == path else f"a file, {name_of(file)}, above it"
-    foreign = foreign_in([name for name, each in zip(FOREIGN, others, strict=True) if each.result is not None])
-    return foreign or (f"what is left of one: {left.found}" if left.found is not None else "")
+    return look.describe()
+
+
+class LookBelow:
+    """A look at what the folder of a repository holds."""
+
+    def __init__(self) -> None:
+        self.names, self._in_format = ListDirectory(""), ListDirectory(FORMAT)
+        self._line = GetPublished(FORMAT)
+        self.steps: list[Step] = [self.names, self._in_format, self._line]
+        """Performed in that folder before anything is asked of it."""
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether it has a repository's format."""
+        return is_ours(self._line.result or b"")
+
+    @property
+    def others(self) -> list[str]:
+        """The names of what belongs to no repository."""
+        # An empty folder may be what a loss of power left of the format.
+        ours = NAMES if self.is_marked or self._in_format.result == [] else NAMES - {FORMAT}
+        return [name for name in self.names.result or () if name not in ours]
 
 
 class Remains:
     """What says that there was a repository, which has lost its format; looked at in one trip.
 
-    No repository is ever made over one: its packs may be all there is.
+    No repository is ever made over one: its packs may be all there is. An index says nothing that its pack does not.
     """
 
     def __init__(self, path: str) -> None:
         # Listed before the format is looked for: a creation that is going on makes that first.
-        self._kept = {name: steps.ListDirectory(join_path(path, name)) for name in (PACKS, LOG)}
-        self._format = steps.GetStat(join_path(path, FORMAT))
+        self._kept = {name: ListDirectory(join_path(path, name)) for name in (PACKS, LOG)}
+        self._format = GetStat(join_path(path, FORMAT))
         self.steps: list[Step] = [*self._kept.values(), self._format]
 
     @property
@@ -43,5 +119,9 @@ class Remains:
         if self._format.result is not None:
             return None
         first = record_path(1).partition("/")[2]  # It says nothing, and a creation that was cut short leaves it.
-        kept = [name for name, each in self._kept.items() if set(each.result or ()) - {first}]
+        kept = [
+            folder
+            for folder, each in self._kept.items()
+            if any(name != first and not name.endswith(".idx") for name in each.result or ())
+        ]
         return f"{kept[0]!r} files and no {FORMAT!r}" if kept else None

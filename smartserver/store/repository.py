@@ -5,6 +5,7 @@ What reads opens a snapshot, what changes is a commit (`commit`), and `upkeep` k
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -21,10 +22,9 @@ from smartserver.store.commit import Commit, CommitOutcome, Plan, earlier
 from smartserver.store.creation import Creation
 from smartserver.store.group import Group
 from smartserver.store.index_build import Pace, unpaced
-from smartserver.store.log import Log
+from smartserver.store.log import Log, Perform
 from smartserver.store.model import Changes, PackReport, RootVersion, VerifyReport
 from smartserver.store.quarantine import Quarantine, nothing
-from smartserver.store.remains import describe_place
 from smartserver.store.repack import AHEAD, rows
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.states import Latest, States
@@ -32,6 +32,7 @@ from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report, Upload, unreported
 from smartserver.store.verify import verify
 from transports.base import Transport
+from transports.errors import TransportError
 
 COLLECT_INTERVAL = 3600.0
 """Seconds between two searches for leftovers in passing: each lists every file, and what it finds is a day old."""
@@ -61,12 +62,12 @@ class PackRepository:
         self.folder = transport.child(path) if path else transport
         """The repository's own folder."""
         self._above = transport
+        self._place = Creation(transport, path, randomness, clock)
         self.log = Log(self.folder, path, randomness)
         """Its log."""
         self.clock = clock
         self.randomness = randomness
         self._group = Group(self.log, clock)
-        self._place = Creation(transport, path, randomness, clock)
         self._states = States(self.log, texts if texts is not None else TextCache())
         self._policy = policy
         self._repacking = threading.Lock()
@@ -96,12 +97,15 @@ class PackRepository:
         return head is not None and not head.state.exists and len(head.state.history) > 0
 
     def describe_place(self) -> str:
-        """What lies where no repository is, for a message, which names the tool; empty where nothing does."""
-        return describe_place(self._above, self.path)
+        """What lies where no repository is, for a message, which names the tool; empty where nothing does, or it cannot
+        be told."""
+        with contextlib.suppress(TransportError):
+            return self._place.seen().describe()
+        return ""
 
-    def has_place(self) -> bool:
+    def has_root(self) -> bool:
         """Whether the folder below which all paths lie is there."""
-        return self._above.exists("")
+        return self._place.seen().has_root
 
     def snapshot(self) -> Snapshot:
         """The repository as it is now; the log is looked at each time, what did not change is taken over.
@@ -145,6 +149,15 @@ class PackRepository:
         """
         return self._states.look()
 
+    def look_around(self, perform: Perform | None = None) -> Latest:
+        """As `look`. Of a store behind a link, what a creation looks at is asked in the same trip. `perform`: performs
+        steps of that store.
+
+        Raises:
+            CorruptFile, Unsupported: its log cannot be read.
+        """
+        return self._states.look(partial(self._place.look, perform or self._above.perform))
+
     def begin(
         self,
         announced: Sequence[GraphNode] = (),
@@ -158,7 +171,7 @@ class PackRepository:
         Raises:
             CorruptFile, Unsupported, TransportError: as `snapshot`.
         """
-        stored = self._states.read(look)
+        stored = self._states.read(look or self.look_around())
         if stored.latest.head is None:  # The folder may have been removed since.
             self._place.forget()
         return Transaction(self.path, stored.snapshot, announced, self._place.line, allowance)
@@ -204,11 +217,13 @@ class PackRepository:
         upload: Upload | None = None,
         progress: Report = unreported,
         allowance: Allowance | None = None,
+        look: Latest | None = None,
     ) -> CommitOutcome:
         """Carry out a request: one record, or none where nothing changes. A repeat gets the first answer.
 
         `upload` is finished, and given up afterwards whatever happens. `plan` may be called several times. `progress`:
-        what is being done, how much of it is, and of how much (0: not known). `allowance`: as of `begin`.
+        what is being done, how much of it is, and of how much (0: not known). `allowance`: as of `begin`. `look`: what
+        the request saw, if it did.
 
         Raises:
             OutcomeUnknown: it may have been carried out.
@@ -219,7 +234,7 @@ class PackRepository:
             CorruptFile, Unsupported, TransportError: as `snapshot`; nothing changed.
         """
         parts = self.path, self.log, self._group, self._states, self._place, self.clock, self.randomness
-        return Commit(*parts, request, age, user, plan, upload, progress, allowance).run()
+        return Commit(*parts, request, age, user, plan, upload, progress, allowance, look).run()
 
     def delete(self, request: bytes, age: int, user: str, outcome: bytes = b"") -> CommitOutcome:
         """Delete the repository; its packs go a day later. A repeat gets the first answer.

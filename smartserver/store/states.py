@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from smartserver.errors import NoSuchRepository
 from smartserver.store.caches import TextCache
-from smartserver.store.log import TRIES, Head, Log
-from smartserver.store.model import RootVersion
+from smartserver.store.log import TRIES, Head, Log, Perform
 from smartserver.store.snapshot import Reopen, Snapshot
 from smartserver.store.state import State
 from transports.errors import NoSuchFile
@@ -58,14 +57,14 @@ class States:
         """The newest snapshot that was opened; None where none was."""
         return self._latest
 
-    def look(self) -> Latest:
-        """The repository as it is now.
+    def look(self, perform: Perform | None = None) -> Latest:
+        """The repository as it is now. `perform`: as of `Log.look`.
 
         Raises:
             CorruptFile, Unsupported, TransportError: as `Log.look`; a damaged log says of none whether it is there.
         """
         try:
-            head = self._log.look()
+            head = self._log.look(perform)
         except NoSuchRepository:
             return Latest(None)
         if head.damage is not None and not head.state.exists:
@@ -116,11 +115,6 @@ class States:
                 if kept is None or kept.state.incarnation != state.incarnation or kept.state.version <= state.version:
                     self._latest = latest
         return latest
-
-
-def known_as(state: State, seen: RootVersion) -> bool:
-    """Whether a state is the one that a client has seen."""
-    return seen == RootVersion(state.incarnation, state.version, state.mark)
 
 
 def reader(log: Log, texts: TextCache, states: States | None = None) -> Reopen:

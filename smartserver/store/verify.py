@@ -164,10 +164,10 @@ class _Verification:
             pass  # A damaged file is reported with the log, or with the packs.
 
     def _check_pack(self, snapshot: Snapshot, number: int, pack: OpenPack, check: SegmentCheck) -> None:
-        if pack.rebuilt is not None:
-            self._report(f"{index_path(pack.entry.name)}: {NO_INDEX}")
         index, entry = pack.index, pack.entry
-        if (index.segments, index.records) != (entry.segments, entry.records):
+        if pack.rebuilt is not None and entry.has_index:
+            self._report(f"{index_path(entry.name)}: {NO_INDEX}")
+        if (index.segments, index.records if entry.has_index else 0) != (entry.segments, entry.records):
             found = f"{index.segments} segments and {index.records} records"
             self._at(pack, 0, f"holds {found}, the log says {entry.segments} and {entry.records}")
         earlier = snapshot.only(snapshot.packs[:number])

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import pytest
-from builders import MAIN, SETTINGS, Clock, History, Lockless, Repeatable, check_whole, push, refs_of, request_id
+from builders import MAIN, SETTINGS, Clock, Far, History, Repeatable, check_whole, push, refs_of, request_id
 from copies import freeze, thaw
 from faulty_transport import FaultMode, FaultyTransport
 
@@ -262,7 +262,7 @@ def crashes(seeds: int) -> list[Crash]:
     return [(each, seed) for each in Aftermath for seed in range(seeds if each in chance else 1)]
 
 
-STORES: dict[str, Callable[[Transport], Transport]] = {"near": lambda store: store, "far": Lockless}
+STORES: dict[str, Callable[[Transport], Transport]] = {"near": lambda store: store, "far": Far}
 """How a store in memory is reached; the near one has links."""
 
 

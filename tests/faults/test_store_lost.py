@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pytest
-from builders import MAIN, Clock, History, Lockless, Repeatable, Stepwise, check_whole, push, refs_of, request_id
+from builders import MAIN, Clock, Far, History, Repeatable, Stepwise, check_whole, push, refs_of, request_id
 
 from smartserver.errors import OutcomeUnknown
 from smartserver.store.format import INCOMING
@@ -119,7 +119,7 @@ def start(empty: bool) -> bytes:
     clock = Clock()
     storage = MemoryTransport(clock=clock)
     if not empty:
-        repository = PackRepository(Lockless(storage), PATH, clock=clock, randomness=Repeatable(1))
+        repository = PackRepository(Far(storage), PATH, clock=clock, randomness=Repeatable(1))
         for each in LINE[:PACKS]:
             push(repository, HISTORY, [each], {MAIN: each, **({OTHER: each} if each == LINE[0] else {})})
     return pickle.dumps((clock, storage))
@@ -132,7 +132,7 @@ def state_of(repository: PackRepository) -> Refs:
 def lost(operation: Operation, at: int, *, done: bool, away: bool) -> bool:
     """Do it once; whether there was a call to be lost at."""
     clock, storage = pickle.loads(start(operation.before is None))
-    store = Lost(Lockless(storage), at, done=done, away=away)
+    store = Lost(Far(storage), at, done=done, away=away)
     mine = PackRepository(store, PATH, clock=clock, randomness=Repeatable(2))
     error: CodedError | None = None
     try:
@@ -143,7 +143,7 @@ def lost(operation: Operation, at: int, *, done: bool, away: bool) -> bool:
     store.left[0] = 0
     assert error is None or not before_that, error
     what = f"lost at call {at}, done {done}, away {away}: {error!r}"
-    near = PackRepository(Lockless(storage), PATH, clock=clock, randomness=Repeatable(3))
+    near = PackRepository(Far(storage), PATH, clock=clock, randomness=Repeatable(3))
     found = state_of(near)
     if error is None:
         assert found == operation.after, what

@@ -76,10 +76,15 @@ def state(repository: PackRepository) -> tuple[object, ...]:
     return view.vcs, view.kinds, view.settings, dict(view.refs().items()), maps
 
 
+def loaded(source: Path, folder: Path) -> bool:
+    """Whether a folder has what the repository has that was dumped."""
+    one, other = (PackRepository(LocalTransport(each)) for each in (source, folder))
+    return state(one) == state(other) and other.verify().problems == ()
+
+
 def carried(home: Path, dumped: PackRepository, parts: Sequence[str], into: str) -> PackRepository:
-    """A repository that has these dumps in their order, which is as the one that they were made from."""
-    for part in parts:
-        run(home, "load", part, into)
+    """A repository that has these dumps, which is as the one that they were made from."""
+    run(home, "load", *parts, into)
     made = PackRepository(LocalTransport(home / into))
     assert made.verify().problems == ()
     assert state(made) == state(dumped)
@@ -103,7 +108,7 @@ def test_git(home: Path, tmp_path: Path) -> None:
         builder.ref(f"refs/notes/{part}", builder.tag(builder.blob(part.encode()), b"blob", b"of a blob"))
         builder.git("push", "-q", urls[0], "refs/*:refs/*")
         run(home, "dump", *(() if part == "first" else ("--since", "first")), urls[0], part)
-        run(home, "load", part, urls[1])
+        run(home, "load", *parts[: parts.index(part) + 1], urls[1])
     every = [git_histories.Builder(home / f"{name}.git", environment(home)) for name in ("b", "c")]
     for url, clone in zip(urls, every, strict=True):
         clone.git("fetch", "-q", url, "refs/*:refs/*")
@@ -122,7 +127,6 @@ def test_hg(home: Path, tmp_path: Path) -> None:
     served = Served(tmp_path, root=home)
     source.push(history.repository, order[:40])
     run(home, "dump", served.url("source"), parts[0])
-    assert run(home, "dump", "source") == (home / parts[0]).read_bytes()
     source.push(history.repository, order[40:], order[:40])
     run(home, "dump", "--since", parts[0], served.url("source"), parts[1])
     assert served.close() == ""
@@ -144,7 +148,6 @@ def test_brz(home: Path, tmp_path: Path) -> None:
     with brz_histories.quiet():
         source.push(history.repository, order[:50])
         run(home, "dump", served.url("source"), parts[0])
-        assert run(home, "dump", "source") == (home / parts[0]).read_bytes()
         source.push(history.repository, order[50:], order[:50])
         run(home, "dump", "--since", parts[0], served.url("source"), parts[1])
         assert served.close() == ""
@@ -178,28 +181,28 @@ def content(source: Path) -> bytes:
 
 
 def test_a_pipe_that_is_cut_or_damaged_changes_nothing(
-    home: Path, served: Served, content: bytes, request: pytest.FixtureRequest
+    home: Path, served: Served, source: Path, content: bytes, request: pytest.FixtureRequest
 ) -> None:
     path = f"dumps-{request.node.name}"
     half = len(content) // 2
-    name = "smartserver: standard input is damaged at byte"
     for damaged, said in (
-        (content[:half], f"{name} {half}: it ends here, before its last block\n"),
-        (content[:-1] + bytes([content[-1] ^ 1]), f"{name} {len(content) - 37}: the hash after this block is not "),
+        (content[:half], f"is damaged at byte {half}: "),
+        (content[:half] + bytes([content[half] ^ 1]) + content[half + 1 :], "the pack does not have the hash"),
     ):
         done = attempt(home, "load", served.url(path), stdin=damaged)
         assert (done.returncode, done.stdout) == (1, b"")
-        assert done.stderr.decode().startswith(said)
-        assert not (served.root / path / "root").exists()
+        assert done.stderr.decode().startswith("smartserver: standard input")
+        assert said in done.stderr.decode()
+        assert not (served.root / path).exists()
     run(home, "load", served.url(path), stdin=content)
-    assert run(home, "dump", served.url(path)) == content
+    assert loaded(source, served.root / path)
 
 
 @pytest.mark.parametrize(
     ("number", "into"), [(signal.SIGKILL, "server"), (signal.SIGINT, "folder"), (signal.SIGTERM, "server")]
 )
 def test_a_load_that_is_ended_half_way_changes_nothing(
-    home: Path, served: Served, content: bytes, number: signal.Signals, into: str
+    home: Path, served: Served, source: Path, content: bytes, number: signal.Signals, into: str
 ) -> None:
     path = f"dumps-{home.parent.name}"
     place, folder = (served.url(path), served.root / path) if into == "server" else (str(home / path), home / path)
@@ -216,7 +219,7 @@ def test_a_load_that_is_ended_half_way_changes_nothing(
         assert (process.returncode, said.strip()) == (128 + number, interrupted)
     assert not (folder / "root").exists()
     run(home, "load", place, stdin=content)
-    assert run(home, "dump", place) == content
+    assert loaded(source, folder)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
@@ -241,7 +244,7 @@ def test_a_dump_that_is_ended_half_way_leaves_no_file(
     assert number == signal.SIGKILL or list(out.iterdir()) == []
 
 
-def test_a_token_is_sent_where_one_is_wanted(home: Path, tmp_path: Path, content: bytes) -> None:
+def test_a_token_is_sent_where_one_is_wanted(home: Path, tmp_path: Path, source: Path, content: bytes) -> None:
     """At the first contact with a server that anybody may read from: it asks for one only when something changes."""
     rules = tmp_path / "access.toml"
     rules.write_text(
@@ -258,7 +261,7 @@ def test_a_token_is_sent_where_one_is_wanted(home: Path, tmp_path: Path, content
         words = ["env", variable, *PROGRAM, "load", file, url]
         cache = {"XDG_CACHE_HOME": str(home / f"cache{number}")}
         subprocess.run(words, cwd=home, env={**environment(home), **cache}, input=content, check=True)
-        assert run(home, "dump", url) == content
+        assert loaded(source, server.root / f"project{number}")
     server.close()
 
 
@@ -269,15 +272,12 @@ def test_a_reader_that_ends_is_no_fault(home: Path, source: Path, content: bytes
 
 
 def test_from_one_server_to_another(home: Path, served: Served, content: bytes) -> None:
-    """The round trips on the link: one for the dump, two for the load (of a pipe three), and a handshake each."""
+    """The round trips on the link: one for the dump, two for the load, and a handshake each."""
     one, other = (f"dumps-{name}-{home.parent.name}" for name in ("one", "other"))
     run(home, "load", served.url(one), stdin=content)
     served.proxy.take()
     dumped = run(home, "dump", served.url(one))
-    assert dumped == content
     assert served.proxy.take().rounds == 2
     run(home, "load", served.url(other), stdin=dumped)
-    assert served.proxy.take().rounds == 4
-    (home / "x").write_bytes(dumped)
-    run(home, "load", "x", served.url(f"{other}-again"))
     assert served.proxy.take().rounds == 3
+    assert run(home, "dump", served.url(other)) == dumped

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import BinaryIO
 
 import pytest
 from builders import MAIN, History
@@ -17,10 +19,11 @@ from verb_examples import EXAMPLES, served_examples
 
 from netem.link import Link
 from netem.simulated import SimulatedNetwork
+from smartserver.cli.copying import StoreSource, of_snapshot
+from smartserver.cli.dump import told_by
 from smartserver.client.call import Client
 from smartserver.client.copy import CopyEndpoint
-from smartserver.client.dump import dump, load
-from smartserver.client.dump_file import DumpHeader, DumpReader
+from smartserver.client.load import load
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import Outgoing
@@ -28,11 +31,13 @@ from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.errors import DivergedBranches
 from smartserver.meters import BYTES_RECEIVED, BYTES_SENT, CONNECTIONS, TRIPS
 from smartserver.server.context import state_of
+from smartserver.store.repository import PackRepository
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import VERBS, Body
 from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.messages import RequestFlag, State
+from transports.tar import TarTransport
 
 BUDGETS = tomllib.loads((Path(__file__).parent.parent / "budgets.toml").read_text(encoding="utf-8"))
 TOPIC = b"refs/heads/topic"
@@ -205,32 +210,45 @@ def clone(stage: Stage) -> None:
     assert b"".join(pulled.body) == b"".join(map(stage.history.segment, stage.line[:10]))
 
 
-def dumped(stage: Stage, since: DumpHeader | None = None) -> DumpReader:
-    made = dump(CopyEndpoint(PATH, stage.remote), since, lambda size, done, total: None, bulk=True)
-    return DumpReader(io.BytesIO(b"".join(made.pieces)), "x.dump")
-
-
-def dump_all(stage: Stage) -> None:
-    assert b"".join(dumped(stage)) == b"".join(map(stage.history.segment, stage.line[:10]))
-
-
-def dump_since(stage: Stage) -> None:
-    header = dumped(stage).header
-    push_one(stage)
-    stage.network.take()
-    assert b"".join(dumped(stage, header)) == stage.history.segment(stage.line[10])
-
-
 def silent(size: int, done: int, total: int) -> None:
     """Nothing is said of how far it is."""
 
 
+@contextmanager
+def dumped(stage: Stage, earlier: Mapping[str, BinaryIO] | None = None) -> Iterator[Mapping[str, BinaryIO]]:
+    """The archives that a dump makes."""
+    before = dict(earlier or {})
+    since = PackRepository(TarTransport(before)).snapshot() if before else None
+    with TemporaryFile() as spooled, TemporaryFile() as file:
+        pieces, _, _ = told_by(CopyEndpoint(PATH, stage.remote), since, spooled, silent)
+        file.writelines(pieces)
+        file.flush()
+        yield {**before, f"{len(before)}.tar": file}
+
+
+def dump_all(stage: Stage) -> None:
+    with dumped(stage) as files:
+        made = PackRepository(TarTransport(files)).snapshot()
+        assert list(map(made.segment, range(10))) == list(map(stage.history.segment, stage.line[:10]))
+
+
+def dump_since(stage: Stage) -> None:
+    with dumped(stage) as first:
+        push_one(stage)
+        stage.network.take()
+        with dumped(stage, first) as both:
+            made = PackRepository(TarTransport(both)).snapshot()
+            assert made.segment(10) == stage.history.segment(stage.line[10])
+            assert [pack.segments for pack in made.state.packs] == [10, 1]
+
+
 def load_all(stage: Stage) -> None:
     stage.push(MAIN, stage.large(stage.line[9]))
-    read = dumped(stage)
-    stage.network.take()
-    target = CopyEndpoint("elsewhere", stage.joint.remote("elsewhere", stage.client))
-    pushed, _ = load(read, "x.dump", target, silent, silent, force=False)
+    with dumped(stage) as files:
+        source = StoreSource(PackRepository(TarTransport(files)))
+        stage.network.take()
+        target = CopyEndpoint("elsewhere", stage.joint.remote("elsewhere", stage.client))
+        pushed, _ = load(of_snapshot(source.snapshot), source, NEW, target, silent, name="x.tar", force=False)
     assert (pushed.revisions, pushed.created) == (22, True)
     assert stage.joint.refs("elsewhere") == stage.joint.refs()
 

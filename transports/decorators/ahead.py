@@ -27,7 +27,8 @@ class AheadTransport(PassingTransport):
         return AheadTransport(inner, self._known, prefix=prefix)
 
     def read_ahead(self, reads: Sequence[Read]) -> None:
-        """Perform reads, in one trip where none fails; those that fail will fail when they are asked for.
+        """Perform reads, in one trip where none fails; those that fail will fail when they are asked for. What comes
+        behind one that failed, and is in the same folder, is not read ahead.
 
         Raises:
             TransportFailed: the store itself failed, and no file of it: the connection is lost.
@@ -43,7 +44,8 @@ class AheadTransport(PassingTransport):
                 try:
                     self._known[type(read), self.full(read.path)] = read.result
                 except LookupError:  # It failed, and ended those after it.
-                    left = left[at + 1 :]
+                    folder = read.path if isinstance(read, ListDirectory) else read.path.rpartition("/")[0]
+                    left = [each for each in left[at + 1 :] if not _is_in(each.path, folder)]
                     break
             else:
                 return
@@ -79,3 +81,7 @@ class AheadTransport(PassingTransport):
         return isinstance(step, GetStat) and any(
             self._known.get((read, path), step) is None for read in (Get, GetPublished)
         )
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return bool(folder) and path.startswith(f"{folder}/")

@@ -6,6 +6,10 @@ from typing import ClassVar
 
 from smartserver.trace.bans.model import Ban, Finding, WatchedAnswer, WatchedRequest, place
 from smartserver.verbs.declare import Arguments
+from smartserver.verbs.vfs import GetResult, HasResult, NamesResult, StatResult
+
+ABSENT = (GetResult(None), HasResult(False), NamesResult(None), StatResult(None))
+"""Answers that nothing is there."""
 
 
 class Duplicate(Ban):
@@ -15,7 +19,7 @@ class Duplicate(Ban):
     before in the operation, and this client changed nothing since on that path, above it or below it; or when one
     request has the same call twice. The second time is one too many, since the first answer is there. A request that
     asks something else besides costs no round trip for what it repeats. `Server.ping` says nothing that could be
-    remembered.
+    remembered. That a file is not there may be asked again: a client waits for it so.
     """
 
     name: ClassVar[str] = "duplicate"
@@ -45,7 +49,8 @@ class Duplicate(Ban):
         if asked.mutates:
             self._answered = [each for each in self._answered if not _near(each[0], asked.path)]
         elif answered.fault is None:
-            self._answered += _calls(asked)
+            results = zip(_calls(asked), answered.results, strict=False)
+            self._answered += [call for call, result in results if result not in ABSENT]
 
 
 def _near(path: str, changed: str) -> bool:

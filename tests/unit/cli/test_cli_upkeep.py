@@ -113,6 +113,24 @@ def test_what_a_store_does_not_show_is_said_and_the_rest_is_listed(tmp_path: Pat
     ]
 
 
+@pytest.mark.sockets
+@pytest.mark.unbanned("file-level calls are what is tried")
+def test_a_listing_of_a_store_asks_for_all_folders_of_a_depth_at_once(tmp_path: Path) -> None:
+    for name in ("a", "b/c", "b/d", "b/e"):
+        stored(tmp_path / name, 1)
+    for name in ("notes", "b/read.me"):
+        (tmp_path / name).write_text("A file.")
+    with Workspace("test") as workspace:
+        port = free_port()
+        workspace.serve([*SERVE, str(tmp_path), "--listen", f"127.0.0.1:{port}", "--allow-vfs"], port)
+        result = run("-Dhpss", "list", f"vfs://127.0.0.1:{port}/")
+    assert result.stdout.splitlines() == [f"{name}: git sha1, 1 ref" for name in ("a", "b/c", "b/d", "b/e")]
+    asked = result.stderr.splitlines()
+    assert len(asked) == 4, asked
+    assert asked[-1].startswith("hpss: 3 round trips on a fresh connection, 3 calls (3 vfs), ")
+    assert "packs/" not in result.stderr
+
+
 def test_stats(places: Places) -> None:
     folder, named = places
     stored(folder / "a")

@@ -1,4 +1,4 @@
-"""client.copy, client.dump: more refs than one request may hold are copied, and nobody sees a part of them."""
+"""client.copy, client.load: more refs than one request may hold are copied, and nobody sees a part of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stored import stored
 
 from smartserver.cli.copying import repository_at
 from smartserver.cli.main import group
-from smartserver.client import body, copy, dump_source
+from smartserver.client import body, copy, load
 from smartserver.client.copy import CopySource
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import ConnectionLost
@@ -141,7 +141,7 @@ def test_nobody_learns_or_copies_a_part(copied: Copied, monkeypatch: pytest.Monk
 def test_a_long_load_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: int, threshold: int) -> None:
     """It is interrupted between parts of the revisions, and of the refs. A part that is there is not stored twice."""
     monkeypatch.setattr(copy, "CALLS_AT_ONCE", REFS // 4)
-    monkeypatch.setattr(dump_source, "PART", 3000)
+    monkeypatch.setattr(load, "PART", 3000)
     monkeypatch.setattr(body, "GRAPH_FIRST_THRESHOLD", threshold)
     source, target, dumped = tmp_path / "source", tmp_path / "target", tmp_path / "dumped"
     history = stored(source, 20)

@@ -1,4 +1,4 @@
-"""cli.load: a dump that is longer than a part."""
+"""client.load: a dump that is longer than a part."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from builders import MAIN, History, push
 from stored import grow
 from test_copying import opened, refs, run, why
 
-from smartserver.client import dump_source
+from smartserver.client import load
 from smartserver.client.medium import ConnectionLost
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
@@ -31,7 +31,7 @@ def test_a_long_dump_resumes_where_it_was_interrupted(
     grow(folder, history, 3, next(iter(history.parents)), OTHER)
     grow(folder, history, 3, refs(folder)[MAIN])
     assert run("dump", str(folder), str(tmp_path / "x")).exit_code == 0
-    monkeypatch.setattr(dump_source, "PART", 1000)
+    monkeypatch.setattr(load, "PART", 1000)
     brought: list[int] = []
     push_of = RemoteRepository.push
 
@@ -68,7 +68,7 @@ def test_a_long_dump_for_a_target_that_was_restored(
     folder, history = source
     there, where = place
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(dump_source, "PART", 1000)
+    monkeypatch.setattr(load, "PART", 1000)
     assert run("dump", str(folder), str(tmp_path / "monday")).exit_code == 0
     assert run("load", str(tmp_path / "monday"), there).exit_code == 0
     shutil.copytree(where, tmp_path / "backup")
@@ -89,7 +89,7 @@ def test_a_long_dump_is_not_sent_where_all_refs_are_refused(
     there, where = place
     assert run("dump", str(folder), str(tmp_path / "monday")).exit_code == 0
     assert run("load", str(tmp_path / "monday"), there).exit_code == 0
-    monkeypatch.setattr(dump_source, "PART", 1000)
+    monkeypatch.setattr(load, "PART", 1000)
     (diverged,) = history.line(1, refs(folder)[MAIN], "elsewhere")
     push(PackRepository(LocalTransport(where)), history, [diverged], {MAIN: diverged})
     grow(folder, history, 6, refs(folder)[MAIN])

@@ -16,6 +16,7 @@ from smartserver.meters import BYTES_READ
 from smartserver.server import site
 from smartserver.server.site import Site, everything
 from smartserver.server.startup import inside_of
+from smartserver.store.format import FOLDERS
 from transports.base import ReadFile, Stat, Step, Transport
 from transports.decorators.ahead import AheadTransport
 from transports.decorators.passing import PassingTransport
@@ -307,7 +308,8 @@ def test_what_is_read_ahead_is_bounded_as_a_listing_is(monkeypatch: pytest.Monke
 
     class Asked(PassingTransport):
         def list_directory(self, path: str) -> list[str]:
-            asked.append(path)
+            if path.rpartition("/")[2] not in FOLDERS:
+                asked.append(path)
             return super().list_directory(path)
 
     store = MemoryTransport()
@@ -321,15 +323,18 @@ def test_what_is_read_ahead_is_bounded_as_a_listing_is(monkeypatch: pytest.Monke
     assert len(asked) == 3
 
 
-def test_repositories_of_one_depth_are_read_together(served: Served) -> None:
-    """Behind a link, however many there are: what all folders hold, then their logs."""
+@pytest.mark.parametrize("few", [0, site.FEW])
+def test_repositories_of_one_depth_are_read_together(served: Served, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a link, however many there are: what all folders hold, and their logs with it or next."""
+    monkeypatch.setattr(site, "FEW", few)
     line = list(served.history.parents)
     for path in ("b/one", "b/two", "team/other"):
         served.push(line, {}, path)
     trips = Trips(served.transport)
     ahead = AheadTransport(trips)
     site.read_ahead(ahead)
-    assert len(trips.log) == 3 + 1  # Three depths of folders, and the logs of the last.
+    trips_ahead = len(trips.log)
+    assert trips_ahead == 3 + (few == 0)  # Three depths of folders, and the logs of the last.
     listed = Site(ahead).listing("")
     assert [each.path for each in listed] == ["b/one", "b/two", "team/other", "team/project"]
-    assert [each for each in trips.log[4:] if "log/" in each or "checkpoints" in each] == []
+    assert [each for each in trips.log[trips_ahead:] if "log/" in each or "checkpoints" in each] == []

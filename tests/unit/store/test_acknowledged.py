@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable
 
 import pytest
-from builders import MAIN, Clock, History, Lockless, Stepwise, check_whole, push, refs_of, request_id, upload
+from builders import MAIN, Clock, Far, History, Stepwise, check_whole, push, refs_of, request_id, upload
 from copies import freeze, thaw
 from counting import Counting
 from faulty_transport import FaultyTransport
@@ -114,7 +114,7 @@ def test_what_is_acknowledged_of_another_process_is_durable(
     calls, whole = 0, freeze(storage)
     for at in range(1, 100):
         tried = thaw(whole)
-        dying = FaultyTransport(Lockless(tried) if far else tried, fail_at=at, mode="die")
+        dying = FaultyTransport(Far(tried) if far else tried, fail_at=at, mode="die")
         with contextlib.suppress(CodedError):
             push(repository_on(dying, clock), history, line[1:], {MAIN: line[1]}, request=request)
         if dying.calls < at:
@@ -123,7 +123,7 @@ def test_what_is_acknowledged_of_another_process_is_durable(
             continue
         calls += 1
         # The client asks another server.
-        other = repository_on(Lockless(tried) if far else tried, clock)
+        other = repository_on(Far(tried) if far else tried, clock)
         if what == "a repeat":
             assert not push(other, history, line[1:], {MAIN: line[1]}, request=request, age=1000).changed
         elif what == "a repeat that is asked for":

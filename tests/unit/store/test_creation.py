@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,11 +17,12 @@ from smartserver.store.remains import describe_place
 from smartserver.store.repository import PackRepository
 from smartserver.store.surroundings import LOOKED_AT
 from smartserver.store.transaction import Transaction
-from transports.base import Stat, Transport
+from transports.base import Capability, Stat, Step, Transport
 from transports.decorators.passing import PassingTransport
 from transports.errors import FileExists, NoSuchFile, TransportError, TransportFailed
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
+from transports.steps import MakeDirectory
 
 WHOLE = ["checkpoints", "format", "incoming", "log", "packs"]
 
@@ -46,6 +47,57 @@ def test_a_repository_is_made_with_everything_above_it(storage: Transport, path:
     assert made.folder.list_directory("") == WHOLE
     assert made.folder.get("format") == LINE
     assert PackRepository(storage, path).snapshot().state.hash == made.snapshot().state.hash
+
+
+class Meanwhile(PassingTransport):
+    """A store behind a link, where something happens before the first folder of a repository is made."""
+
+    def __init__(self, inner: Transport, happens: Callable[[Transport], object]) -> None:
+        super().__init__(inner)
+        self.capabilities = Capability.ROUND_TRIPS
+        self._happens = [happens]
+
+    def wrap(self, inner: Transport, prefix: str) -> Meanwhile:
+        made = Meanwhile(inner, lambda _: None)
+        made.prefix, made._happens = prefix, self._happens
+        return made
+
+    def perform(self, steps: Sequence[Step]) -> None:
+        if self._happens and any(isinstance(step, MakeDirectory) for step in steps):
+            self._happens.pop()(self.inner)
+        self.inner.perform(steps)
+
+
+def push_meanwhile(storage: MemoryTransport, happens: Callable[[Transport], object]) -> None:
+    history = History()
+    line = history.line(1)
+    push(PackRepository(Meanwhile(storage, happens), "a/b"), history, line, {MAIN: line[0]})
+    check_whole(PackRepository(storage, "a/b"), history)
+
+
+def test_what_came_to_a_place_since_it_was_looked_at() -> None:
+    """A folder of another tool is refused, and nothing is made in it; a repository, or half of one, is taken over."""
+
+    def begin_git(store: Transport) -> None:
+        for path in ("a/b", "a/b/objects"):
+            store.make_directory(path)
+        store.put("a/b/HEAD", [b"ref: refs/heads/main"])
+
+    storage = MemoryTransport()
+    storage.make_directory("a")
+    with pytest.raises(InvalidPath, match="a git repository is there"):
+        push_meanwhile(storage, begin_git)
+    assert storage.list_directory("a/b") == ["HEAD", "objects"]
+    for happens in (lambda store: make(store, "a/b"), lambda store: store.make_directory("a/b")):
+        storage = MemoryTransport()
+        storage.make_directory("a")
+        push_meanwhile(storage, happens)
+
+
+def test_a_folder_above_that_went_away_since_it_was_looked_at() -> None:
+    storage = MemoryTransport()
+    storage.make_directory("a")
+    push_meanwhile(storage, lambda store: store.remove_directory("a"))
 
 
 def test_a_second_creation_sees_the_first(storage: Transport) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from builders import MAIN, History, Lockless, Repeatable, Stepwise, check_whole, push
+from builders import MAIN, Far, History, Repeatable, Stepwise, check_whole, push
 
 from smartserver.errors import InvalidPath, NestedRepository
 from smartserver.store.repository import PackRepository
@@ -92,7 +92,7 @@ def test_one_of_two_is_refused_at_any_moment(
         storage, history = MemoryTransport(links=links), History()
         BEFORE[before](storage)
         watched = At(storage, at, partial(made, storage, other, history, 5))
-        first = made(Lockless(watched) if far else watched, one, history)
+        first = made(Far(watched) if far else watched, one, history)
         came = watched.came
         found = [live(storage, OUTER), live(storage, inner)]
         where = f"before call {at}"

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable
 
 import pytest
-from builders import MAIN, Clock, History, Repeatable, Stepwise, create, push, refs_of, request_id, upload
+from builders import MAIN, Clock, Far, History, Repeatable, Stepwise, create, push, refs_of, request_id, upload
 from faulty_transport import FaultyTransport
 
 from smartserver.errors import InvalidPath, OutcomeUnknown
@@ -52,24 +52,27 @@ def test_a_repository_that_lost_its_format_is_not_replaced() -> None:
     assert other.verify().problems == ()
 
 
+@pytest.mark.parametrize("way", [lambda store: store, Far])
 @pytest.mark.parametrize("power", [None, *Aftermath])
-def test_a_creation_that_was_cut_short_is_taken_over(power: Aftermath | None) -> None:
+def test_a_creation_that_was_cut_short_is_taken_over(
+    power: Aftermath | None, way: Callable[[Transport], Transport]
+) -> None:
     """Wherever that was, and whether the power went too: no pack is there without a `format`."""
     done, fail_at = False, 0
     while not done:
         fail_at += 1
-        done = cut_short(fail_at, power)
+        done = cut_short(fail_at, power, way)
     assert fail_at > 20
 
 
-def cut_short(fail_at: int, power: Aftermath | None) -> bool:
+def cut_short(fail_at: int, power: Aftermath | None, way: Callable[[Transport], Transport]) -> bool:
     """Die at one call of a creation with a push, and do both again; whether there were fewer calls."""
     history, clock = History(), Clock()
     line = history.line(2)
     storage = MemoryTransport(clock=clock)
     faulty = FaultyTransport(storage, fail_at=fail_at, mode="die")
     with contextlib.suppress(TransportError, OutcomeUnknown):
-        push(PackRepository(faulty, "a/b", clock=clock, randomness=Repeatable()), history, line, {MAIN: line[1]})
+        push(PackRepository(way(faulty), "a/b", clock=clock, randomness=Repeatable()), history, line, {MAIN: line[1]})
     left = storage if power is None else storage.crash(power, fail_at)
     assert describe_place(left, "a/b") == ""
     again = PackRepository(left, "a/b", clock=clock, randomness=Repeatable(7))

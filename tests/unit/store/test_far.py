@@ -103,7 +103,10 @@ def test_nothing_that_names_a_pack_is_sent_before_all_that_brings_it_was_answere
     """Each step of that trip fails in turn: nothing changed, nothing is left, and the next push brings it."""
     whole = Failing(Far(Stored().storage))
     push_one(stored, whole)
-    brought = [isinstance(step, Publish) for step in whole.steps].index(True) - 1  # Before it the record is put.
+    brought = [isinstance(step, Publish) for step in whole.steps].index(True)
+    assert [step.path.rpartition(".")[2] for step in whole.steps[:brought] if isinstance(step, Put)] == [
+        "record", "pack", "idx",
+    ]  # fmt: skip
     assert {type(step) for step in whole.steps[:brought]} == {Put, Rename, SyncDirectory, GetPublished, GetStat}
     for at in range(brought):
         storage = Stored().storage
@@ -116,6 +119,32 @@ def test_nothing_that_names_a_pack_is_sent_before_all_that_brings_it_was_answere
         assert storage.list_directory("project/incoming") == []
         push_one(stored, Far(storage))
         check_whole(PackRepository(storage, "project"), stored.history)
+
+
+class Overtaken(PassingTransport):
+    """Another is first with the number that a record is published as."""
+
+    def __init__(self, inner: Transport, other: Callable[[], None]) -> None:
+        super().__init__(inner)
+        self._other = [other]
+
+    def wrap(self, inner: Transport, prefix: str) -> Overtaken:
+        made = Overtaken(inner, lambda: None)
+        made.prefix, made._other = prefix, self._other
+        return made
+
+    def perform(self, steps: Sequence[Step]) -> None:
+        if self._other and any(isinstance(step, Publish) for step in steps):
+            self._other.pop()()
+        self.inner.perform(steps)
+
+
+def test_a_record_that_was_written_down_in_vain_is_deleted(stored: Stored) -> None:
+    other = b"refs/heads/other"
+    push_one(stored, Overtaken(Far(stored.storage), lambda: stored.push([stored.line[3]], other)))
+    refs = PackRepository(stored.storage, "project").snapshot().state.refs()
+    assert {name: value[0].id for name, value in refs.items()} == {MAIN: stored.line[9], other: stored.line[3]}
+    assert stored.storage.list_directory("project/incoming") == []
 
 
 def push_much(stored: Stored) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from builders import MAIN, Clock, History, Lockless, Repeatable, Stepwise, locate, push
+from builders import MAIN, Clock, Far, History, Repeatable, Stepwise, locate, push
 from pack_samples import Stored, history, note, opened, stored
 
 from smartserver.errors import RepositoryChanged
@@ -60,7 +60,7 @@ def busy(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(far, "AT_ONCE", 300)
     clock = Clock()
     storage = LocalTransport(str(tmp_path)) if request.param == "local" else MemoryTransport(clock)
-    return Busy(storage, Lockless(storage) if request.param == "far" else storage, clock)
+    return Busy(storage, Far(storage) if request.param == "far" else storage, clock)
 
 
 def begin(busy: Busy) -> tuple[Snapshot, SegmentReader]:
@@ -140,7 +140,7 @@ def test_verification_goes_on_where_the_segments_lie_now(linked: bool) -> None:
     through = Sweeping(storage)
     busy = Busy(storage, storage, clock)
     through.sweep = busy.join_and_sweep
-    report = PackRepository(Lockless(through) if linked else through).verify()
+    report = PackRepository(Far(through) if linked else through).verify()
     assert len(through.opened) > 2
     assert report.problems == ()
     assert (report.segments, report.packs) == (6, 5)

@@ -72,6 +72,11 @@ def test_one_that_fails_ends_nothing_and_fails_when_it_is_asked_for(store: Trips
         ahead.perform([Get("secret")])
 
 
+def test_what_is_in_a_folder_that_fails_is_not_read_ahead(store: Trips) -> None:
+    AheadTransport(store).read_ahead([ListDirectory("secret"), Get("secret/one"), Get("secret/two"), Get("a/one")])
+    assert store.trips[1:] == [["a/one"]]
+
+
 def test_a_lost_connection_ends_all_and_a_file_that_fails_only_itself(store: Trips) -> None:
     ahead = AheadTransport(store)
     with pytest.raises(TransportFailed, match="the connection is lost"):

@@ -324,13 +324,15 @@ def test_what_was_published_is_read_again_when_it_was_another() -> None:
 
 
 def test_a_folder_is_synced_where_the_server_can() -> None:
-    have(talks.sync_directory(PLACE, fsync=True, undo=[]), [FOLDER, OPEN], [OK, OK])
-    have(talks.sync_directory(PLACE, fsync=True, undo=[]), [FOLDER, FAILURE])
-    have(talks.sync_directory(PLACE, fsync=False, undo=[]), [FOLDER])
-    wrong = refused(talks.sync_directory(PLACE, fsync=True, undo=[]), [FOLDER, OPEN], [FAILURE, OK])
+    have(talks.sync_directory(PLACE, None, fsync=True, undo=[]), [FOLDER, OPEN], [OK, OK])
+    have(talks.sync_directory(PLACE, None, fsync=True, undo=[]), [FOLDER, FAILURE])
+    have(talks.sync_directory(PLACE, None, fsync=False, undo=[]), [FOLDER])
+    wrong = refused(talks.sync_directory(PLACE, None, fsync=True, undo=[]), [FOLDER, OPEN], [FAILURE, OK])
     assert "sync failed" in str(wrong)
-    assert isinstance(refused(talks.sync_directory(PLACE, fsync=True, undo=[]), [file(1), OPEN], [OK]), NotADirectory)
-    wrong = refused(talks.sync_directory(PLACE, fsync=True, undo=[]), [ABSENT, ABSENT], [FOLDER])
+    assert isinstance(
+        refused(talks.sync_directory(PLACE, None, fsync=True, undo=[]), [file(1), OPEN], [OK]), NotADirectory
+    )
+    wrong = refused(talks.sync_directory(PLACE, None, fsync=True, undo=[]), [ABSENT, ABSENT], [FOLDER])
     assert isinstance(wrong, NoSuchFile)
 
 

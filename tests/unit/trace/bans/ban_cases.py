@@ -24,6 +24,7 @@ from smartserver.verbs.repository_pull import PullRequest, PullResult
 from smartserver.verbs.repository_read import ReadRequest, ReadResult
 from smartserver.verbs.repository_stats import StatsRequest
 from smartserver.verbs.server_ping import PingRequest, PingResult
+from smartserver.verbs.vfs import GetResult, LookRequest
 from smartserver.wire.events import Body, End, GoAway, Reply
 from smartserver.wire.messages import Outcome, RequestFlag, State, Status, encode, raw
 from smartserver.wire.messages import Reply as ReplyMessage
@@ -37,6 +38,8 @@ TIP, OTHER = LINE[3], b"o" * 20
 
 PING = ("Server.ping", PingRequest())
 PACK = ("Repository.pack", PackRequest())
+NEXT_RECORD = ("get_published", LookRequest("log/0000000002", True))
+NEWEST_RECORD = ("get_published", LookRequest("log/0000000001", True))
 STATS = ("Repository.stats", StatsRequest())
 OPEN = ("Repository.open", OpenRequest())
 INSERT = ("Repository.insert_pack", InsertPackRequest())
@@ -257,6 +260,12 @@ def asks_twice_with_reason(talk: Talk) -> None:
     talk.ask(pull_of(TIP))
 
 
+def waits_for_a_file(talk: Talk) -> None:
+    for _ in range(2):
+        talk.done(NEXT_RECORD, NEWEST_RECORD, results=[GetResult(None), GetResult(1, b"r")])
+    talk.ask(NEXT_RECORD, NEWEST_RECORD)
+
+
 # -- reopen
 
 
@@ -412,7 +421,7 @@ def copies_by_a_detour(talk: Talk) -> None:
 
 
 def copies_what_was_published(talk: Talk) -> None:
-    talk.done(("get_published", FileRequest("log/1")), results=[FileResult(b"text" * 20)])
+    talk.done(("get_published", LookRequest("log/1")), results=[GetResult(80, b"text" * 20)])
     talk.ask(("put", FileRequest("new", b"text" * 20)))
 
 
@@ -545,7 +554,7 @@ SILENT: dict[str, list[Case]] = {
         reads_in_the_request_of_the_change,
         reads_what_was_refused_and_what_it_has,
     ],
-    "duplicate": [asks_twice_with_reason, asks_after_a_change_above],
+    "duplicate": [asks_twice_with_reason, asks_after_a_change_above, waits_for_a_file],
     "reopen": [opens_each_once, opens_another_connection_to_what_it_knows],
     "per-item": [
         some_for_good_reasons,

@@ -13,6 +13,7 @@ from smartserver.trace.bans.every import bans
 from smartserver.trace.bans.watcher import Watcher
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import VERBS, Arguments, Context, Effect, Result, verb
+from smartserver.verbs.vfs import GetResult, LookRequest
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Body, End, Error, Event, Reply, Request
 from smartserver.wire.messages import Call, Failure, Fault, KnownRoot, Outcome, RequestFlag, State, Status, encode, raw
@@ -73,9 +74,9 @@ def publish(context: Context, request: RenameRequest) -> FileResult:
     return FileResult()
 
 
-def get_published(context: Context, request: FileRequest) -> FileResult:
+def get_published(context: Context, request: LookRequest) -> GetResult:
     """Read what was published."""
-    return FileResult()
+    return GetResult(None)
 
 
 def withdraw(context: Context, request: RenameRequest) -> FileResult:
