@@ -17,7 +17,7 @@ from typing import ClassVar
 from transports.base import Step, Transport
 from transports.decorators.passing import PassingTransport
 from transports.errors import TransportError, TransportFailed
-from transports.steps import Query
+from transports.steps import Query, SyncDirectory
 
 PATIENCE = 60.0
 """Seconds after which an actor hangs."""
@@ -59,8 +59,8 @@ class Actor:
         self._body = body
         self._worker = _Worker.free.pop() if _Worker.free else _Worker()
         self._worker.body = self._run
-        self.reads = False
-        """Whether its next call only reads the store."""
+        self.is_quiet = False
+        """Whether its next call changes nothing that others are answered: it reads, or syncs."""
         self._leave = False
         self._passes = 0
 
@@ -78,9 +78,9 @@ class Actor:
             self.go_on()
         _Worker.free.append(self._worker)
 
-    def __call__(self, what: str, reads: bool = False) -> None:
+    def __call__(self, what: str, is_quiet: bool = False) -> None:
         """In its own thread: wait until it is told to go on, and do what the text says."""
-        self.reads = reads
+        self.is_quiet = is_quiet
         if self._passes:
             self._passes -= 1
         else:
@@ -122,7 +122,8 @@ class SteppingTransport(PassingTransport):
     def perform(self, steps: Sequence[Step]) -> None:
         for step in steps:
             if self.stops and not self._alone(step):
-                self._actor(f"{type(step).__name__} {' '.join(step.paths)}", isinstance(step, Query))
+                is_quiet = isinstance(step, Query | SyncDirectory)
+                self._actor(f"{type(step).__name__} {' '.join(step.paths)}", is_quiet)
             try:
                 self.do(step)
             except TransportError as wrong:
@@ -184,8 +185,8 @@ class _Stop:
 
     able: Sequence[int]
     """The actors that can."""
-    reads: Sequence[bool]
-    """Of each actor."""
+    quiet: Sequence[bool]
+    """Of each actor, whether it is."""
     choice: int = 0
 
     @property
@@ -193,8 +194,8 @@ class _Stop:
         return self.able[self.choice]
 
     def has_seen(self, actor: int) -> bool:
-        """Whether it leads to the same if that actor goes on next: of two that read, either may do so first."""
-        return actor in self.able[: self.choice] and self.reads[actor] and self.reads[self.goes_on]
+        """Whether it leads to the same if that actor goes on next: of two that are quiet, either may do so first."""
+        return actor in self.able[: self.choice] and self.quiet[actor] and self.quiet[self.goes_on]
 
 
 def _one(run: Run, stops: list[_Stop], seen: set[int], sound: set[int]) -> str:
@@ -220,7 +221,7 @@ def _one(run: Run, stops: list[_Stop], seen: set[int], sound: set[int]) -> str:
                     able = [index for index in able if not stops[-1].has_seen(index)]
                 if not able:
                     return ""
-                stops.append(_Stop(able, [actor.reads for actor in actors]))
+                stops.append(_Stop(able, [actor.is_quiet for actor in actors]))
             chosen = False
             actor = actors[stops[-1].goes_on]
             actor.go_on()
