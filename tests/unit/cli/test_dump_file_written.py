@@ -67,7 +67,7 @@ def test_a_damaged_dump_is_no_base(source: tuple[Path, History], tmp_path: Path)
 def test_what_cannot_be(tmp_path: Path) -> None:
     odd = tmp_path / "odd"
     odd.write_text("else")
-    assert why(run("load", str(odd), str(tmp_path / "x"))).startswith(f"{odd} is damaged at byte ")
+    assert why(run("load", str(odd), str(tmp_path / "x"))) == f"{odd} is no dump of smartserver"
     with tarfile.open(odd, "w") as other:
         other.add(Path(__file__), "README")
     assert why(run("load", str(odd), str(tmp_path / "x"))) == f"{odd} is no dump of smartserver"

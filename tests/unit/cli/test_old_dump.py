@@ -83,7 +83,10 @@ def test_each_flipped_byte_and_each_missing_end_is_one_error(tmp_path: Path) -> 
         flipped = whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1 :]
         for damaged in [flipped, whole[:at]]:
             Path(file).write_bytes(damaged)
-            with pytest.raises(CommandError, match=rf"^{file} is damaged (before|at) byte \d+: "), archive_in([file]):
+            with (
+                pytest.raises(CommandError, match=rf"^{file} is (damaged (before|at) byte \d+: |no dump)"),
+                archive_in([file]),
+            ):
                 pass
     Path(file).write_bytes(whole + b"x")
     with pytest.raises(CommandError, match="another length"), archive_in([file]):
