@@ -25,6 +25,8 @@ from smartserver.store.mend import mend
 from smartserver.store.model import VerifyReport
 from smartserver.store.open_pack import OpenPack, index_path
 from smartserver.store.pack import CHUNK, TRAILER
+from smartserver.store.quarantine import SMALL
+from smartserver.store.record import PackEntry
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.states import reader
 from smartserver.store.trailer import TAIL, ranges_of, trailer_behind
@@ -35,6 +37,8 @@ from smartserver.store.verify_workers import LEAST, MOST, Workers, cores, shares
 from transports.errors import NoSuchFile, PermissionDenied, TransportError, TransportFailed
 from transports.steps import ReadRanges
 
+LEAST_HOLE = 8
+"""Bytes that a loss of power leaves as zeros, at least: fewer are damage."""
 NO_INDEX = "missing or damaged: the pack is read in its place each time the repository is opened, which takes longer"
 """Nothing writes it anew: lineages are lost with it, so that it need not be the one whose hash the log names."""
 
@@ -165,7 +169,7 @@ class _Verification:
 
     def _check_pack(self, snapshot: Snapshot, number: int, pack: OpenPack, check: SegmentCheck) -> None:
         index, entry = pack.index, pack.entry
-        if pack.rebuilt is not None and entry.has_index:
+        if pack.rebuilt is not None and entry.has_index and not self._is_torn(entry, pack.rebuilt):
             self._report(f"{index_path(entry.name)}: {NO_INDEX}")
         if (index.segments, index.records if entry.has_index else 0) != (entry.segments, entry.records):
             found = f"{index.segments} segments and {index.records} records"
@@ -230,6 +234,18 @@ class _Verification:
             self._ghosts.update(each.ghosts)
             for problem in each.problems:
                 self._report(problem)
+
+    def _is_torn(self, entry: PackEntry, whole: bytes) -> bool:
+        """Whether an index that was not synced is as a loss of power leaves it, which is no fault: cut, or with zeros
+        in the place of what it should say."""
+        if entry.index_length > SMALL:
+            return False
+        try:
+            found = self._folder.get(index_path(entry.name))
+        except NoSuchFile:
+            return False
+        wrong = [byte for byte, right in zip(found, whole, strict=False) if byte != right]
+        return len(found) < len(whole) or (len(wrong) >= LEAST_HOLE and not any(wrong))
 
     def _compare(self, pack: OpenPack, builder: IndexBuilder) -> None:
         index = pack.index
