@@ -38,7 +38,7 @@ from transports.errors import NoSuchFile, PermissionDenied, TransportError, Tran
 from transports.steps import ReadRanges
 
 LEAST_HOLE = 8
-"""Bytes that a loss of power leaves as zeros, at least: fewer are damage."""
+"""Bytes in the midst of a file that a loss of power leaves as zeros, at least: fewer are damage."""
 NO_INDEX = "missing or damaged: the pack is read in its place each time the repository is opened, which takes longer"
 """Nothing writes it anew: lineages are lost with it, so that it need not be the one whose hash the log names."""
 
@@ -242,10 +242,13 @@ class _Verification:
             return False
         try:
             found = self._folder.get(index_path(entry.name))
-        except NoSuchFile:
+        except TransportError:
             return False
-        wrong = [byte for byte, right in zip(found, whole, strict=False) if byte != right]
-        return len(found) < len(whole) or (len(wrong) >= LEAST_HOLE and not any(wrong))
+        wrong = [at for at, byte in enumerate(found) if whole[at : at + 1] != bytes([byte])]
+        if not wrong:
+            return len(found) < len(whole)
+        is_hole = len(wrong) >= LEAST_HOLE and not any(found[at] for at in wrong)
+        return len(found) < len(whole) or is_hole or not any(found[: wrong[-1] + 1]) or not any(found[wrong[0] :])
 
     def _compare(self, pack: OpenPack, builder: IndexBuilder) -> None:
         index = pack.index
