@@ -18,7 +18,8 @@ ARCHIVE = Path(__file__).parents[1] / "store" / "old_repositories.tar.xz"
 def old(tmp_path: Path) -> Path:
     """A repository of an older release."""
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
+        archive.extraction_filter = lambda member, _: member  # Not known to Python before 3.11.4.
+        archive.extractall(tmp_path)
     return tmp_path / "file"
 
 

@@ -34,7 +34,8 @@ Change = Callable[..., object]
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("old")
     with tarfile.open(Path(__file__).with_name("old_repositories.tar.xz")) as archive:
-        archive.extractall(folder, filter="data")
+        archive.extraction_filter = lambda member, _: member  # Not known to Python before 3.11.4.
+        archive.extractall(folder)
     return folder
 
 
