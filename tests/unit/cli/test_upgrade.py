@@ -6,10 +6,8 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from cli_runs import run
 from stored import grow, stored
-
-from smartserver.cli.main import group
 
 ARCHIVE = Path(__file__).parents[1] / "store" / "old_repositories.tar.xz"
 
@@ -20,10 +18,6 @@ def old(tmp_path: Path) -> Path:
     with tarfile.open(ARCHIVE) as archive:
         archive.extractall(tmp_path, filter="data")
     return tmp_path / "file"
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(group, [str(each) for each in arguments])
 
 
 @pytest.mark.parametrize(
