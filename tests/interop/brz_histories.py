@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import breezy
@@ -18,6 +16,7 @@ from breezy.controldir import format_registry
 from breezy.repository import Repository
 from breezy.revision import NULL_REVISION, Revision
 from breezy.transport import get_transport
+from bzr_histories import quiet
 
 from smartserver.records.model import Tip
 from smartserver.records.segment import SegmentStream
@@ -31,14 +30,6 @@ from transports.memory import MemoryTransport
 KINDS = system_of(BrzRepository.vcs).kinds
 
 ROOT = b"the-root-1"
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Breezy leaves files to be closed by themselves."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        yield
 
 
 def new_repository(path: str, format_name: str = "2a") -> Any:

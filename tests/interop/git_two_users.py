@@ -10,6 +10,7 @@ import random
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -135,7 +136,8 @@ def run(folder: Path, served: Served, seed: int, steps: int) -> int:
     return users.pushes
 
 
-def main() -> None:
+def main(run: Callable[[Path, Served, int, int], int]) -> None:
+    """Run the steps that are asked for."""
     seed, steps = int(sys.argv[1]), int(sys.argv[2])
     folder = Path(tempfile.mkdtemp())
     served = Served(folder, "--anonymous", "write")
@@ -148,4 +150,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(run)

@@ -7,17 +7,16 @@ of Mercurial's (`hg serve --cmdserver`), which must keep nothing of one command 
 from __future__ import annotations
 
 import random
-import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
 from git_sides import Served, environment
+from git_two_users import main
 from hg_histories import verify
 from hg_sides import (
     HgPair,
@@ -264,17 +263,5 @@ def run(folder: Path, served: Served, seed: int, steps: int) -> int:
         users.close()
 
 
-def main() -> None:
-    seed, steps = int(sys.argv[1]), int(sys.argv[2])
-    folder = Path(tempfile.mkdtemp())
-    served = Served(folder, "--anonymous", "write")
-    try:
-        pushes = run(folder, served, seed, steps)
-    finally:
-        served.close()
-    shutil.rmtree(folder)
-    sys.stdout.write(f"seed {seed}: {steps} steps, {pushes} pushes: no difference\n")
-
-
 if __name__ == "__main__":
-    main()
+    main(run)

@@ -85,7 +85,7 @@ def test_a_revision_that_was_merged_has_a_number_of_its_own_as_a_tip(users: User
     assert users.served_tip("side") == (4, beside)
 
 
-def test_a_push_that_has_diverged_is_refused(users: Users) -> None:
+def test_a_push_that_has_diverged_is_refused_and_remembers_where_to(users: Users) -> None:
     users.commit("a", "four")
     users.ask("push", "a", "push")
     users.commit("b", "other", large(1))
@@ -95,13 +95,6 @@ def test_a_push_that_has_diverged_is_refused(users: Users) -> None:
     assert said == 'brz: ERROR: These branches have diverged.  See "brz help diverged-branches" for more information.\n'
     assert users.served_tip() == before
     assert users.served_entries("tags").keys() == {"v1"}
-
-
-def test_a_push_that_has_diverged_remembers_where_to(users: Users) -> None:
-    users.commit("a", "four")
-    users.ask("push", "a", "push")
-    users.commit("b", "other")
-    users.ask("push, diverged", "b", "push", users.url(), status=3)
     assert users.run("b", "push").err.startswith("Using saved push location: URL/trunk/\nbrz: ERROR: These branches")
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from brz_histories import KINDS, RandomHistory, Served, all_keys, new_repository, quiet
+from brz_histories import KINDS, RandomHistory, Served, all_keys, new_repository
 from bzr_builders import planned
+from bzr_histories import quiet
 
 from smartserver.client.content import Part, read_content
 from smartserver.records.model import Key

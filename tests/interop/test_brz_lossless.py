@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from breezy.bzr.testament import StrictTestament3
-from brz_histories import RandomHistory, Served, all_keys, contents, new_repository, quiet
+from brz_histories import RandomHistory, Served, all_keys, contents, new_repository
+from bzr_histories import quiet
 
 from smartserver.vcs.bzr import export as brz_export
 from smartserver.vcs.bzr import insert as brz_insert

@@ -164,20 +164,6 @@ print(*told)
     assert users.served_tip() == users.tip("c")
 
 
-def test_revisions_that_nothing_leads_to_are_taken(users: Users) -> None:
-    users.commit("a", "beside")
-    source = """
-there, mine = Branch.open(url), Branch.open(".")
-there.repository.fetch(mine.repository, mine.last_revision())
-mine.lock_read()
-there.lock_write()
-there.set_last_revision_info(*mine.last_revision_info())
-print("moved")
-"""
-    assert program(users, "a", source, url=users.url()) == ["moved"]
-    assert users.served_tip() == users.tip("a")
-
-
 def test_a_branch_is_unlocked_where_its_options_could_not_be_written(users: Users) -> None:
     source = """
 import shutil

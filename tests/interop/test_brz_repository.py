@@ -4,6 +4,7 @@ something is wrong."""
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -11,7 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from brz_histories import KINDS, ROOT, Node, RandomHistory, Served, all_keys, new_repository, open_repository, quiet
+from brz_histories import KINDS, ROOT, Node, RandomHistory, Served, all_keys, new_repository, open_repository
+from bzr_histories import quiet
 
 from smartserver.records import limits
 from smartserver.records.bases import NewRecord, SegmentWriter
@@ -22,6 +24,7 @@ from smartserver.vcs.base import CannotSend, VcsError, WrongContent
 from smartserver.vcs.bzr import insert as brz_insert
 from smartserver.vcs.bzr.block import Place, Text, fill
 from smartserver.vcs.bzr.compat import StoreKey, put_block
+from smartserver.vcs.bzr.complete import instead_of_breezys_look, is_alone
 from smartserver.vcs.bzr.insert import insert
 from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, TEXT
 from smartserver.vcs.bzr.plan import plan
@@ -295,31 +298,27 @@ def refused(segments: list[bytes]) -> WrongContent:
 
 
 @pytest.mark.usefixtures("working")
-def test_a_text_that_is_not_the_one_its_tree_names() -> None:
-    (segment,) = whole(line("memory:///wrong-text", 1))
-    wrong = refused([changed(segment, TEXT, text=b"something else")])
-    assert (wrong.key, wrong.why) == (b"file-id\0r0", "its sha1 is not the one its tree names")
+@pytest.mark.parametrize(
+    ("kind", "field", "key", "why"),
+    [
+        (TEXT, {"text": b"something else"}, rb"file-id\0r0", "its sha1 is not the one its tree names"),
+        (TEXT, {"key": b"file-id\0r9"}, rb"file-id\0r9", "no page of its revision names this text"),
+        (INVENTORY, {"text": b"chkinventory:\n"}, rb"r0", "its inventory is not the one its record names"),
+        (CHK, {"text": b"chkleaf:\n0\n1\n0\n\n"}, rb"sha1:.*", ".*hashes to.*"),
+        (REVISION, {"text": b"le"}, rb".*", ".*cannot be read as a revision.*"),
+    ],
+)
+def test_a_record_that_is_not_the_one_that_is_named(kind: int, field: dict[str, bytes], key: bytes, why: str) -> None:
+    (segment,) = whole(line("memory:///wrong", 1))
+    wrong = refused([changed(segment, kind, **field)])
+    assert re.fullmatch(key, wrong.key)
+    assert re.fullmatch(why, wrong.why)
 
 
 @pytest.mark.usefixtures("working")
-def test_a_text_that_no_tree_names() -> None:
-    (segment,) = whole(line("memory:///wrong-key", 1))
-    wrong = refused([changed(segment, TEXT, key=b"file-id\0r9")])
-    assert (wrong.key, wrong.why) == (b"file-id\0r9", "no page of its revision names this text")
-
-
-@pytest.mark.usefixtures("working")
-def test_an_inventory_that_is_not_the_one_its_revision_names() -> None:
-    (segment,) = whole(line("memory:///wrong-inventory", 1))
-    wrong = refused([changed(segment, INVENTORY, text=b"chkinventory:\n")])
-    assert (wrong.key, wrong.why) == (b"r0", "its inventory is not the one its record names")
-
-
-@pytest.mark.usefixtures("working")
-def test_a_revision_that_is_another_or_none() -> None:
+def test_a_revision_that_is_another() -> None:
     history = line("memory:///wrong-revision", 2)
     (segment,) = whole(history)
-    assert "cannot be read as a revision" in refused([changed(segment, REVISION, text=b"le")]).why
     (other,) = (
         plan(BrzRepository(history.repository), names(1), names(0))
         .without_bases([*names(0), *[key[0] for key in all_keys(history.repository)["chk_bytes"]], b"file-id\0r0"])
@@ -331,14 +330,6 @@ def test_a_revision_that_is_another_or_none() -> None:
         if entry.kind == REVISION:
             text = decompress(entry.encoding, frame, entry.length)
     assert refused([changed(segment, REVISION, text=text)]).why == "its record names another revision, or other parents"
-
-
-@pytest.mark.usefixtures("working")
-def test_a_page_that_is_not_its_key() -> None:
-    (segment,) = whole(line("memory:///wrong-page", 1))
-    wrong = refused([changed(segment, CHK, text=b"chkleaf:\n0\n1\n0\n\n")])
-    assert wrong.key.startswith(b"sha1:")
-    assert "hashes to" in wrong.why
 
 
 @pytest.mark.usefixtures("working")
@@ -411,33 +402,6 @@ def test_a_worker_that_is_abandoned_is_gone(workers: list[int]) -> None:
     assert len(workers) == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGUSR1])
-def test_a_worker_does_not_do_what_its_parent_does_on_a_signal(number: signal.Signals) -> None:
-    """A `timeout` tells a whole group of processes to end."""
-    done: list[int] = []
-
-    def end(_number: int, _frame: object) -> None:
-        done.append(os.getpid())
-        raise SystemExit("as the parent")
-
-    def stream() -> Iterator[Text]:
-        os.kill(os.getpid(), number)
-        yield Text(b"never", (), b"", b"")
-
-    before = signal.signal(number, end)
-    try:
-        worker = Worker(stream)
-        with pytest.raises(VcsError, match=f"failed: signal {number}$"):
-            worker.finish(lambda block, places: None)
-        assert done == []
-        with pytest.raises(SystemExit, match="as the parent"):
-            signal.raise_signal(number)
-        assert done == [os.getpid()]
-    finally:
-        signal.signal(number, before)
-        worker.abandon()
-
-
 def test_a_text_that_is_there_is_not_put_there_again() -> None:
     target = new_repository("memory:///twice")
 
@@ -460,6 +424,16 @@ def test_a_text_that_is_there_is_not_put_there_again() -> None:
         }
         held = [len(list(pack.text_index.iter_all_entries())) for pack in target._pack_collection.all_packs()]
         assert sorted(held) == [1, 2]
+
+
+def test_breezys_look_for_what_is_missing_is_back_afterwards() -> None:
+    repository = line("memory:///look", 1).repository
+    assert is_alone(repository)
+    collection = repository._pack_collection
+    own = collection._check_new_inventories
+    with instead_of_breezys_look(repository):
+        assert collection._check_new_inventories() == []
+    assert collection._check_new_inventories == own
 
 
 # ---- signatures

@@ -143,26 +143,18 @@ def test_who_may_only_read_is_told(users: Users, tmp_path: Path) -> None:
 
 def test_a_repository_of_git_is_none_of_breezys(users: Users, ours: Callable[[str], Side]) -> None:
     url = ours("shared").url
-    said = users.run("", "branch", url, "c")
-    assert (
-        said.err
-        == f'brz: ERROR: Not a branch: "{url}/": there is a repository of git sha1, which git clones and pushes to.\n'
-    )
-    for command in ("ls", "log"):
-        assert users.run("", command, url).err == said.err
-    pushed = users.run("a", "push", url)
-    assert (
-        pushed.err
-        == f'brz: ERROR: Not a branch: "{url}/": there is a repository of git sha1, which git clones and pushes to.\n'
-    )
-
-
-def test_a_repository_of_git_has_no_options_of_a_branch(users: Users, ours: Callable[[str], Side]) -> None:
-    url = ours("shared").url
     said = f'brz: ERROR: Not a branch: "{url}/": there is a repository of git sha1, which git clones and pushes to.\n'
-    for words in ([], ["nickname"], ["nickname=x"]):
-        refused = users.run("", "config", "-d", url, *words)
-        assert (refused.status, refused.out, refused.err) == (3, "", said)
+    for words in (
+        ["branch", url, "c"],
+        ["ls", url],
+        ["log", url],
+        ["push", "-d", "a", url],
+        ["config", "-d", url],
+        ["config", "-d", url, "nickname"],
+        ["config", "-d", url, "nickname=x"],
+    ):
+        refused = users.run("", *words)
+        assert (refused.status, refused.out, refused.err) == (3, "", said), words
 
 
 def test_a_local_branch_of_git_is_pushed_by_git(users: Users) -> None:

@@ -151,35 +151,23 @@ def test_branches_of_a_lightweight_checkout(users: Users) -> None:
 
 @pytest.mark.parametrize("kind", [(), ("--lightweight",)], ids=["heavy", "lightweight"])
 def test_a_checkout_stays_what_it_is_where_there_is_nothing_to_switch_to(users: Users, kind: tuple[str, ...]) -> None:
-    assert users.run("", "checkout", *kind, users.url(), "c").status == 0
-    before = users.run("c", "info").out
-    assert "checkout of branch: URL/trunk/" in before
-    assert "Not a branch" in users.run("c", "switch", "none").err
-    if not kind:
-        assert "Not a branch" in users.ask("switch, nothing there", "c", "switch", "none", status=3)
-    for force in ([], ["--force"]):
-        assert users.run("c", "switch", *force, users.url("none")).status == 3
-        refused = users.run("c", "switch", *force, "hpss://127.0.0.1:1/x")
-        assert refused.status == 3
-        assert "cannot connect to 127.0.0.1:1" in refused.err
-    assert users.run("c", "info").out == before
-
-
-@pytest.mark.parametrize("kind", [(), ("--lightweight",)], ids=["heavy", "lightweight"])
-def test_what_cannot_be_switched_to_is_named_as_it_was_asked_for(users: Users, kind: tuple[str, ...]) -> None:
+    """What cannot be switched to is named as it was asked for."""
     users.make("local")
     users.commit("local", "one")
-    assert users.run("", "checkout", *kind, users.url(), "c").status == 0
-    assert users.run("", "checkout", *kind, "local", "of-local").status == 0
-    for where in ("c", "of-local"):
+    for where, branch in (("c", users.url()), ("of-local", "local")):
+        assert users.run("", "checkout", *kind, branch, where).status == 0
         before = users.run(where, "info").out
         for force in ([], ["--force"]):
-            assert (
-                users.run(where, "switch", *force, users.url("none")).err == 'brz: ERROR: Not a branch: "URL/none/".\n'
-            )
+            refused = users.run(where, "switch", *force, users.url("none"))
+            assert (refused.status, refused.err) == (3, 'brz: ERROR: Not a branch: "URL/none/".\n')
+            refused = users.run(where, "switch", *force, "hpss://127.0.0.1:1/x")
+            assert refused.status == 3
+            assert "cannot connect to 127.0.0.1:1" in refused.err
         assert users.run(where, "info").out == before
-    assert users.run("c", "switch", users.url("other")).status == 3
     assert users.run("c", "switch", "other").err == 'brz: ERROR: Not a branch: "URL/other/".\n'
+    if not kind:
+        assert "Not a branch" in users.ask("switch, nothing there", "c", "switch", "none", status=3)
+    assert "checkout of branch: URL/trunk/" in users.run("c", "info").out
 
 
 @pytest.mark.parametrize("kind", [(), ("--lightweight",)], ids=["heavy", "lightweight"])

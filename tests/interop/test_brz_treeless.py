@@ -13,13 +13,6 @@ pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 def test_there_is_no_tree(users: Users) -> None:
     said = users.ask("status, of a server", "", "status", users.url(), status=3)
     assert said == 'brz: ERROR: No WorkingTree exists for "URL/trunk/".\n'
-    revision = users.tip("a")[1].decode()
-    assert f"revision-id: {revision}\n" in users.run("", "version-info", users.url()).out
-    assert users.run("", "ancestry", users.url()).out.splitlines()[-1] == revision
-    assert "3 a <a@example.org>" in users.run("", "stats", users.url()).out
-
-
-def test_what_looks_for_a_tree_asks_once(users: Users) -> None:
     tip = users.tip("a")[1].decode()
     assert users.ask("revision-info", "", "revision-info", "-d", users.url()) == f"3 {tip}\n"
     assert f"revision-id: {tip}\n" in users.ask("version-info", "", "version-info", users.url())

@@ -9,11 +9,9 @@ import pytest
 from agents import children
 from git_histories import Builder, environment
 
-from smartserver.records.model import Plan
 from smartserver.vcs.base import ToolFailed, VcsError
 from smartserver.vcs.git.objects import BLOB, MissingObject
 from smartserver.vcs.git.plan import revisions
-from smartserver.vcs.git.read import plan
 from smartserver.vcs.git.repository import GitRepository
 from smartserver.verbs.repository_pull import MAX_HAVES
 
@@ -38,17 +36,6 @@ def chain(builder: Builder, length: int, start: bytes | None = None, name: bytes
         tree = builder.tree({b"f": (b"100644", builder.blob(b"%s %d\n" % (name, n)))})
         commits.append(builder.commit(tree, parents, message=b"%s %d\n" % (name, n)))
     return commits
-
-
-def test_it_is_what_the_client_expects_of_any_repository(env: dict[str, str], builder: Builder) -> None:
-    (commit,) = chain(builder, 1)
-    builder.ref("refs/heads/main", commit)
-    repository = GitRepository(builder.path, env)
-    assert (repository.vcs, repository.refs()) == ("git sha1", {b"refs/heads/main": commit})
-    with GitRepository(builder.path, env) as own:
-        sending: Plan = plan(own, [commit], [])
-        assert [announced.revision for announced in sending.without_bases([]).graph] == [commit]
-    repository.close()
 
 
 @pytest.mark.parametrize("object_format", ["sha1", "sha256"])
@@ -87,18 +74,6 @@ def test_head_is_read_where_its_file_names_a_branch(
         (builder.path / "HEAD").write_bytes(b"ref: refs/heads/.invalid\n")
         monkeypatch.setattr(repository, "run", lambda *_, **__: b"refs/heads/kept\n")
         assert repository.head() == b"refs/heads/kept"
-
-
-def test_a_linked_work_tree_shares_objects(tmp_path: Path, env: dict[str, str], builder: Builder) -> None:
-    (commit,) = chain(builder, 1)
-    builder.ref("refs/heads/main", commit)
-    builder.git("worktree", "add", "-q", "--detach", str(tmp_path / "linked"), commit.hex())
-    git_dir = builder.git("-C", str(tmp_path / "linked"), "rev-parse", "--git-dir").decode().strip()
-    with GitRepository(builder.path / "worktrees" / "linked", env) as repository:
-        assert git_dir  # The work tree is real.
-        assert Path(repository.object_dir).samefile(builder.path / "objects")
-        assert repository.refs() == {b"refs/heads/main": commit}
-        assert repository.head() is None
 
 
 def test_settings(env: dict[str, str], builder: Builder) -> None:

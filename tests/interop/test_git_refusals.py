@@ -138,17 +138,6 @@ def test_a_server_for_nobody(ours: Begin, servers: Callable[..., Served]) -> Non
         assert "this server admits no anonymous users (`serve --anonymous none`)" in line
 
 
-def test_a_server_that_makes_no_repositories(ours: Begin, servers: Callable[..., Served]) -> None:
-    server = servers("--anonymous", "write", "--no-create")
-    side = ours("shared")
-    path = side.url.rpartition("/")[2]
-    line = only_line(side.run("a git push $NEW main", NEW=server.url(path + "-new")))
-    assert "--no-create" in line
-    assert not (server.root / (path + "-new")).exists()
-    result = side.run("a commit four; a git push $OLD main", OLD=server.url(path))
-    assert result.status == 0, result.said
-
-
 # -- what a helper cannot do
 
 
@@ -159,26 +148,6 @@ def test_archive(ours: Begin) -> None:
     assert result.out == ""
     assert len(result.err.splitlines()) == 1, result.err
     assert "operation not supported by protocol" in result.err
-
-
-@pytest.mark.parametrize(
-    ("command", "name"),
-    [("a git push -o x origin main", "'push-option'")],
-)
-def test_an_option_git_insists_on(ours: Begin, command: str, name: str) -> None:
-    side = ours("shared")
-    side.prepare("a commit four")
-    result = side.run(command)
-    assert only_line(result) == f"fatal: helper hpss does not support {name}"
-    check_rounds(result.counts, 0)
-
-
-@pytest.mark.parametrize("command", ["fetch -6", "push --ipv4"])
-def test_a_choice_of_addresses_is_not_silently_ignored(ours: Begin, command: str) -> None:
-    side = ours("shared")
-    done = fine(side.run(f"a git {command} origin main"))
-    said = "hpss: -4 and -6 are not supported: every address of the host may be tried"
-    assert done.err.splitlines().count(said) == 1, done.err
 
 
 def test_an_object_inside_a_revision(ours: Begin) -> None:
@@ -207,19 +176,6 @@ def test_a_flag_that_is_none(ours: Begin) -> None:
     assert only_line(done).startswith(
         "fatal: hpss: no such debug flag in SMARTSERVER_DEBUG: 'nonsense' (there are hpss"
     )
-
-
-def test_a_server_that_bans(tmp_path: Path) -> None:
-    server = Served(tmp_path, "--anonymous", "write", "--ban", "rpc:Repository.pull", "--ban", "*:*:secret?*")
-    side = Side(tmp_path / "side", server.url("secret/project"), server)
-    side.prepare("git init -q a; a commit one")
-    assert only_line(side.run('a git push "$URL" main')).endswith("is banned by the rule *:*:secret?*")
-    side = Side(tmp_path / "side", server.url("project"), server)
-    side.prepare('a git push -q "$URL" main')
-    assert only_line(side.run('git clone -q "$URL" b')) == (
-        "fatal: hpss: Repository.pull is banned by the rule rpc:Repository.pull"
-    )
-    assert server.close() == ""
 
 
 # -- the default branch

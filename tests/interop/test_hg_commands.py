@@ -114,12 +114,6 @@ def test_a_clone_to_a_server(served: Served, hg_starts: Callable[[str], HgPair],
         assert len(server_heads(served, path)) == 2
 
 
-def test_a_clone_of_nothing_to_a_server(served: Served, tmp_path: Path) -> None:
-    side = HgSide(tmp_path / "ours", served.url("hg-cloned-empty"), served)
-    fine(side.run('hg init a; hg clone a "$URL"'))
-    assert side.run('hg init "$URL"').err == "abort: repository URL already exists\n"
-
-
 def test_what_only_a_folder_shows(served: Served, hg_starts: Callable[[str], HgPair], tmp_path: Path) -> None:
     side = copy_hg_side(hg_starts("shared").ours, tmp_path / "ours", served.url("hg-nowhere"))
     done = side.run('b hg identify -b "$URL"')
@@ -127,10 +121,14 @@ def test_what_only_a_folder_shows(served: Served, hg_starts: Callable[[str], HgP
     assert done.err == "abort: can't query remote revision number, branch, or tags\n"
 
 
-def test_a_repository_is_made_at_once(served: Served, hg_starts: Callable[[str], HgPair], tmp_path: Path) -> None:
-    side = copy_hg_side(hg_starts("history").ours, tmp_path / "ours", served.url("hg-made"))
-    fine(side.run('hg init "$URL"'))
-    assert server_heads(served, "hg-made") == {}
+@pytest.mark.parametrize("command", ['hg init "$URL"', 'hg init empty; hg clone empty "$URL"'])
+def test_a_repository_is_made_at_once(
+    served: Served, hg_starts: Callable[[str], HgPair], tmp_path: Path, command: str
+) -> None:
+    path = f"hg-made-{next(_numbers)}"
+    side = copy_hg_side(hg_starts("history").ours, tmp_path / "ours", served.url(path))
+    fine(side.run(command))
+    assert server_heads(served, path) == {}
     assert side.run('hg init "$URL"').err == "abort: repository URL already exists\n"
     fine(side.run('as c hg clone -q "$URL" c'))
     assert fine(side.run('a hg push "$URL"')).out.endswith("added 5 changesets\n")

@@ -57,27 +57,16 @@ def test_the_whole_wait_is_in_it(served: Served, tmp_path: Path, tool: str, scri
     assert parts.parts[Part.START] > 0
 
 
-def test_a_command_of_our_own(served: Served, tmp_path: Path) -> None:
-    side = Side(tmp_path / "side", served.url("trace-own"), served)
+def test_commands_that_read(served: Served, tmp_path: Path) -> None:
+    """Ones of our own too; an export names what the client does, and a reply with a body tells the rest at its end."""
+    side = Side(tmp_path / "side", served.url("trace-read"), served)
     side.prepare(GIT + 'cd git; git push -q "$URL" main')
-    found = traced(side, 'RUN smartserver stats "$URL"')
-    assert (found.program, found.ends[0].round_trips) == ("smartserver", 1)
-    assert wait(found).parts[Part.LINK] >= RTT * 1e6 * 0.9
-
-
-def test_an_export_names_what_the_client_does_and_waits_outside_of_it(served: Served, tmp_path: Path) -> None:
-    side = Side(tmp_path / "side", served.url("trace-export"), served)
-    side.prepare(GIT + 'cd git; git push -q "$URL" main')
-    found = traced(side, 'RUN smartserver export "$URL" out')
-    assert {each.name for each in found.spans if each.part == Part.LOCAL} >= {"write", "decompress and check"}
-    assert wait(found).parts[Part.LINK] >= RTT * 1e6 * 0.9
-
-
-def test_a_reply_with_a_body_tells_the_rest_at_its_end(served: Served, tmp_path: Path) -> None:
-    side = Side(tmp_path / "side", served.url("trace-clone"), served)
-    side.prepare(GIT + 'cd git; git push -q "$URL" main')
-    found = traced(side, 'RUN git clone -q "$URL" clone')
-    (request,) = found.requests
+    stats = traced(side, 'RUN smartserver stats "$URL"')
+    assert (stats.program, stats.ends[0].round_trips) == ("smartserver", 1)
+    export = traced(side, 'RUN smartserver export "$URL" out')
+    assert {each.name for each in export.spans if each.part == Part.LOCAL} >= {"write", "decompress and check"}
+    assert min(wait(each).parts[Part.LINK] for each in (stats, export)) >= RTT * 1e6 * 0.9
+    (request,) = traced(side, 'RUN git clone -q "$URL" clone').requests
     assert [each.name for each in request.server if each.part == Part.SERVER][-1] == "read"
 
 

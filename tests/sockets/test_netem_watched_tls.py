@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import socket
 import ssl
 import threading
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from certificates import Authority
 
 from netem.callsites import CallSite
 from netem.watched import Watched
@@ -23,26 +18,6 @@ pytestmark = pytest.mark.sockets
 RTT = 0.02
 
 
-def certificate(folder: Path) -> Path:
-    """A key and a certificate of 127.0.0.1, in one file."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder(
-            name, name, key.public_key(), x509.random_serial_number(), now, now.replace(year=now.year + 1, day=1)
-        )
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    path = folder / "certificate.pem"
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    path.write_bytes(secret + made.public_bytes(serialization.Encoding.PEM))
-    return path
-
-
 def say(sock: socket.socket) -> None:
     sock.sendall(b"line\n")
     assert sock.recv(99) == b"re: line\n"
@@ -50,10 +25,10 @@ def say(sock: socket.socket) -> None:
 
 def test_tls_is_counted_and_the_latest_sender_said(tmp_path: Path) -> None:
     """Not its words: they are encrypted."""
-    path = certificate(tmp_path)
+    authority = Authority(tmp_path / "authority")
     line = say.__code__.co_firstlineno + 1
     serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    serving.load_cert_chain(path)
+    serving.load_cert_chain(*authority.sign("127.0.0.1"))
 
     def serve(listener: socket.socket) -> None:
         with serving.wrap_socket(listener.accept()[0], server_side=True) as sock:
@@ -63,7 +38,7 @@ def test_tls_is_counted_and_the_latest_sender_said(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, Watched(RTT) as network:
         thread = threading.Thread(target=serve, args=(listener,))
         thread.start()
-        context = ssl.create_default_context(cafile=str(path))
+        context = ssl.create_default_context(cafile=str(authority.file))
         with (
             socket.create_connection(listener.getsockname()) as plain,
             context.wrap_socket(plain, server_hostname="127.0.0.1") as sock,

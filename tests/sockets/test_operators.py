@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from serving import SMARTSERVER, Server, User, run, wait_until, write_history
+from serving import Server, User, wait_until, write_history
 
 pytestmark = pytest.mark.sockets
 
@@ -76,11 +76,3 @@ def test_metrics_count_what_was_asked(user: User, root: Path) -> None:
     assert found["smartserver_sent_bytes_total",] > 3000
     assert "anonymous" not in text
     assert "project" not in text
-
-
-def test_a_port_of_metrics_that_is_taken_ends_it_with_one_line(root: Path) -> None:
-    with Server(root) as server:
-        place = f"127.0.0.1:{server.port}"
-        done = run(*SMARTSERVER, "serve", str(root), "--listen", "127.0.0.1:0", "--metrics", place)
-    assert (done.status, done.out) == (1, "")
-    assert done.err == f"smartserver: cannot listen on {place}: Address already in use\n"

@@ -147,13 +147,6 @@ def test_one_that_cannot_start_ends_all(tmp_path: Path) -> None:
     assert (done.status, done.err) == (3, "")
 
 
-def test_a_port_that_is_taken_is_said_once(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        place = f"127.0.0.1:{taken.getsockname()[1]}"
-        done = run(*SMARTSERVER, "serve", str(tmp_path), "--workers", "2", "--listen", place)
-    assert (done.status, done.err) == (1, f"smartserver: cannot listen on {place}: Address already in use\n")
-
-
 @pytest.mark.parametrize("options", [("--metrics", "127.0.0.1:0"), ("--stdio",)])
 def test_what_has_one_process_only(tmp_path: Path, options: tuple[str, ...]) -> None:
     done = run(*SMARTSERVER, "serve", str(tmp_path), "--workers", "2", *options)

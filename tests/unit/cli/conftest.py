@@ -1,4 +1,4 @@
-"""A server for the commands, a repository, and a place for another."""
+"""A server for the commands, a repository, and places for others."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from bench.servers import Server, Workspace
 from builders import History
+from cli_runs import Places
 from stored import stored
 
 
@@ -23,7 +24,7 @@ def source(tmp_path: Path) -> tuple[Path, History]:
 
 
 @pytest.fixture(params=["folder", "store", pytest.param("server", marks=pytest.mark.sockets)])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
     """A place, and the folder it is."""
     if request.param == "server":
         served: Server = request.getfixturevalue("server")
@@ -31,3 +32,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
         return served.url(name), served.served / name
     folder = tmp_path / "target"
     return (folder.as_uri() if request.param == "store" else str(folder)), folder
+
+
+@pytest.fixture(params=["folder", pytest.param("url", marks=pytest.mark.sockets)])
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
+    if request.param == "folder":
+        return tmp_path, lambda name: str(tmp_path / name)
+    server: Server = request.getfixturevalue("server")
+    folder = f"of-{request.node.name.replace('[', '-').replace(']', '')}"
+    return server.served / folder, lambda name: server.url(f"{folder}/{name}")

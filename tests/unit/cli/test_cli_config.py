@@ -2,42 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
-from bench.servers import Server
 from builders import MAIN, SETTINGS
-from click.testing import CliRunner, Result
+from cli_runs import Places, run, why
+from click.testing import Result
 from stored import stored
 
-from smartserver.cli.errors import CommandError
-from smartserver.cli.main import group
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
 
 
 def config(*arguments: str) -> Result:
-    return CliRunner().invoke(group, ["config", *arguments])
+    return run("config", *arguments)
 
 
-def why(result: Result) -> str:
-    assert isinstance(result.exception, CommandError), result.exception
-    return str(result.exception)
-
-
-@pytest.fixture(params=["folder", pytest.param("url", marks=pytest.mark.sockets)])
-def named(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, Callable[[str], str]]:
-    """Where repositories lie, and how one of them is named on the command line."""
-    if request.param == "folder":
-        return tmp_path, lambda name: str(tmp_path / name)
-    server: Server = request.getfixturevalue("server")
-    folder = f"of-{request.node.name.replace('[', '-').replace(']', '')}"
-    return server.served / folder, lambda name: server.url(f"{folder}/{name}")
-
-
-def test_head_is_read_and_set(named: tuple[Path, Callable[[str], str]]) -> None:
-    folder, place = named
+def test_head_is_read_and_set(places: Places) -> None:
+    folder, place = places
     stored(folder / "p", 1)
     project = place("p")
     assert SETTINGS == {"HEAD": MAIN}
@@ -48,16 +28,16 @@ def test_head_is_read_and_set(named: tuple[Path, Callable[[str], str]]) -> None:
     assert PackRepository(LocalTransport(folder / "p")).snapshot().state.settings == SETTINGS
 
 
-def test_a_wrong_value_changes_nothing(named: tuple[Path, Callable[[str], str]]) -> None:
-    folder, place = named
+def test_a_wrong_value_changes_nothing(places: Places) -> None:
+    folder, place = places
     stored(folder / "p", 1)
     assert "git allows no such ref" in why(config(place("p"), "head", "a..b"))
     assert config(place("p"), "description", "x").exit_code == 2
     assert config(place("p"), "head").output == f"{MAIN.decode()}\n"
 
 
-def test_no_repository(named: tuple[Path, Callable[[str], str]]) -> None:
-    folder, place = named
+def test_no_repository(places: Places) -> None:
+    folder, place = places
     folder.mkdir(exist_ok=True)
     for value in ([], ["main"]):
         assert "no repository at" in why(config(place("absent"), "head", *value))
@@ -65,8 +45,8 @@ def test_no_repository(named: tuple[Path, Callable[[str], str]]) -> None:
 
 
 @pytest.mark.parametrize(("name", "default"), [("publishing", "yes"), ("evolution", "no")])
-def test_what_is_yes_or_no_is_read_and_set(named: tuple[Path, Callable[[str], str]], name: str, default: str) -> None:
-    folder, place = named
+def test_what_is_yes_or_no_is_read_and_set(places: Places, name: str, default: str) -> None:
+    folder, place = places
     stored(folder / name, 2)
     for value in ("", "no", "", "yes"):
         done = config(place(name), name, *([value] if value else []))

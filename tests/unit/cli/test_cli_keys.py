@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from cli_runs import why
 from click.testing import CliRunner
 
-from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.server.rules import PublicKey
 
@@ -72,7 +72,7 @@ def test_one_key_is_looked_up(file: Path, number: int, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "why"),
+    ("keys", "said"),
     [
         ('anna = ["AAAA"]', "keys.anna: 'AAAA'... is no public key"),
         ('anna = ["ssh-rsa {}"]', "is no public key"),
@@ -82,11 +82,10 @@ def test_one_key_is_looked_up(file: Path, number: int, count: int) -> None:
         ('anna = ["ssh-ed25519 {}"]\nben = ["ssh-ed25519 {}"]', "is one of 'anna' too"),
     ],
 )
-def test_keys_that_are_refused(file: Path, keys: str, why: str) -> None:
+def test_keys_that_are_refused(file: Path, keys: str, said: str) -> None:
     file.write_text("[keys]\n" + keys.replace("{}", key(1).split()[1]) + "\n" + RULE)
     result = CliRunner().invoke(group, ["keys", str(file), "/srv"])
-    assert isinstance(result.exception, CommandError)
-    assert why in str(result.exception)
+    assert said in why(result)
 
 
 def test_a_file_that_locks_everybody_out_is_in_the_log(file: Path, tmp_path: Path) -> None:
@@ -105,8 +104,7 @@ def test_a_file_that_locks_everybody_out_is_in_the_log(file: Path, tmp_path: Pat
 def test_a_program_that_sshd_could_not_run(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/nowhere/smartserver"])
     result = CliRunner().invoke(group, ["keys", str(file), "/srv"])
-    assert isinstance(result.exception, CommandError)
-    assert "/nowhere/smartserver is no program" in str(result.exception)
+    assert "/nowhere/smartserver is no program" in why(result)
 
 
 def test_a_fingerprint_is_that_of_ssh_keygen() -> None:

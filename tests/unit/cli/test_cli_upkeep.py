@@ -5,44 +5,20 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from bench.servers import Server, Workspace, free_port
+from bench.servers import Workspace, free_port
 from builders import MAIN, push
-from click.testing import CliRunner, Result
+from cli_runs import Places, run, why
 from stored import stored
 
-from smartserver.cli.errors import CommandError
-from smartserver.cli.main import group
 from smartserver.cli.place import above
 from smartserver.client import listing
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
 
 SERVE = (sys.executable, "-m", "smartserver.cli.main", "serve")
-
-Places = tuple[Path, Callable[[str], str]]
-"""Where the repositories lie, and how one of them is named on the command line."""
-
-
-def run(*arguments: str, answer: str | None = None) -> Result:
-    return CliRunner().invoke(group, arguments, input=answer)
-
-
-def why(result: Result) -> str:
-    assert isinstance(result.exception, CommandError), result.exception
-    return str(result.exception)
-
-
-@pytest.fixture(params=["folder", pytest.param("url", marks=pytest.mark.sockets)])
-def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
-    if request.param == "folder":
-        return tmp_path, lambda name: str(tmp_path / name)
-    served: Server = request.getfixturevalue("server")
-    folder = f"of-{request.node.name.replace('[', '-').replace(']', '')}"
-    return served.served / folder, lambda name: served.url(f"{folder}/{name}")
 
 
 def test_a_listing(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,27 +8,15 @@ from pathlib import Path
 import pytest
 from bench.servers import Server, free_port
 from bzr_samples import FIRST, FIRST_PARENTS, push, segment
-from click.testing import CliRunner, Result
+from cli_runs import run, why
 from stored import pack_of, stored
 
-from smartserver.cli.errors import CommandError
-from smartserver.cli.main import group
 from smartserver.client.call import Client
 from smartserver.store.repository import PackRepository
 from smartserver.verbs.repository_verify import VerifyResult
 from transports.local import LocalTransport
 
 WELL = re.compile(r"1 pack, 3 revisions, \d+ records, [0-9.]+ (B|KB): all well\n")
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(group, arguments)
-
-
-def why(result: Result) -> str:
-    """The line the command would end with."""
-    assert isinstance(result.exception, CommandError), result.exception
-    return str(result.exception)
 
 
 def flip(path: Path, at: int) -> None:
@@ -99,13 +87,6 @@ def test_a_store_that_cannot_be_reached(scheme: str) -> None:
     assert why(result).startswith(f"{place}: cannot connect to ")
     assert why(result).endswith(": Connection refused")
     assert result.output == ""
-
-
-def test_what_is_left_of_a_repository_is_said(tmp_path: Path) -> None:
-    stored(tmp_path / "project")
-    (tmp_path / "project" / "format").unlink()
-    said = why(run("verify", str(tmp_path / "project")))
-    assert said.endswith(" is not a repository of smartserver but what is left of one: 'packs' files and no 'format'")
 
 
 @pytest.mark.sockets

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 from builders import MAIN, History, push
-from click.testing import CliRunner, Result
+from cli_runs import run
 from stored import stored
 
 from smartserver.cli.copying import repository_at
-from smartserver.cli.main import group
 from smartserver.client import body, copy, load
 from smartserver.client.copy import CopySource
 from smartserver.client.knowledge import Knowledge
@@ -33,10 +32,6 @@ from smartserver.wire.messages import Call, Request, State, encode, raw
 from transports.local import LocalTransport
 
 REFS = 20
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(group, arguments)
 
 
 def opened(folder: Path) -> PackRepository:
@@ -92,7 +87,9 @@ def test_all_refs_are_copied(copied: Copied, monkeypatch: pytest.MonkeyPatch) ->
     assert again.stdout == "nothing new\n"
 
 
-def test_nobody_sees_a_part_and_a_copy_goes_on(copied: Copied, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_sees_learns_or_copies_a_part_and_a_copy_goes_on(
+    copied: Copied, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """It is interrupted before its third request."""
     source, command, target = copied
 
@@ -106,22 +103,6 @@ def test_nobody_sees_a_part_and_a_copy_goes_on(copied: Copied, monkeypatch: pyte
     shown = run("log", str(target))
     assert "is incomplete: a copy into it was interrupted" in str(shown.exception)
     assert run("verify", str(target)).exit_code == 0
-    done = run(*command)
-    assert (done.exit_code, done.exception) == (0, None)
-    assert refs(target) == refs(source)
-    assert run("log", str(target)).exit_code == 0
-
-
-def test_nobody_learns_or_copies_a_part(copied: Copied, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    _, command, target = copied
-
-    def lost(number: int) -> None:
-        if number == 3:
-            raise ConnectionLost("the link is lost")
-
-    with monkeypatch.context() as patch:
-        counted(patch, lost)
-        assert run(*command).exit_code == 1
     with repository_at(str(target), set()) as remote:
         with pytest.raises(IncompleteRepository):
             remote.learn_refs()
@@ -131,9 +112,14 @@ def test_nobody_learns_or_copies_a_part(copied: Copied, monkeypatch: pytest.Monk
     listed = run("list", "--refs", str(target)).stdout
     assert "is incomplete" in listed
     assert "refs/heads" not in listed
-    monkeypatch.setattr(copy, "CALLS_AT_ONCE", REFS + 1)
-    assert "is incomplete" in str(run("push", str(target), str(tmp_path / "other")).exception)
+    with monkeypatch.context() as patch:
+        patch.setattr(copy, "CALLS_AT_ONCE", REFS + 1)
+        assert "is incomplete" in str(run("push", str(target), str(tmp_path / "other")).exception)
     assert not (tmp_path / "other").exists()
+    done = run(*command)
+    assert (done.exit_code, done.exception) == (0, None)
+    assert refs(target) == refs(source)
+    assert run("log", str(target)).exit_code == 0
 
 
 @pytest.mark.parametrize("threshold", [1, 1 << 20], ids=["the graph first", "at once"])

@@ -5,22 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.servers import Server, Workspace
 from builders import KINDS, MAIN, SILENT, History, push
 from bzr_samples import FIRST, FIRST_PARENTS, segment
 from bzr_samples import push as push_bzr
-from click.testing import CliRunner, Result
+from cli_runs import run, why
 from mercurial import obsolete
 from stored import pack_of, stored
 
 from smartserver.cli.copying import _parts, between, repository_at
 from smartserver.cli.errors import CommandError
-from smartserver.cli.main import group
 from smartserver.cli.progress import ProgressLine
 from smartserver.client import link
 from smartserver.client.body import Relay, SourceFailed
@@ -50,15 +48,6 @@ from transports.local import LocalTransport
 OTHER = b"refs/heads/other"
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(group, arguments)
-
-
-def why(result: Result) -> str:
-    assert isinstance(result.exception, CommandError), (result.exception, result.output)
-    return str(result.exception)
-
-
 def opened(folder: Path) -> Snapshot:
     return PackRepository(LocalTransport(folder)).snapshot()
 
@@ -66,28 +55,6 @@ def opened(folder: Path) -> Snapshot:
 def refs(folder: Path) -> dict[bytes, bytes]:
     """Where the refs of a repository in a folder are."""
     return {name: value[0].id for name, value in opened(folder).state.refs().items()}
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with Workspace("test") as workspace:
-        yield workspace.start_ours()
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> tuple[Path, History]:
-    return tmp_path / "source", stored(tmp_path / "source", 5)
-
-
-@pytest.fixture(params=["folder", "store", pytest.param("server", marks=pytest.mark.sockets)])
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
-    """A place that is written to, and the folder it is."""
-    if request.param == "server":
-        served: Server = request.getfixturevalue("server")
-        name = request.node.name.replace("[", "-").replace("]", "")
-        return served.url(name), served.served / name
-    folder = tmp_path / "target"
-    return (folder.as_uri() if request.param == "store" else str(folder)), folder
 
 
 def test_what_is_missing_is_brought_and_nothing_twice(source: tuple[Path, History], target: tuple[str, Path]) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from builders import History
+from cli_runs import run, why
 from needs import needs
 from stored import pack_of, stored
-from test_copying import run, why
 
 from smartserver.cli import dump as dump_command
 from smartserver.cli import load as load_command

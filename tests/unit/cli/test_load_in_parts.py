@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from builders import MAIN, History, push
+from cli_runs import run, why
 from stored import grow
-from test_copying import opened, refs, run, why
+from test_copying import opened, refs
 
 from smartserver.client import load
 from smartserver.client.medium import ConnectionLost
@@ -23,11 +24,11 @@ OTHER = b"refs/heads/other"
 
 @pytest.mark.unbanned("extra-connection: it loads several times, each time as a command of its own")
 def test_a_long_dump_resumes_where_it_was_interrupted(
-    source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twice, of two branches; no ref moves before all is there."""
     folder, history = source
-    there, where = place
+    there, where = target
     grow(folder, history, 3, next(iter(history.parents)), OTHER)
     grow(folder, history, 3, refs(folder)[MAIN])
     assert run("dump", str(folder), str(tmp_path / "x")).exit_code == 0
@@ -62,11 +63,11 @@ def test_a_long_dump_resumes_where_it_was_interrupted(
 
 @pytest.mark.unbanned("resend: the target lost what it had")
 def test_a_long_dump_for_a_target_that_was_restored(
-    source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client remembers tips that are gone."""
     folder, history = source
-    there, where = place
+    there, where = target
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(load, "PART", 1000)
     assert run("dump", str(folder), str(tmp_path / "monday")).exit_code == 0
@@ -83,10 +84,10 @@ def test_a_long_dump_for_a_target_that_was_restored(
 
 
 def test_a_long_dump_is_not_sent_where_all_refs_are_refused(
-    source: tuple[Path, History], place: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, history = source
-    there, where = place
+    there, where = target
     assert run("dump", str(folder), str(tmp_path / "monday")).exit_code == 0
     assert run("load", str(tmp_path / "monday"), there).exit_code == 0
     monkeypatch.setattr(load, "PART", 1000)

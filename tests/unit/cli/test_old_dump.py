@@ -9,7 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import KINDS, MAIN, History
-from test_copying import marker, markers_of, opened, refs, run, why
+from cli_runs import run, why
+from test_copying import marker, markers_of, opened, refs
 
 from smartserver.cli.archive import archive_in
 from smartserver.cli.errors import CommandError

@@ -6,20 +6,14 @@ import re
 
 import pytest
 from bench.servers import Server, free_port
-from click.testing import CliRunner, Result
+from cli_runs import run, why
 
 import smartserver
-from smartserver.cli.errors import CommandError
-from smartserver.cli.main import group
 from smartserver.verbs.all import every_verb
 
 pytestmark = pytest.mark.sockets
 
 FIRST = f"smartserver {smartserver.__version__}, {sum(not verb.is_vfs for verb in every_verb())} verbs"
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(group, arguments)
 
 
 @pytest.mark.parametrize(("options", "count"), [((), 3), (("-c", "1"), 1), (("--count", "5"), 5)])
@@ -48,8 +42,7 @@ def test_the_tracer_shows_each_call_and_their_sum(server: Server, flag: str) -> 
 def test_nobody_there() -> None:
     url = f"hpss://127.0.0.1:{free_port()}/"
     result = run("-Dhpss", "ping", url)
-    assert isinstance(result.exception, CommandError)
-    assert str(result.exception).startswith(f"{url}: cannot connect to 127.0.0.1:")
+    assert why(result).startswith(f"{url}: cannot connect to 127.0.0.1:")
     assert result.stderr.startswith("hpss: 0 round trips on a fresh connection, 0 calls")
 
 
@@ -89,6 +82,5 @@ def test_detail_is_a_line_for_each_call_that_its_line_leaves_out(
 def test_the_environment_has_flags_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SMARTSERVER_DEBUG", "hpssdetail,hpss,hpss-ban=vfs:*,rpc:Server.ping")
     result = run("ping", server.url(""))
-    assert isinstance(result.exception, CommandError)
-    assert "Server.ping is banned by the rule rpc:Server.ping" in str(result.exception)
+    assert "Server.ping is banned by the rule rpc:Server.ping" in why(result)
     assert result.stderr.splitlines()[0].startswith("hpss: Server.info() on /: ok")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from cli_runs import why
 from click.testing import CliRunner
 from needs import needs
 from sources import ROOT
 
-from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 from smartserver.cli.setup import PROGRAMS
 from smartserver.client.places import SCHEMES
@@ -82,8 +82,7 @@ def test_the_programs_are_compiled_where_they_can_be(
 def test_without_git(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(home))
     result = CliRunner().invoke(group, ["setup", "git"])
-    assert isinstance(result.exception, CommandError)
-    assert str(result.exception) == "git is not on PATH: install it first"
+    assert why(result) == "git is not on PATH: install it first"
 
 
 def test_a_file_for_git_config_alone_is_not_changed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,8 +97,7 @@ def test_a_program_git_would_not_find_is_named(home: Path, monkeypatch: pytest.M
     (home / "bin" / "git").symlink_to(shutil.which("git") or "")
     monkeypatch.setenv("PATH", str(home / "bin"))
     result = CliRunner().invoke(group, ["setup", "git"])
-    assert isinstance(result.exception, CommandError)
-    assert str(result.exception).startswith(f"{PROGRAMS[0]} is not on PATH")
+    assert why(result).startswith(f"{PROGRAMS[0]} is not on PATH")
 
 
 # -- brz
@@ -144,8 +142,7 @@ def test_a_brz_that_will_not_do(brz_home: Path, monkeypatch: pytest.MonkeyPatch,
     (brz_home / "brz").chmod(0o755)
     monkeypatch.setenv("PATH", f"{brz_home}:/usr/bin:/bin")
     result = CliRunner().invoke(group, ["setup", "brz"])
-    assert isinstance(result.exception, CommandError)
-    assert str(result.exception) == said
+    assert why(result) == said
 
 
 def test_breezys_log_is_not_needed(brz_home: Path) -> None:
@@ -214,16 +211,14 @@ def test_hg_elsewhere_needs_the_path(hg_home: Path, monkeypatch: pytest.MonkeyPa
 def test_a_hg_that_will_not_do(hg_home: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: str) -> None:
     stand_in(hg_home, monkeypatch, script)
     result = CliRunner().invoke(group, ["setup", "hg"])
-    assert isinstance(result.exception, CommandError)
-    assert str(result.exception) == said
+    assert why(result) == said
     assert not (hg_home / ".hgrc").exists()
 
 
 def test_a_configuration_that_cannot_be_written(hg_home: Path) -> None:
     (hg_home / ".hgrc").mkdir()
     result = CliRunner().invoke(group, ["setup", "hg"])
-    assert isinstance(result.exception, CommandError)
-    assert str(result.exception) == f"{hg_home}/.hgrc: Is a directory"
+    assert why(result) == f"{hg_home}/.hgrc: Is a directory"
 
 
 def stand_in(home: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:

@@ -6,10 +6,8 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from cli_runs import run
 from stored import grow, stored
-
-from smartserver.cli.main import group
 
 ARCHIVE = Path(__file__).parents[1] / "store" / "old_repositories.tar.xz"
 
@@ -21,10 +19,6 @@ def old(tmp_path: Path) -> Path:
         archive.extraction_filter = lambda member, _: member  # Not known to Python before 3.11.4.
         archive.extractall(tmp_path)
     return tmp_path / "file"
-
-
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(group, [str(each) for each in arguments])
 
 
 @pytest.mark.parametrize(

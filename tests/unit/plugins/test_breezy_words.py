@@ -91,13 +91,6 @@ def test_each_error_is_one_of_breezys(wrong: Exception, expected: type[Exception
     assert (type(caught.value), str(caught.value)) == (expected, said)
 
 
-def test_what_is_said_to_be_run_names_a_place_over_ipv6_as_it_is_read() -> None:
-    there = NoSuchRepository("project", A_BAZAAR_REPOSITORY)
-    with pytest.raises(errors.NotBranchError) as caught, in_breezys_words(URL, Location("::1", 4155, "project")):
-        raise there
-    assert "`brz push hpss://[::1]:4155/ANOTHER-PATH`" in str(caught.value)
-
-
 def test_what_is_breezys_already_stays() -> None:
     with pytest.raises(errors.NoSuchTag), in_breezys_words(URL, LOCATION):
         raise errors.NoSuchTag("v1")

@@ -224,20 +224,3 @@ def test_what_was_never_fetched_is_expected_not_to_be() -> None:
     leases = leases_of("git push --force-with-lease u main", here, (MAIN, TOPIC), "u")
     assert leases.expected == {MAIN: NO_TIP, TOPIC: NO_TIP}
     assert not leases.must_ask
-
-
-@pytest.mark.parametrize(
-    ("spec", "tracking"),
-    [
-        (b"refs/heads/main:refs/remotes/o/x", b"refs/remotes/o/x"),
-        (b"+refs/heads/m*n:refs/remotes/o/x*", b"refs/remotes/o/xai"),
-        (b"refs/heads/main", None),
-        (b"^refs/heads/main", None),
-        (b"refs/heads/mainmain*:refs/x/*", None),
-    ],
-)
-def test_where_a_ref_is_tracked(spec: bytes, tracking: bytes | None) -> None:
-    tips = {MAIN: key(2)} | ({tracking: key(7)} if tracking else {b"refs/remotes/o/main": key(7)})
-    here = FakeLocal(tips, {"remote.o.fetch": [spec]})
-    leases = leases_of("git push --force-with-lease=main o main", here, (MAIN,))
-    assert leases.expected == {MAIN: key(7) if tracking else NO_TIP}

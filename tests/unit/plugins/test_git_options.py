@@ -78,7 +78,7 @@ def test_who_wants_it_quiet_is_told_nothing(verbosity: str, lines: int) -> None:
     assert len(said) == lines
 
 
-@pytest.mark.parametrize("option", ["depth 1", "filter blob:none"])
+@pytest.mark.parametrize("option", ["depth 1", "filter blob:none", "family ipv6"])
 def test_what_is_not_supported_is_said_once(option: str) -> None:
     lines: list[str] = []
     options, terminal = Options(), Terminal(lines.append)

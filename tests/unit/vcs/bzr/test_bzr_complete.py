@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Any
 
 import pytest
@@ -43,7 +44,8 @@ def test_all_that_is_referred_to_came_or_is_here() -> None:
     repository: Any = Here()
     taken().check(repository, PAGES, TEXTS)
     for missing in PAGES | TEXTS:
-        with pytest.raises(VcsError, match=r"the repository lacks a (page|text) that what was pulled refers to"):
+        what, named = "page" if missing in PAGES else "text", re.escape(" of ".join(missing.decode().split("\0")))
+        with pytest.raises(VcsError, match=f"the repository lacks a {what} that what was pulled refers to: {named}$"):
             taken().check(repository, PAGES - {missing}, TEXTS - {missing})
         there: Any = Here(missing)
         taken().check(there, PAGES - {missing}, TEXTS - {missing})

@@ -15,8 +15,8 @@ from charging import Charged
 
 from smartserver.errors import MissingRevision, NoSuchPart
 from smartserver.records.browse import Change, Contents, NodeType
-from smartserver.records.content import ReadScope, Text
-from smartserver.records.model import Key, Record, RefValue, Tip
+from smartserver.records.content import ReadScope
+from smartserver.records.model import Key, Record, Tip
 from smartserver.vcs.bzr import content
 from smartserver.vcs.bzr.content import MAX_NAMED, BzrContents
 from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, TEXT
@@ -48,7 +48,6 @@ class Stored(Charged):
         self.records = {(record.kind, record.key): record for record in (*FIRST, *SECOND)}
         self.order = [ONE, TWO]
         self.before: dict[bytes, Sequence[bytes]] = {TWO: (ONE, GHOST)}
-        self.branches: dict[bytes, RefValue] = {}
         self.tags: dict[bytes, bytes] = {}
         self._last: dict[bytes, dict[bytes, tuple[object, bytes]]] = {}
         """Of each revision by file id: what its entry says, and the revision that changed it last."""
@@ -109,44 +108,12 @@ class Stored(Charged):
     def _put(self, kind: int, key: Key, text: bytes) -> None:
         self.records[kind, key] = Record(kind, key, b"", text)
 
-    def refs(self) -> Mapping[bytes, RefValue]:
-        return self.branches
-
     def map(self, name: str) -> Mapping[bytes, bytes]:
         assert name == "tags"
         return self.tags
 
-    def changed(self, name: str, known: tuple[bytes, int, int]) -> None:
-        return None
-
-    def setting(self, name: str) -> None:
-        return None
-
-    def ordinal(self, revision: bytes) -> int | None:
-        return self.order.index(revision) if revision in self.order else None
-
-    def revision(self, ordinal: int) -> bytes:
-        return self.order[ordinal]
-
-    def parents(self, ordinal: int) -> Sequence[int]:
-        return ()
-
     def first_parent(self, ordinal: int) -> int | None:
         return next(map(self.ordinal, self.before.get(self.order[ordinal], ())), None)
-
-    def reached(self, wants: Sequence[int], haves: Sequence[int], absent: Sequence[int]) -> Sequence[int]:
-        return ()
-
-    def record(self, kind: int, key: Key) -> Record | None:
-        return self.records.get((kind, key))
-
-    def text(self, kind: int, key: Key) -> Text | None:
-        found = self.record(kind, key)
-        return None if found is None else Text(found.meta, len(found.text), (found.text,))
-
-    def length(self, kind: int, key: Key) -> int | None:
-        found = self.record(kind, key)
-        return None if found is None else len(found.text)
 
 
 def _string(text: bytes) -> bytes:

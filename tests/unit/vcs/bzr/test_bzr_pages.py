@@ -24,7 +24,7 @@ from smartserver.vcs.bzr.pages import (
     search_key,
 )
 
-REVISION, INVENTORY, ENTRIES = (record.text for record in SECOND[:3])
+ENTRIES = SECOND[2].text
 NAMES = FIRST[3].text
 PAGE = b"sha1:" + b"0123456789" * 4
 NODE = b"chknode:\n65536\n2\n700\nab\n" + b"".join(b"%c\0%b\n" % (place, PAGE) for place in (0, 7, 255))

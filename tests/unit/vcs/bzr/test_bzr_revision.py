@@ -11,10 +11,7 @@ from bzr_samples import FIRST, SECOND
 from smartserver.records.limits import MAX_PARENTS
 from smartserver.vcs.bzr.revision import MAX_PROPERTIES, Inventory, Revision, read_inventory, read_revision
 
-REVISION, INVENTORY, ENTRIES = (record.text for record in SECOND[:3])
-NAMES = FIRST[3].text
-PAGE = b"sha1:" + b"0123456789" * 4
-NODE = b"chknode:\n65536\n2\n700\nab\n" + b"".join(b"%c\0%b\n" % (place, PAGE) for place in (0, 7, 255))
+REVISION, INVENTORY = (record.text for record in SECOND[:2])
 
 # ---- revisions
 

@@ -187,7 +187,7 @@ def test_a_folder_that_is_at_hand_is_charged_each_time(sample: Sample) -> None:
         tree = sample.tree(*[(b"40000", b"%d" % number, tree) for number in range(10)])
     assert list(sample.contents.changes(sample.commit(tree))) == []
     assert sample.stored.allowance.steps == 1111 - 4  # What is read of the store is charged there.
-    assert sample.stored.allowance.decoded == (111 - 3) * len(sample.stored.objects[tree].text)
+    assert sample.stored.allowance.decoded == (111 - 3) * len(sample.stored.records[0, tree].text)
 
 
 def test_changes_are_found_as_they_are_taken(sample: Sample) -> None:

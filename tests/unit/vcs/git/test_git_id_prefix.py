@@ -12,7 +12,7 @@ from smartserver.vcs.git.id_prefix import find_by_prefix
 @pytest.fixture
 def stored() -> StoredObjects:
     stored = StoredObjects()
-    stored.revisions = [bytes.fromhex(each) for each in ("ab12cd", "ab12ef", "ab34cd", "cd")]
+    stored.order = [bytes.fromhex(each) for each in ("ab12cd", "ab12ef", "ab34cd", "cd")]
     return stored
 
 
@@ -22,7 +22,7 @@ def test_the_one_that_begins_so(stored: StoredObjects, digits: str, whole: str) 
 
 
 def test_a_whole_id_is_itself_though_others_begin_so(stored: StoredObjects) -> None:
-    stored.revisions.append(bytes.fromhex("cdef"))
+    stored.order.append(bytes.fromhex("cdef"))
     assert find_by_prefix(stored, "cd") == bytes.fromhex("cd")
 
 

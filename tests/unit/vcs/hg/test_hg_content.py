@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Mapping
 
 import pytest
 from builders import joined
@@ -14,7 +13,7 @@ from smartserver.errors import LimitExceeded, MissingRevision, NoSuchPart
 from smartserver.records import browse
 from smartserver.records.browse import Change, Contents, Node, NodeType
 from smartserver.records.content import ReadScope, Text
-from smartserver.records.model import Key, Record, RefValue, Tip
+from smartserver.records.model import Record, Tip
 from smartserver.store.parts import PART
 from smartserver.vcs.hg.content import MAX_METADATA, MAX_SECONDS
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, file_key, meta_of, node_of
@@ -37,9 +36,6 @@ class Stored(Charged):
 
     def __init__(self) -> None:
         super().__init__()
-        self.records: dict[tuple[int, Key], Record] = {}
-        self.order: list[bytes] = []
-        self.branches: dict[bytes, RefValue] = {}
         self.bookmarks: dict[bytes, bytes] = {}
 
     def commit(
@@ -61,43 +57,8 @@ class Stored(Charged):
         self.records[kind, key] = Record(kind, key, meta, text)
         return node
 
-    def refs(self) -> Mapping[bytes, RefValue]:
-        return self.branches
-
     def map(self, name: str) -> Mapping[bytes, bytes]:
-        return self.bookmarks if name == "bookmarks" else MappingProxyType({})
-
-    def changed(self, name: str, known: tuple[bytes, int, int]) -> None:
-        return None
-
-    def setting(self, name: str) -> None:
-        return None
-
-    def ordinal(self, revision: bytes) -> int | None:
-        return self.order.index(revision) if revision in self.order else None
-
-    def revision(self, ordinal: int) -> bytes:
-        return self.order[ordinal]
-
-    def parents(self, ordinal: int) -> Sequence[int]:
-        return ()
-
-    def first_parent(self, ordinal: int) -> int | None:
-        return None
-
-    def reached(self, wants: Sequence[int], haves: Sequence[int], absent: Sequence[int]) -> Sequence[int]:
-        return ()
-
-    def record(self, kind: int, key: Key) -> Record | None:
-        return self.records.get((kind, key))
-
-    def text(self, kind: int, key: Key) -> Text | None:
-        found = self.record(kind, key)
-        return None if found is None else Text(found.meta, len(found.text), (found.text,))
-
-    def length(self, kind: int, key: Key) -> int | None:
-        found = self.record(kind, key)
-        return None if found is None else len(found.text)
+        return self.bookmarks if name == "bookmarks" else {}
 
 
 def contents(stored: Stored, branch: bytes = b"") -> Contents:

@@ -35,7 +35,6 @@ class Stored(Charged):
         self.evolution = b"yes"
         self.order = [FIRST, SECOND, THIRD, FOURTH]
         self.above: dict[int, Sequence[int]] = {0: (), 1: (0,), 2: (1,), 3: (0,)}
-        self.records: dict[tuple[int, Key], Record] = {}
         for node, text in hgtags.items():
             self._add(node, text)
 
@@ -59,12 +58,6 @@ class Stored(Charged):
     def setting(self, name: str) -> bytes | None:
         return self.evolution if name == "evolution" else None
 
-    def ordinal(self, revision: bytes) -> int | None:
-        return self.order.index(revision) if revision in self.order else None
-
-    def revision(self, ordinal: int) -> bytes:
-        return self.order[ordinal]
-
     def parents(self, ordinal: int) -> Sequence[int]:
         return self.above[ordinal]
 
@@ -79,9 +72,6 @@ class Stored(Charged):
 
     def text(self, kind: int, key: Key) -> Text | None:
         raise AssertionError("a name needs no file")
-
-    def record(self, kind: int, key: Key) -> Record | None:
-        return self.records.get((kind, key))
 
     def length(self, kind: int, key: Key) -> int | None:
         raise AssertionError("nothing needs that")

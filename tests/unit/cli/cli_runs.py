@@ -1,0 +1,24 @@
+"""Commands as a user runs them, and where they find repositories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from smartserver.cli.errors import CommandError
+from smartserver.cli.main import group
+
+Places = tuple[Path, Callable[[str], str]]
+"""Where the repositories lie, and how one of them is named on the command line."""
+
+
+def run(*words: object, answer: str | None = None) -> Result:
+    return CliRunner().invoke(group, [str(each) for each in words], input=answer)
+
+
+def why(result: Result) -> str:
+    """The line the command would end with."""
+    assert isinstance(result.exception, CommandError), (result.exception, result.output)
+    return str(result.exception)
