@@ -100,5 +100,4 @@ def requests(server: Server) -> list[list[str]]:
     return [[call[0] for call in msgspec.msgpack.decode(payload)[3]] for payload in payloads]
 
 
-MOVED = done(SetLastRevisionResult([OLD]))
 MADE = done(CreateResult(True), InsertPackResult(1), SetLastRevisionResult([]))
