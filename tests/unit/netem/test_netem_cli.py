@@ -19,18 +19,6 @@ from netem.effects import EFFECTS
 from netem.lateness import Lateness
 from netem.run import RunResult
 
-COUNTS = Counts(
-    connections=1,
-    bytes_up=1100,
-    bytes_down=240,
-    flights_up=1,
-    flights_down=1,
-    depth=4,
-    depth_without_handshake=2,
-    seconds=2.0114,
-)
-
-
 PROXY = "proxy --rtt 1s --listen :1 --to :2"
 RUN = "run --rtt 1s --server x"
 
@@ -94,7 +82,7 @@ def test_the_reference_names_every_option_effect_and_field() -> None:
     text = (Path(__file__).parents[3] / "doc/reference/netem.md").read_text(encoding="utf-8")
     options = set(re.findall(r"^  (--[a-z]+)", help_of("proxy") + help_of("run"), re.MULTILINE)) - {"--help"}
     assert options >= {"--rtt", "--listen", "--to", "--rate", "--up", "--down", "--json", "--server", "--svg", "--loss"}
-    crossed = RunResult(0, 1.0, COUNTS, Lateness())
+    crossed = RunResult(0, 1.0, Counts(), Lateness())
     for word in (*options, *EFFECTS, *run.costs(crossed, ""), "operations", "total"):
         assert re.search(rf"`[^`\n]*{re.escape(word)}", text), f"doc/reference/netem.md does not name {word}"
 
@@ -113,7 +101,7 @@ class Refusing(io.StringIO):
 def test_a_reader_that_went_away_ends_the_run_and_is_no_error() -> None:
     asked: list[bool] = []
     report = proxy.Report(Refusing(errno.EPIPE), as_json=True, gone=lambda: asked.append(True))
-    report.operation(COUNTS)
+    report.operation(Counts())
     assert asked == [True]
     report.total()
 
@@ -121,7 +109,7 @@ def test_a_reader_that_went_away_ends_the_run_and_is_no_error() -> None:
 def test_an_output_that_is_full_ends_the_run_and_is_one() -> None:
     asked: list[bool] = []
     report = proxy.Report(Refusing(errno.ENOSPC), as_json=False, gone=lambda: asked.append(True))
-    report.operation(COUNTS)
+    report.operation(Counts())
     assert asked == [True]
     with pytest.raises(OSError, match="No space left on device: 'standard output'"):
         report.total()

@@ -18,7 +18,6 @@ from smartserver.wire.limits import MAX_PATH
         ("", ""),
         ("/", ""),
         ("a", "a"),
-        ("/a", "a"),
         ("//a/b//", "a/b"),
         ("a/b/c.git", "a/b/c.git"),
         ("a b", "a b"),
