@@ -214,15 +214,6 @@ def test_a_change_that_only_somebody_else_got_is_said_to_have_found_no_server() 
     assert server.pauses == list(PAUSES)
 
 
-def test_but_who_was_there_before_him_may_have_made_it() -> None:
-    for said, tried in ((b"SSH-2.0-OpenSSH_9.6\r\n", 3), (b"hpss! 2 3\n", 2)):
-        server = Server([broken, banner(said), banner(said)])
-        with server.client() as client, pytest.raises(OutcomeUnknown, match="hpss") as raised:
-            client.request(DELETE)
-        assert type(raised.value) is OutcomeUnknown
-        assert server.tried == tried
-
-
 @pytest.mark.parametrize(
     ("failing", "error"), [(KeyError("an object is gone"), OutcomeUnknown), (KeyboardInterrupt(), KeyboardInterrupt)]
 )

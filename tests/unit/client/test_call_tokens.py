@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import msgspec
 import pytest
 from exchanges import DELETE, PONG
-from scripted import Answering, ScriptedMedium, Server, done, refuse, refused
+from scripted import Answering, ScriptedMedium, Server, done, refused
 
-from smartserver.client.credentials import NoToken, credentials_for
-from smartserver.client.places import parse_place
+from smartserver.client.credentials import NoToken
 from smartserver.client.request import Outgoing, Refusal
 from smartserver.errors import AccessDenied, NoSuchRepository, RequestRefused
 from smartserver.verbs.branch_delete import BranchDeleteResult
@@ -182,16 +180,3 @@ def test_a_change_that_may_have_been_made_is_still_a_repeat() -> None:
     ages = [decode_request(each.payload).age for each in server.connections[1].heard if isinstance(each, Request)]
     assert len(ages) == 2
     assert min(ages) >= 1
-
-
-@pytest.mark.parametrize("url", ["hpss://192.0.2.7/project", "hpss://127.0.0.1.example.org/project"])
-def test_no_token_leaves_where_others_can_read_it(tmp_path: Path, url: str) -> None:
-    server = Server([refuse(refused(WANTED))])
-    folder = str(tmp_path / "remotes")
-    found = credentials_for(parse_place(url), folder, "hpss_secret")
-    assert found is not None
-    found.approve()
-    with server.client(credentials=found) as client, pytest.raises(AccessDenied) as denied:
-        client.call(server_ping, PingRequest())
-    assert denied.value.why.startswith("the rules say so; a token is not sent without encryption: use hpss+tls://")
-    assert sent(server) == [None]

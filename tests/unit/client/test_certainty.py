@@ -46,12 +46,6 @@ def test_what_may_have_been_made_is_doubtful() -> None:
     assert [each for each in Certainty if each.doubtful] == [HARDLY, PERHAPS]
 
 
-def test_a_doubt_says_why() -> None:
-    doubt = PERHAPS.doubt("reset")
-    assert type(doubt) is OutcomeUnknown
-    assert str(doubt) == "it is unknown whether the change was made: reset"
-
-
 def test_where_nobody_speaks_hpss_that_is_said_first() -> None:
     doubt = HARDLY.doubt("it looks like SSH")
     assert isinstance(doubt, NoServer)

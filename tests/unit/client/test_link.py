@@ -12,7 +12,7 @@ from smartserver.client.request import Outgoing, Refusal
 from smartserver.errors import DivergedBranches, NoSuchRepository, NotDone, UnknownRemoteError
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult, branch_delete
 from smartserver.verbs.server_info import InfoRequest, InfoResult, server_info
-from smartserver.verbs.server_ping import PingRequest, PingResult, server_ping
+from smartserver.verbs.server_ping import PingResult
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.messages import Fault, Outcome, Status, encode, raw
 from smartserver.wire.messages import Reply as ReplyMessage
@@ -50,23 +50,6 @@ def test_each_call_has_its_result_or_its_error() -> None:
     assert "status 1" in str(unexplained)
 
 
-@pytest.mark.parametrize("result", [b"\xc0", b"\x91\xa1a"])
-def test_a_result_that_is_none_is_the_peers_fault(result: bytes) -> None:
-    payload = encode(ReplyMessage([Outcome(Status.DONE, msgspec.Raw(result))]))
-    server = Server([reply(payload)] * 2)
-    with server.client() as client, pytest.raises(RemoteProtocolError, match=r"expected a result of Server\.info"):
-        client.call(server_info, InfoRequest())
-    assert (server.tried, server.connections[0].closed) == (1, 1)
-
-
-@pytest.mark.parametrize("count", [0, 2])
-def test_an_outcome_for_each_call_or_none_counts(count: int) -> None:
-    server = Server([reply(done(*[PingResult()] * count))])
-    with server.client() as client, pytest.raises(RemoteProtocolError, match=f"each of 1 calls, got {count}"):
-        client.call(server_ping, PingRequest())
-    assert server.tried == 1
-
-
 def test_a_reply_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link, "MAX_MESSAGE", 1000)
     server = Server([reply(done(InfoResult("v" * 1000, [])))])
@@ -101,9 +84,6 @@ def test_so_are_the_errors_of_many_calls(monkeypatch: pytest.MonkeyPatch) -> Non
         pytest.raises(RemoteProtocolError, match="got 0 bytes of results and 1016 of errors"),
     ):
         client.request(Outgoing("project", list(READ.calls) * 2))
-
-
-# -- servers that speak something else
 
 
 def test_paths_in_errors_are_what_the_user_calls_them() -> None:

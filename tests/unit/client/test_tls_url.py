@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smartserver.client.places import is_ours, parse_place, served_by
+from smartserver.client.places import served_by
 from smartserver.client.tls_url import TlsLocation, parse_tls
 from smartserver.client.url import BadUrl
 
@@ -19,11 +19,6 @@ def test_what_a_url_says() -> None:
     assert served_by(found) == "hpss+tls://example.org:4155/"
     assert parse_tls("hpss+tls://[::1]:7/x").where == "[::1]:7"
     assert parse_tls("hpss+tls://h/x").query == ""
-
-
-def test_it_is_one_of_our_places() -> None:
-    assert is_ours("HPSS+TLS://h/x")
-    assert parse_place("HPSS+TLS://h/x") == TlsLocation("h", 4155, "x", "")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from smartserver.client.url import DEFAULT_PORT, BadUrl, Location, parse, withou
 @pytest.mark.parametrize(
     ("url", "host", "port", "path"),
     [
-        ("hpss://example.org/project", "example.org", DEFAULT_PORT, "project"),
         ("HPSS://example.org/project", "example.org", DEFAULT_PORT, "project"),
         ("hpss://example.org:8000/a/b.git", "example.org", 8000, "a/b.git"),
         ("hpss://example.org:65535/a", "example.org", 65535, "a"),
@@ -39,13 +38,9 @@ def test_good(url: str, host: str, port: int, path: str) -> None:
     ("url", "why"),
     [
         ("", "does not begin with hpss://"),
-        ("example.org/project", "does not begin with hpss://"),
         ("hpss:/example.org/project", "does not begin with hpss://"),
-        ("http://example.org/project", "does not begin with hpss://"),
-        ("hpss://", "no host"),
         ("hpss:///project", "no host"),
         ("hpss://:4155/project", "no host"),
-        ("hpss://user@example.org/a", "a user or password"),
         ("hpss://user:secret@example.org/a", "a user or password"),
         ("hpss://example.org/a/../b?token=secret", ".."),
         ("hpss://[::1/a", "no closing bracket"),
@@ -53,7 +48,6 @@ def test_good(url: str, host: str, port: int, path: str) -> None:
         ("hpss://h:0/a", "'0' is not a port of 1 to 65535"),
         ("hpss://h:65536/a", "'65536' is not a port"),
         ("hpss://h:" + "9" * 5000 + "/a", "9' is not a port"),
-        ("hpss://h:-1/a", "'-1' is not a port"),
         ("hpss://h:http/a", "'http' is not a port"),
         ("hpss://h:\uff14/a", "is not a port"),
         ("hpss://::1/a", "no host"),
@@ -64,11 +58,8 @@ def test_good(url: str, host: str, port: int, path: str) -> None:
         ("hpss://caf\udce9/a", "its host is not UTF-8"),
         ("hpss://h\nother/a", "its host has a blank or a control character"),
         ("hpss://h SHA256:x/a", "its host has a blank or a control character"),
-        ("hpss://h/a%", "two hexadecimal digits"),
-        ("hpss://h/a%2", "two hexadecimal digits"),
         ("hpss://h/a%zz", "two hexadecimal digits"),
         ("hpss://h/a% 1x", "two hexadecimal digits"),
-        ("hpss://h/a%  x", "two hexadecimal digits"),
         ("hpss://h/a%éx", "two hexadecimal digits"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 from scripted import Answering, ScriptedMedium, Server, done
 
 from smartserver.client.vfs_link import VfsLink
@@ -25,9 +24,3 @@ def answers(*results: Result, body: bytes | None = None) -> Answering:
                 medium.say(Body(event.id, body), End(event.id, 0, len(body)))
 
     return answering
-
-
-def sent(server: Server, connection: int = 0) -> list[tuple[str, list[object]]]:
-    """The calls of the last request."""
-    request = server.connections[connection].request
-    return [(call.verb, msgspec.msgpack.decode(call.arguments)) for call in request.calls]

@@ -102,23 +102,3 @@ def ask(stream: SimulatedStream, text: bytes = b"ask") -> bytes:
     while len(answer) < len(text):
         answer += stream.read(100)
     return answer
-
-
-def producer(size: int, piece: int, high: int) -> tuple[Kept, list[int]]:
-    """A server that on its first byte sends `size` bytes, stopping at `high` pending; and the most that ever waited."""
-    state = {"left": size}
-    most = [0]
-
-    def more(sink: Sink) -> None:
-        while state["left"] and sink.transport.pending() < high:
-            sink.transport.write(bytes(min(piece, state["left"])))
-            state["left"] -= min(piece, state["left"])
-            most[0] = max(most[0], sink.transport.pending())
-        if not state["left"]:
-            sink.transport.close()
-
-    def begin(sink: Sink) -> None:
-        sink.transport.want_more = lambda: more(sink)
-        more(sink)
-
-    return Kept(begin), most

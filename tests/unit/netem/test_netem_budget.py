@@ -37,11 +37,3 @@ def test_a_long_list_is_cut() -> None:
     lines = explain(net.take()).splitlines()
     assert sum(line.startswith("  connection") for line in lines) == SHOWN_MESSAGES
     assert lines[-1] == f"  and {SHOWN_MESSAGES} messages more"
-
-
-def test_what_did_not_arrive_and_ends_of_streams_are_shown() -> None:
-    net = SimulatedNetwork(Link(1.0))
-    stream = net.connect(Echo)
-    stream.send(b"x")
-    stream.half_close()
-    assert explain(net.take()).splitlines()[-2].endswith("not delivered: 1 byte and end of stream")

@@ -19,18 +19,6 @@ from netem.effects import EFFECTS
 from netem.lateness import Lateness
 from netem.run import RunResult
 
-COUNTS = Counts(
-    connections=1,
-    bytes_up=1100,
-    bytes_down=240,
-    flights_up=1,
-    flights_down=1,
-    depth=4,
-    depth_without_handshake=2,
-    seconds=2.0114,
-)
-
-
 PROXY = "proxy --rtt 1s --listen :1 --to :2"
 RUN = "run --rtt 1s --server x"
 
@@ -45,10 +33,8 @@ RUN = "run --rtt 1s --server x"
             "argument --rtt: '1000' has no unit of time; write for example 1000ms",
         ),
         ("proxy --rtt 1s --listen 4001 --to :2", "argument --listen: '4001' is not an address"),
-        ("proxy --rtt 1s --listen :1 --to :70000", "argument --to: ':70000' is not an address"),
         ("proxy --rtt 1s --listen ::1:1 --to :2", r"in brackets: \[::1\]:1"),
         ("proxy --rtt 1s --listen :1 --to :2 --rate 5", "argument --rate: '5' has no unit of rate"),
-        ("proxy --rtt 9999999999s --listen :1 --to :2", "argument --rtt: '9999999999s': too long a time"),
         ("proxy --rtt 1s --listen :1 --to :0", "argument --to: ':0' is not an address of a server"),
         ("meter --to h:0 -- true", "argument --to: 'h:0' is not an address of a server"),
         (
@@ -56,6 +42,11 @@ RUN = "run --rtt 1s --server x"
             "argument --up: no effect 'lose'; there are [a-z, ]*cut",
         ),
         ("fly", "invalid choice: 'fly'"),
+        ("meter -- true", "required: --to"),
+        ("meter --to :1 --rtts 1s,2s -- true", "argument --rtts: '1s,2s': expected three different RTTs or more"),
+        ("meter --to :1 --rtts 0,1s,2s -- true", "argument --rtts: .* none of them 0"),
+        ("meter --to :1 --rtts 1s,2s,3 -- true", "argument --rtts: '3' has no unit of time"),
+        ("meter --to :1 --repeat 0 -- true", "argument --repeat: '0': expected a number from 1 on"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(line: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,7 +82,7 @@ def test_the_reference_names_every_option_effect_and_field() -> None:
     text = (Path(__file__).parents[3] / "doc/reference/netem.md").read_text(encoding="utf-8")
     options = set(re.findall(r"^  (--[a-z]+)", help_of("proxy") + help_of("run"), re.MULTILINE)) - {"--help"}
     assert options >= {"--rtt", "--listen", "--to", "--rate", "--up", "--down", "--json", "--server", "--svg", "--loss"}
-    crossed = RunResult(0, 1.0, COUNTS, Lateness())
+    crossed = RunResult(0, 1.0, Counts(), Lateness())
     for word in (*options, *EFFECTS, *run.costs(crossed, ""), "operations", "total"):
         assert re.search(rf"`[^`\n]*{re.escape(word)}", text), f"doc/reference/netem.md does not name {word}"
 
@@ -110,7 +101,7 @@ class Refusing(io.StringIO):
 def test_a_reader_that_went_away_ends_the_run_and_is_no_error() -> None:
     asked: list[bool] = []
     report = proxy.Report(Refusing(errno.EPIPE), as_json=True, gone=lambda: asked.append(True))
-    report.operation(COUNTS)
+    report.operation(Counts())
     assert asked == [True]
     report.total()
 
@@ -118,7 +109,7 @@ def test_a_reader_that_went_away_ends_the_run_and_is_no_error() -> None:
 def test_an_output_that_is_full_ends_the_run_and_is_one() -> None:
     asked: list[bool] = []
     report = proxy.Report(Refusing(errno.ENOSPC), as_json=False, gone=lambda: asked.append(True))
-    report.operation(COUNTS)
+    report.operation(Counts())
     assert asked == [True]
     with pytest.raises(OSError, match="No space left on device: 'standard output'"):
         report.total()

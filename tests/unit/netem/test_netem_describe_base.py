@@ -40,24 +40,6 @@ def test_a_long_one_is_cut(greeting: None) -> None:
     assert describe(b"HELO " + b"x" * 1000) == "x" * (MOST_SHOWN - 3) + "..."
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"GET /items/3 HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        b"HTTP/1.1 404 Not Found\r\n\r\n",
-        b"*2\r\n$3\r\nGET\r\n$6\r\nuser:1\r\n*1\r\n$4\r\nPING\r\n",
-        b"$5\r\nhello\r\n",
-        b"0032git-upload-pack /project.git\0host=127.0.0.1\0",
-        b"0011command=fetch0001000fno-progress0000",
-    ],
-)
-def test_no_describer_minds_where_bytes_are_cut_off_or_damaged(content: bytes) -> None:
-    for size in range(len(content)):
-        describe(content[:size])
-        for wrong in (b"\x00", b"9", b"\xff"):
-            describe(content[:size] + wrong + content[size + 1 :])
-
-
 @pytest.fixture
 def failing() -> Iterator[list[bytes]]:
     seen: list[bytes] = []

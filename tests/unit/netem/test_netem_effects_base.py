@@ -39,6 +39,7 @@ def test_every_effect_is_registered_under_its_name() -> None:
         ("rate:1mbit", Rate(125_000)),
         ("cut:10", Cut(10)),
         ("rate:1mbit:64KiB", Rate(125_000, 65536)),
+        ("stall:1MB", Stall(1_000_000)),
         ("stall:1kB:2s", Stall(1000, 2.0)),
         ("blackhole", Blackhole()),
         ("blackhole:1kB", Blackhole(1000)),
@@ -70,6 +71,24 @@ def test_parse(text: str, effect: Effect) -> None:
 def test_wrong_words_are_named(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         parse_effect(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "why"),
+    [
+        (Blackhole, (-1,), "0 or more"),
+        (Cut, (-1,), "0 or more"),
+        (Stall, (-1,), "0 or more"),
+        (Stall, (0, -1), "from 0 on"),
+        (Jitter, (-1,), "from 0 on"),
+        (Rate, (1, -1), "a queue of -1 bytes: expected 0 or more"),
+        *[(Rate, (rate,), "expected more than 0, and an end") for rate in (0.0, -1.0, float("inf"), float("nan"))],
+        *[(Loss, (share,), "loss with a probability of .*: expected 0 to 1") for share in (-0.1, 1.1, float("nan"))],
+    ],
+)
+def test_an_effect_that_cannot_be_is_refused(kind: type[Effect], arguments: tuple[float, ...], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        kind(*arguments)
 
 
 def test_a_name_has_one_owner() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 from effects_cases import MS, packets_through
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,8 +33,3 @@ def test_the_sender_does_not_wait_and_what_is_stuck_stays() -> None:
     assert parcel.left == 3 * MS
     (stuck,) = stage(Parcel(b"a", NEVER, NEVER))
     assert stuck.at == NEVER
-
-
-def test_arguments() -> None:
-    with pytest.raises(ValueError, match="from 0 on"):
-        Jitter(-1)

@@ -46,14 +46,3 @@ def test_the_queue_is_a_second_or_64_kib() -> None:
     assert len(slow) == QUEUE_BYTES // 1000 + 1
     fast = packets_through(Rate(1_000_000), *[(0, bytes(1000))] * 2000)
     assert len(fast) == 1001
-
-
-def test_a_queue_below_nothing() -> None:
-    with pytest.raises(ValueError, match="a queue of -1 bytes: expected 0 or more"):
-        Rate(1, -1)
-
-
-@pytest.mark.parametrize("rate", [0.0, -1.0, float("inf"), float("nan")])
-def test_a_rate_that_is_none_is_refused(rate: float) -> None:
-    with pytest.raises(ValueError, match="expected more than 0, and an end"):
-        Rate(rate)

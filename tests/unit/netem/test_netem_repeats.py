@@ -2,11 +2,14 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
+
 from netem.callsites import CallSite, CallSites
 from netem.counter import Counter, Message
 from netem.repeats import repeats
 
 LOOP = (CallSite("/p/client.py", 5, "get"), CallSite("/p/report.py", 12, "load"))
+AT = "/p/client.py:5 in get < /p/report.py:12 in load"
 OTHER = (CallSite("/p/report.py", 40, "save"),)
 
 
@@ -23,32 +26,28 @@ def dialog(*asked: tuple[bytes, CallSites]) -> tuple[Message, ...]:
     return counter.counts().messages
 
 
-def test_the_same_bytes_again_are_pointed_at_with_their_line() -> None:
-    assert repeats(dialog((b"abc", LOOP), (b"x", OTHER), (b"abc", LOOP))) == [
-        "the same 3 bytes were sent 2 times from /p/client.py:5 in get < /p/report.py:12 in load: an N+1?"
-    ]
-
-
-def test_the_same_bytes_from_two_places() -> None:
-    (line,) = repeats(dialog((b"abc", LOOP), (b"abc", OTHER)))
-    assert line.endswith(
-        "from /p/client.py:5 in get < /p/report.py:12 in load and from /p/report.py:40 in save: an N+1?"
-    )
-
-
-def test_one_line_that_asks_other_things_each_time_is_a_loop() -> None:
-    assert repeats(dialog(*((b"item %d" % n, LOOP) for n in range(5)))) == [
-        "5 round trips were made one after the other from /p/client.py:5 in get < /p/report.py:12 in load: an N+1?"
-    ]
-
-
-def test_twice_is_no_loop() -> None:
-    assert repeats(dialog((b"a", LOOP), (b"b", LOOP))) == []
-
-
-def test_the_same_client_called_from_several_lines_is_no_loop() -> None:
-    calls = [(LOOP[0], CallSite("/p/report.py", line, "load")) for line in (1, 2, 3, 4)]
-    assert repeats(dialog(*((b"item %d" % n, sites) for n, sites in enumerate(calls)))) == []
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ([(b"abc", LOOP), (b"x", OTHER), (b"abc", LOOP)], [f"the same 3 bytes were sent 2 times from {AT}: an N+1?"]),
+        (
+            [(b"abc", LOOP), (b"abc", OTHER)],
+            [f"the same 3 bytes were sent 2 times from {AT} and from /p/report.py:40 in save: an N+1?"],
+        ),
+        ([(b"abc", ()), (b"abc", ())], ["the same 3 bytes were sent 2 times: an N+1?"]),
+        ([(b"x" * 5000, ()), (b"x" * 5000, ())], []),  # Only their beginnings are kept.
+        (
+            [(b"item %d" % n, LOOP) for n in range(5)],
+            [f"5 round trips were made one after the other from {AT}: an N+1?"],
+        ),
+        ([(b"a", LOOP), (b"b", LOOP)], []),  # Twice is no loop.
+        # Nor is the same client, called from several lines.
+        ([(b"item %d" % line, (LOOP[0], CallSite("/p/report.py", line, "load"))) for line in (1, 2, 3, 4)], []),
+        ([(b"a", ()), (b"b", ()), (b"c", ())], []),  # The answers are the same, and are no questions.
+    ],
+)
+def test_what_is_pointed_at(asked: list[tuple[bytes, CallSites]], said: list[str]) -> None:
+    assert repeats(dialog(*asked)) == said
 
 
 def test_what_was_sent_side_by_side_is_no_loop() -> None:
@@ -68,16 +67,3 @@ def test_the_most_often_repeated_comes_first() -> None:
         "the same 4 bytes were sent 3 times",
         "the same 3 bytes were sent 2 times",
     ]
-
-
-def test_long_messages_are_not_taken_for_the_same() -> None:
-    """Only their beginnings are kept."""
-    assert repeats(dialog((b"x" * 5000, ()), (b"x" * 5000, ()))) == []
-
-
-def test_bytes_without_a_known_sender_are_compared_too() -> None:
-    assert repeats(dialog((b"abc", ()), (b"abc", ()))) == ["the same 3 bytes were sent 2 times: an N+1?"]
-
-
-def test_an_answer_is_no_question() -> None:
-    assert repeats(dialog((b"a", ()), (b"b", ()), (b"c", ()))) == []

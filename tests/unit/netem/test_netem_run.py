@@ -13,16 +13,14 @@ from netem.run import Crossing, RunError
 
 NOBODY = 2**22 + 1
 """No process has a number so high."""
-SAID = "waiting for the server sleep 100 to listen on a TCP port"
 
 
 class Network:
-    """Its servers listen when it has been looked at so many times."""
+    """Its servers never listen."""
 
     server_address = "192.0.2.1"
 
-    def __init__(self, looks: float) -> None:
-        self._looks = looks
+    def __init__(self) -> None:
         self._writing: list[int] = []
 
     def start(self) -> None: ...
@@ -37,23 +35,14 @@ class Network:
         return Command(NOBODY, reading)
 
     def listening(self, *_: Any, **__: Any) -> int:
-        self._looks -= 1
-        return int(self._looks < 0)
-
-
-def crossing(looks: float, said: list[str]) -> Crossing:
-    network: Any = Network(looks)
-    return Crossing(network, ["sleep 100"], on_waiting=said.append)
-
-
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "WAITING", -1.0)
+        return 0
 
 
 def test_a_server_that_never_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "WAITING", -1.0)
     monkeypatch.setattr(run, "LISTENING", -1.0)
+    network: Any = Network()
     said: list[str] = []
     with pytest.raises(RunError, match=r"^the server sleep 100 does not listen on a TCP port after "):
-        crossing(float("inf"), said).__enter__()
-    assert said == [SAID]
+        Crossing(network, ["sleep 100"], on_waiting=said.append).__enter__()
+    assert said == ["waiting for the server sleep 100 to listen on a TCP port"]

@@ -1,68 +1,59 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from netem.units import nanoseconds, parse_rate, parse_size, parse_time, show_size
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"),
+    ("parse", "text", "number"),
     [
-        ("1000ms", 1.0),
-        ("1s", 1.0),
-        ("0.5s", 0.5),
-        ("50us", 50e-6),
-        ("7ns", 7e-9),
-        ("0", 0.0),
-        (" 20 MS ", 0.02),
-        (".5s", 0.5),
+        (parse_time, "1000ms", 1.0),
+        (parse_time, "0.5s", 0.5),
+        (parse_time, "50us", 50e-6),
+        (parse_time, "7ns", 7e-9),
+        (parse_time, "0", 0.0),
+        (parse_time, " 20 MS ", 0.02),
+        (parse_time, ".5s", 0.5),
+        (parse_size, "65536", 65536),
+        (parse_size, "64kB", 64000),
+        (parse_size, "1.5MB", 1_500_000),
+        (parse_size, "1MiB", 1 << 20),
+        (parse_size, "2GiB", 2 << 30),
+        (parse_size, "10 b", 10),
+        (parse_rate, "1Mbit/s", 125_000),
+        (parse_rate, "125kB/s", 125_000),
+        (parse_rate, "10MB/s", 1e7),
+        (parse_rate, "56kbit", 7000),
+        (parse_rate, "1gbit", 125e6),
+        (parse_rate, "1KiB/s", 1024),
+        (parse_rate, "800bit", 100),
     ],
 )
-def test_time(text: str, seconds: float) -> None:
-    assert parse_time(text) == pytest.approx(seconds)
+def test_a_quantity(parse: Callable[[str], float], text: str, number: float) -> None:
+    assert parse(text) == pytest.approx(number, rel=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("text", "size"),
+    ("parse", "what", "wrong"),
     [
-        ("65536", 65536),
-        ("64KiB", 65536),
-        ("64kB", 64000),
-        ("1.5MB", 1_500_000),
-        ("2GiB", 2 << 30),
-        ("10 b", 10),
-        ("1MiB", 1 << 20),
+        (
+            parse_time,
+            "time",
+            ["1000", "fast", "", "-1ms", "1 parsec", "1e3ms", "1,5s", "\u0661ms", "9999999999s", "9" * 400 + "s"],
+        ),
+        (parse_rate, "rate", ["1", "x", "", "-1mbit", "1mbps", "0mbit", "9" * 400 + "mbit", "9" * 305 + "GB/s"]),
+        (parse_size, "size", ["x", "", "-1", "1 apple", "1mbit", "9" * 400, "9" * 305 + "GiB"]),
     ],
 )
-def test_size(text: str, size: int) -> None:
-    assert parse_size(text) == size
-
-
-@pytest.mark.parametrize(
-    ("text", "rate"),
-    [
-        ("1mbit", 125_000),
-        ("1Mbit/s", 125_000),
-        ("125kB/s", 125_000),
-        ("10MB/s", 1e7),
-        ("56kbit", 7000),
-        ("1gbit", 125e6),
-        ("1KiB/s", 1024),
-        ("800bit", 100),
-    ],
-)
-def test_rate(text: str, rate: float) -> None:
-    assert parse_rate(text) == rate
-
-
-@pytest.mark.parametrize(
-    "text", ["1000", "fast", "", "-1ms", "1 parsec", "1e3ms", "1,5s", "\u0661ms", "9999999999s", "9" * 400 + "s"]
-)
-def test_bad_time_is_named(text: str) -> None:
-    with pytest.raises(ValueError, match="time") as caught:
-        parse_time(text)
-    assert repr(text) in str(caught.value)
-    assert "\n" not in str(caught.value)
+def test_what_is_none_is_named(parse: Callable[[str], float], what: str, wrong: list[str]) -> None:
+    for text in wrong:
+        with pytest.raises(ValueError, match=what) as caught:
+            parse(text)
+        assert repr(text) in str(caught.value)
+        assert "\n" not in str(caught.value)
 
 
 def test_what_a_rate_lacks_is_said() -> None:
@@ -73,20 +64,6 @@ def test_what_a_rate_lacks_is_said() -> None:
     ):
         with pytest.raises(ValueError, match=f"^{why}"):
             parse_rate(text)
-
-
-@pytest.mark.parametrize("text", ["1", "x", "", "-1mbit", "1mbps", "0mbit", "9" * 400 + "mbit", "9" * 305 + "GB/s"])
-def test_bad_rate_is_named(text: str) -> None:
-    with pytest.raises(ValueError, match="rate") as caught:
-        parse_rate(text)
-    assert repr(text) in str(caught.value)
-
-
-@pytest.mark.parametrize("text", ["x", "", "-1", "1 apple", "1mbit", "9" * 400, "9" * 305 + "GiB"])
-def test_bad_size_is_named(text: str) -> None:
-    with pytest.raises(ValueError, match="size") as caught:
-        parse_size(text)
-    assert repr(text) in str(caught.value)
 
 
 def test_nanoseconds_are_exact() -> None:

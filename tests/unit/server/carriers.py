@@ -138,13 +138,3 @@ def wait(clock: Clock, seconds: float) -> None:
     while seconds > 0:
         clock.advance(min(seconds, PING_INTERVAL))
         seconds -= PING_INTERVAL
-
-
-class Never:
-    """An executor that is busy."""
-
-    stopping = False
-
-    def run(self, *_: object, **__: object) -> None: ...
-
-    def soon(self, *_: object) -> None: ...

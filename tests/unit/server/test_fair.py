@@ -30,6 +30,7 @@ def test_the_jobs_that_wait_are_counted() -> None:
     fill(queue, Client(), "c", 2)
     queue.clear()
     assert len(queue) == 0
+    assert begun(queue) == []
 
 
 def test_alone_an_address_gets_half_of_the_threads() -> None:
@@ -79,10 +80,3 @@ def test_connections_without_an_address_share_with_nobody() -> None:
     for name in "abcdef":
         fill(queue, Client(), name, 2)
     assert begun(queue) == ["a0", "b0", "c0", "d0"]
-
-
-def test_what_waits_can_be_forgotten() -> None:
-    queue: FairQueue[str] = FairQueue(4)
-    fill(queue, Client(), "a", 2)
-    queue.clear()
-    assert begun(queue) == []

@@ -341,11 +341,6 @@ def test_what_cannot_be_looked_through_is_not_moved(
     jailed.rename("team", "moved")
 
 
-def test_a_file_that_is_gone_is_not_moved(jailed: JailedTransport) -> None:
-    with pytest.raises(TransportError):
-        jailed.rename("team/absent", "new")
-
-
 @pytest.mark.parametrize("path", [".git", "team/.hg", "...", ".git/HEAD"])
 def test_what_begins_with_a_dot_is_not_there(jailed: JailedTransport, folder: Path, path: str) -> None:
     for call in (jailed.get, jailed.open_read, jailed.stat, jailed.list_directory):

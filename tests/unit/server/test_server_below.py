@@ -107,14 +107,6 @@ def test_errors_and_permissions_have_the_name(dialog: Dialog, served: Served, li
     assert (Permission.FORCE, b"trunk") in noted
 
 
-def test_a_place_that_cannot_be_one(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    for path in ("new/.a", "new/log", "a/../b"):
-        assert refused(dialog.ask(at(path, NEW, here(line[1])))).code == "invalid-path"
-    assert refused(dialog.ask(at("nowhere/at/all", OPEN))).code == "no-such-repository"
-    served.push(line[:1], {}, "group/inner")
-    assert refused(dialog.ask(at("group", NEW))).code == "invalid-path"
-
-
 @pytest.mark.parametrize("body", [False, True])
 def test_a_repeat_makes_nothing_where_the_repository_was_deleted(
     dialog: Dialog, served: Served, line: list[bytes], body: bool

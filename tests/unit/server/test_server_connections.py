@@ -13,7 +13,7 @@ from smartserver.server.limits import MAX_REFUSED, Limits
 from smartserver.server.shell import SessionProtocol
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.wire.connection import Connection, Role
-from smartserver.wire.events import Body, Cancel, Error, GoAway, Ping, Reply, Request
+from smartserver.wire.events import Body, Cancel, Error, GoAway, Reply, Request
 from smartserver.wire.limits import MAX_FRAME
 from smartserver.wire.messages import RequestFlag, encode
 
@@ -165,32 +165,6 @@ def test_an_upload_that_was_refused_is_in_use_until_it_ends(clock: Clock) -> Non
     assert made.patience.idle_since(clock.seconds()) == clock.seconds()
     clock.advance(IDLE_ENOUGH)
     assert connections.admit("x", "") is None
-
-
-def test_signs_of_life_keep_no_place(clock: Clock) -> None:
-    """Neither of who never asked, also where it takes what they are answered, nor of who asked long ago."""
-    connections = connections_of(clock, Limits(connections=3))
-    (silent, pongs), (stuck, untaken), (again, kept) = (begin(connections) for _ in range(3))
-    untaken.stuck = True
-    other = asks(again, kept)
-    client = Connection(Role.CLIENT)
-    line = client.send(Ping())
-    silent.dataReceived(line)
-    stuck.dataReceived(line + client.send(Ping(bytes(64))) * 3000)
-    for _ in range(2):
-        clock.advance(IDLE_ENOUGH / 2 - 1)
-        silent.dataReceived(client.send(Ping()))
-        stuck.dataReceived(client.send(Ping()))
-        untaken.take(1)
-        again.dataReceived(other.send(Ping()))
-        assert connections.admit("x", "") is not None
-    clock.advance(2)
-    for _ in range(3):
-        assert connections.admit("x", "") is None
-        begin(connections)
-    assert all("lose write" in each.calls or "lose" in each.calls for each in (pongs, untaken, kept))
-    clock.advance(FAREWELL)
-    assert untaken.calls[-1] == "abort"
 
 
 @pytest.mark.parametrize("all_sent", [False, True])

@@ -19,7 +19,7 @@ from smartserver.errors import (
     Unsupported,
 )
 from smartserver.server import header as headers
-from smartserver.server.access import FixedAccess, invoking_user
+from smartserver.server.access import invoking_user
 from smartserver.server.context import CallContext, RequestContext
 from smartserver.server.header import (
     RequestFailure,
@@ -140,19 +140,9 @@ def test_bodies() -> None:
 # -- decide
 
 
-def context(
-    served: Served,
-    access: FixedAccess | None = None,
-    request: Request | None = None,
-    *,
-    path: str = PATH,
-    early: bool = False,
-    may_create: bool = True,
-) -> CallContext:
-    site = Site(served.transport, may_create=may_create)
-    header = check_header(request or message(PING, path=path))
-    whole = RequestContext(site, access or invoking_user("tester"), header, lambda *_: None)
-    return CallContext(whole, served.repository(path).begin(), early=early)
+def context(served: Served, request: Request, path: str = PATH) -> CallContext:
+    whole = RequestContext(Site(served.transport), invoking_user("tester"), check_header(request), lambda *_: None)
+    return CallContext(whole, served.repository(path).begin(), early=False)
 
 
 def set_ref(ref: bytes, tip: bytes, rule: Rule = Rule.FF, create: bool = True) -> tuple[AnyVerb, Arguments]:
@@ -160,7 +150,7 @@ def set_ref(ref: bytes, tip: bytes, rule: Rule = Rule.FF, create: bool = True) -
 
 
 def run(served: Served, *calls: tuple[AnyVerb, Arguments], flags: RequestFlag = RequestFlag.NONE) -> list[int]:
-    return [outcome.status for outcome in context(served, request=message(*calls, flags=flags)).decide()]
+    return [outcome.status for outcome in context(served, message(*calls, flags=flags)).decide()]
 
 
 def test_later_calls_see_earlier_ones(served: Served, line: list[bytes]) -> None:
@@ -213,17 +203,16 @@ def test_what_any_verb_may_raise() -> None:
 
 
 def test_the_served_folder_itself_is_no_place_for_a_new_one(served: Served) -> None:
-    made = context(served, path="")
+    made = context(served, message(PING, path=""), "")
     with pytest.raises(AccessDenied, match="it needs a name below"):
         made.require(Permission.CREATE)
     made.require(Permission.CREATE, b"refs/heads/x")
 
 
 def test_one_verification_a_request() -> None:
-    verify: tuple[AnyVerb, Arguments] = (repository_verify, VerifyRequest())
-    assert check_header(message(verify)).long
+    assert check_header(message(VERIFY)).long
     with pytest.raises(Unsupported, match=r"3 calls of Repository\.verify in one request"):
-        check_header(message(verify, verify, verify))
+        check_header(message(VERIFY, VERIFY, VERIFY))
 
 
 def test_results_that_grow_without_end(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 
-from smartserver.server.rules import AccessFile, AccessRules
+from smartserver.server.rules import AccessRules
 from smartserver.server.watched import UnusableFile
 from smartserver.verbs.declare import Permission
 
@@ -65,8 +62,6 @@ def rule(may: str, path: str = "**", who: str = "joe", refs: str = "") -> bytes:
     ("user", "permission", "path", "ref", "given"),
     [
         ("anna", READ, "project", b"", True),
-        ("anna", READ, "project/www/inner", b"", True),
-        ("anna", READ, "projects", b"", False),
         ("anna", READ, "other", b"", False),
         ("anna", CREATE, "project/new", b"", True),
         ("anna", DELETE, "project", b"", False),
@@ -78,13 +73,10 @@ def rule(may: str, path: str = "**", who: str = "joe", refs: str = "") -> bytes:
         ("anna", DELETE, "project", b"refs/heads/topic", True),
         ("anna", ADMIN, "of/private", b"", True),
         ("anna", VFS, "of/private", b"", True),
-        ("anna", ADMIN, "of/more/private", b"", False),
         ("ben", ADMIN, "of/private", b"", False),
-        ("ci", READ, "project", b"", True),
         ("ci", WRITE, "project", b"", True),
         ("ci", CREATE, "project", b"", False),
         ("ci", CREATE, "project", b"refs/tags/v1", True),
-        ("ci", CREATE, "project", b"refs/tags/v1/more", False),
         ("ci", WRITE, "project", MAIN, False),
         ("ci", CREATE, "project", b"trunk\0tags/build-7", True),
         ("ci", CREATE, "project", b"trunk\0tags/other", False),
@@ -92,7 +84,6 @@ def rule(may: str, path: str = "**", who: str = "joe", refs: str = "") -> bytes:
         ("anonymous", READ, "project/www", b"", True),
         ("anonymous", WRITE, "project/www", b"", False),
         ("anonymous", READ, "project/secret", b"", False),
-        ("anonymous", READ, "project/secrets", b"", True),
         ("anonymous", READ, "Project/www", b"", False),
     ],
 )
@@ -164,12 +155,6 @@ def test_a_branch_that_is_a_repository_of_its_own_is_the_ref_of_a_dot() -> None:
     assert not narrow.gives("joe", WRITE, "p", b".")
 
 
-def test_characters_of_patterns_are_no_regular_expressions() -> None:
-    rules = AccessRules(rule("read", "a.b+(c)"))
-    assert rules.gives("joe", READ, "a.b+(c)")
-    assert not rules.gives("joe", READ, "axbb(c)")
-
-
 @pytest.mark.parametrize(
     ("content", "why"),
     [
@@ -189,10 +174,6 @@ def test_characters_of_patterns_are_no_regular_expressions() -> None:
         (rule("read", who="@core"), "there is no group 'core'"),
         (rule("read", who="a b"), "who = 'a b'"),
         (rule("read", "/p"), "a slash at its start"),
-        (rule("read", "a//b"), "two together"),
-        (rule("read", "a/../b"), "'..' are in no path"),
-        (rule("read", "a/x**"), "`**` stands for whole names"),
-        (rule("read", "e\u0301"), "not in Unicode form NFC"),
         (b"[groups]\na = ['@b']\n" + rule("read"), "'@b' is no name"),
     ],
 )
@@ -223,22 +204,3 @@ def test_no_part_of_a_file_gives_more_than_the_whole() -> None:
         # A user whom no earlier rule refuses is read by a rule that is not there yet, or not at all.
         assert {each for each in asked if part.gives(*each)} <= given, TEAM[:length]
     assert usable
-
-
-def test_a_changed_file_counts_at_once_and_a_wrong_one_not_at_all(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "access.toml"
-    path.write_bytes(rule("read"))
-    file = AccessFile(path)
-    assert file.rules.gives("joe", READ, "p")
-    for content in (b"[[rules]", b"", None):
-        path.unlink() if content is None else path.write_bytes(content)
-        for _ in range(2):
-            assert file.rules.gives("joe", READ, "p")
-    assert caplog.text.count("stay as they were") == 3
-    path.write_bytes(rule("none"))
-    os.utime(path, (1, 1))  # As a clock that is wrong would date it.
-    assert not file.rules.gives("joe", READ, "p")
-    with pytest.raises(UnusableFile, match="cannot be read: Is a directory"):
-        AccessFile(tmp_path)

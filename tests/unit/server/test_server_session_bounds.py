@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable
-from typing import TypeVar
 
 import pytest
 from builders import MAIN
-from dialogs import Dialog, Served, SteppedExecutor, message
+from dialogs import Dialog, Lanes, Served, message
 from session_calls import INSERT, PING, code
 
 from smartserver.server import request
-from smartserver.server.executor import NOBODY, Lane
-from smartserver.server.fair import Client
+from smartserver.server.executor import Lane
 from smartserver.server.session import CANCELLED_HIGH
 from smartserver.server.work import RequestBody, RequestWork
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
@@ -23,31 +20,13 @@ from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
 from smartserver.wire.events import Body, Cancel
 from smartserver.wire.messages import Failure, Reply, RequestFlag
 
-T = TypeVar("T")
-
 VERIFY = (repository_verify, VerifyRequest())
 PULL = (repository_pull, PullRequest(refs=[MAIN]))
 
 
-class Noted(SteppedExecutor):
-    """Notes whose work it was given, and where it was to run."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.clients: set[Client] = set()
-        self.lanes: list[Lane] = []
-
-    def run(
-        self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Client = NOBODY
-    ) -> None:
-        self.clients.add(client)
-        self.lanes.append(lane)
-        super().run(work, done, lane, client)
-
-
 @pytest.fixture
-def executor() -> Noted:
-    return Noted()
+def executor() -> Lanes:
+    return Lanes()
 
 
 @pytest.fixture
@@ -59,11 +38,11 @@ def served() -> Served:
 
 
 @pytest.fixture
-def dialog(served: Served, executor: Noted) -> Dialog:
+def dialog(served: Served, executor: Lanes) -> Dialog:
     return Dialog(served.site, executor=executor)
 
 
-def test_cancelled_requests_that_wait_for_a_thread_stop_the_reading(dialog: Dialog, executor: Noted) -> None:
+def test_cancelled_requests_that_wait_for_a_thread_stop_the_reading(dialog: Dialog, executor: Lanes) -> None:
     """Else two busy threads and requests that are cancelled at once make a server hold gigabytes."""
     asked = 0
     while dialog.reading:
@@ -83,7 +62,7 @@ def test_cancelled_requests_that_wait_for_a_thread_stop_the_reading(dialog: Dial
 
 
 def test_a_cancelled_request_that_waits_holds_nothing(
-    dialog: Dialog, executor: Noted, monkeypatch: pytest.MonkeyPatch
+    dialog: Dialog, executor: Lanes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[weakref.ref[RequestWork]] = []
     begin = RequestWork.__init__
@@ -102,7 +81,7 @@ def test_a_cancelled_request_that_waits_holds_nothing(
     assert code(dialog.answer(number)) == "cancelled"
 
 
-def test_what_a_request_holds_counts_until_its_work_has_ended(dialog: Dialog, executor: Noted) -> None:
+def test_what_a_request_holds_counts_until_its_work_has_ended(dialog: Dialog, executor: Lanes) -> None:
     number = dialog.begin(message(VERIFY, PING))
     counted = dialog.session._backlog
     assert counted >= request.REQUEST_COST + 2 * request.CALL_COST
@@ -113,7 +92,7 @@ def test_what_a_request_holds_counts_until_its_work_has_ended(dialog: Dialog, ex
 
 
 def test_work_for_a_lost_connection_ends_before_it_begins(
-    dialog: Dialog, executor: Noted, monkeypatch: pytest.MonkeyPatch
+    dialog: Dialog, executor: Lanes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor is the rest of a body looked at: one piece of it was given to a thread."""
     taken: list[bytes] = []
@@ -127,21 +106,21 @@ def test_work_for_a_lost_connection_ends_before_it_begins(
     assert taken == []
 
 
-def test_a_request_of_many_calls_runs_apart_from_quick_ones(dialog: Dialog, executor: Noted) -> None:
+def test_a_request_of_many_calls_runs_apart_from_quick_ones(dialog: Dialog, executor: Lanes) -> None:
     for calls in (1, request.MANY_CALLS, request.MANY_CALLS + 1):
         dialog.begin(message(*[(repository_stats, StatsRequest())] * calls))
     executor.run_all()
     assert executor.lanes == [Lane.QUICK, Lane.QUICK, Lane.CONTENT]
 
 
-def answer(dialog: Dialog, executor: Noted) -> Failure | Reply | None:
+def answer(dialog: Dialog, executor: Lanes) -> Failure | Reply | None:
     number = dialog.begin(message(PULL))
     executor.run_all()
     return dialog.answer(number)
 
 
 def test_a_walk_over_the_graph_that_is_too_long_is_refused(
-    dialog: Dialog, executor: Noted, monkeypatch: pytest.MonkeyPatch
+    dialog: Dialog, executor: Lanes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for limit in ("STEPS", "STEPS_OF_STORED", "STEPS_OF_BYTE"):
         assert code(answer(dialog, executor)) == "ok"

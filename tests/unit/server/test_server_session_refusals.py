@@ -36,15 +36,6 @@ def test_a_refusal_comes_early_and_the_connection_goes_on(dialog: Dialog, served
     assert "incoming" not in "".join(path for path in served.files() if path.startswith("project/incoming/"))
 
 
-def test_the_end_of_a_refused_body_is_read_over(dialog: Dialog, line: list[bytes]) -> None:
-    number = dialog.begin(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY))
-    (error,) = dialog.send(Body(number, b"\x05garbage of a segment"))
-    assert isinstance(error, Error)
-    assert code(dialog.answer(number)) == "corrupt-record"
-    assert dialog.send(Body(number, b"more"), End(number, 1, 25)) == []
-    assert code(dialog.ask(message(PING, path=""))) == "ok"
-
-
 def test_cancel_after_the_end_gets_the_final_answer(served: Served, line: list[bytes]) -> None:
     """Which is `cancelled` while the change is not made yet, and what became of it afterwards."""
     stepped = SteppedExecutor()

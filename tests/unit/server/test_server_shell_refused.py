@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from carriers import INSERT, PING, Carrier, begin, connections_of, heard, wait
+from carriers import INSERT, PING, begin, connections_of, heard, wait
 from twisted.internet.task import Clock
 
 from smartserver.errors import ServerBusy
 from smartserver.server.connections import Connections
-from smartserver.server.shell import SessionProtocol
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Body, Cancel, End, Error, GoAway, Request
 from smartserver.wire.limits import DRAIN_BYTES, DRAIN_SECONDS, MAX_FRAME, PING_INTERVAL, STALL_TIMEOUT
@@ -56,37 +55,15 @@ def test_a_peer_that_takes_nothing_does_not_keep_its_connection(
     assert clock.getDelayedCalls() == []
 
 
-def test_what_the_kernel_still_sends_keeps_a_connection_whose_end_was_said(
+def test_uploads_refused_one_after_the_other_are_each_read_to_their_ends(
     connections: Connections, clock: Clock
 ) -> None:
-    made, carrier = begin(connections)
-    carrier.stuck = True
-    made.write(bytes(1000))
-    made.dataReceived(b"GET / HTTP/1.1\r\n")
-    made.writeConnectionLost()
-    for _ in range(5):
-        wait(clock, DRAIN_SECONDS - PING_INTERVAL)
-        carrier.take(1)
-    assert carrier.calls == ["resume", "lose write"]
-    wait(clock, DRAIN_SECONDS + PING_INTERVAL)
-    assert carrier.calls == ["resume", "lose write", "lose"]
-
-
-def refused_upload(connections: Connections) -> tuple[SessionProtocol, Carrier, Connection]:
-    """A connection on which an upload was refused that its client goes on with."""
     made, carrier = begin(connections)
     client = Connection(Role.CLIENT)
     made.dataReceived(client.send(Request(1, INSERT, body=True)) + client.send(Body(1, b"x")))
     (error,) = heard(carrier, client)
     assert isinstance(error, Error)
     assert decode_failure(error.payload).fault.code == "no-such-repository"
-    return made, carrier, client
-
-
-def test_uploads_refused_one_after_the_other_are_each_read_to_their_ends(
-    connections: Connections, clock: Clock
-) -> None:
-    made, carrier, client = refused_upload(connections)
     for number in range(2, 10):
         for _ in range(DRAIN_BYTES // MAX_FRAME // 4):
             made.dataReceived(client.send(Body(number - 1, bytes(MAX_FRAME))))

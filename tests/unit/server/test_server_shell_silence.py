@@ -6,14 +6,12 @@ import random
 
 import pytest
 from builders import MAIN, History
-from carriers import INSERT, PING, Carrier, begin, connections_of, heard, wait
+from carriers import INSERT, PING, begin, connections_of, heard, wait
 from dialogs import Served, message
 from twisted.internet.task import Clock
 
-from smartserver.server.connections import Connections
 from smartserver.server.limits import Limits
 from smartserver.server.outbox import SLICE
-from smartserver.server.shell import SessionProtocol
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Cancel, Error, GoAway, Ping, Pong, Request
@@ -80,39 +78,17 @@ def test_a_client_whose_upload_waits_for_the_disk_may_be_silent(served: Served, 
     assert carrier.calls == ["pause", "resume", "resume", "lose write"]
 
 
-def big_clone(clock: Clock) -> tuple[SessionProtocol, Carrier, Connections]:
-    """A connection on which a clone of five megabytes has begun and is not read."""
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_closing_connection_sends_what_was_asked_however_slowly_it_is_taken(clock: Clock, ended: bool) -> None:
+    """Its peer ended after its request, or the server is stopping: its answer is cut no sooner for that."""
     served = Served(history=History())
     tip = served.history.commit({"noise": bytes(range(256)) * 16, "more": random.Random(1).randbytes(5 << 20)})
     served.push([tip], {MAIN: tip})
-    connections = connections_of(clock, served=served)
-    made, carrier = begin(connections)
+    made, carrier = begin(connections_of(clock, served=served))
     carrier.stuck = True
     made.dataReceived(Connection(Role.CLIENT).send(Request(1, encode(message((repository_pull, PullRequest()))))))
     assert PIECE < carrier.writes[-1] <= SLICE
     assert PIECE < made.outbox.size <= SLICE  # Read ahead, and no more.
-    return made, carrier, connections
-
-
-def test_a_clone_may_be_read_a_byte_at_a_time(clock: Clock) -> None:
-    """What is asked of its reader is any sign that it reads, and no least rate: not a piece in that time."""
-    made, carrier, _ = big_clone(clock)
-    for _ in range(20):
-        wait(clock, STALL_TIMEOUT - PING_INTERVAL)
-        carrier.take(1)
-    assert carrier.calls == []
-    assert len(carrier.writes) == 1
-    assert made.outbox.full
-    wait(clock, STALL_TIMEOUT)
-    assert carrier.calls == []  # The last byte was seen to be gone a little after it was.
-    wait(clock, PING_INTERVAL)
-    assert carrier.calls == ["abort"]
-
-
-@pytest.mark.parametrize("ended", [False, True])
-def test_a_closing_connection_sends_what_was_asked_however_slowly_it_is_taken(clock: Clock, ended: bool) -> None:
-    """Its peer ended after its request, or the server is stopping: its answer is cut no sooner for that."""
-    made, carrier, _ = big_clone(clock)
     if ended:
         made.readConnectionLost()
     while not made.session.idle:

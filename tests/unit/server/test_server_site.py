@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from builders import KINDS, MAIN
+from builders import MAIN
 from counting import Counting
 from dialogs import Served
 from trips import Trips
@@ -155,15 +155,6 @@ def test_nothing_is_made_in_the_root_when_it_is_one(served: Served) -> None:
         with pytest.raises(NestedRepository):
             project.find(path)
     assert project.find_above("below/it").repository.path == ""
-
-
-def test_a_repository_around_another_is_refused(served: Served) -> None:
-    """By the store, when it is made."""
-    found = served.site.find("team")
-    with pytest.raises(InvalidPath, match="a repository is below it at 'project'"):
-        found.repository.commit(
-            bytes(16), 0, "user", lambda transaction: bytes(transaction.create("git sha1", KINDS, {}))
-        )
 
 
 def test_a_place_out_of_the_root(served: Served) -> None:

@@ -4,11 +4,10 @@ import contextlib
 
 import pytest
 from builders import MAIN
-from dialogs import Served, SteppedExecutor, walk
+from dialogs import Served, SteppedExecutor
 
 from smartserver.server.executor import InlineExecutor
 from smartserver.server.startup import MAX_DEPTH, repositories, tidy_all
-from smartserver.store import upkeep
 from smartserver.store.repository import PackRepository
 from transports.errors import NoSpace
 from transports.memory import MemoryTransport
@@ -49,16 +48,6 @@ def test_the_search_ends() -> None:
             if folders or name:
                 transport.make_directory("/".join([*folders, name]) if name else "/".join(folders))
     assert len(list(repositories(transport))) == MAX_DEPTH
-
-
-def test_what_a_crash_left_a_day_ago_is_cleared(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    served.transport.make_directory("one/incoming/dead")
-    for name in ("dead/record", "x.pack"):
-        put(served, f"one/incoming/{name}")
-    monkeypatch.setattr(upkeep, "KEPT", 0)
-    tidy_all(served.site, InlineExecutor())
-    assert walk(served.transport, "one/incoming") == []
-    assert served.site.find("one").repository.verify().problems == ()
 
 
 def test_what_cannot_be_tidied_is_logged_and_the_rest_is_done(

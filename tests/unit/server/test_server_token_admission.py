@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -21,13 +20,11 @@ from smartserver.server.access import TokenAdmission, by_token
 from smartserver.server.audit import log as audit_log
 from smartserver.server.rules import AccessFile
 from smartserver.server.tokens import TokenChanges, TokenFile, token_path
-from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.repository_create import repository_create
 from smartserver.verbs.repository_list import ListRequest, ListResult, repository_list
 from smartserver.verbs.server_ping import PingRequest, server_ping
-from smartserver.wire.events import Error
-from smartserver.wire.messages import Failure, RequestFlag, named
+from smartserver.wire.messages import Failure, named
 from smartserver.wire.messages import Reply as ReplyMessage
 from smartserver.wire.messages import Request as RequestMessage
 
@@ -51,10 +48,8 @@ class World:
     def connect(self, *, private: bool) -> Dialog:
         return Dialog(self.served.site, TokenAdmission(self.file, self.tokens, private, lambda: self.now))
 
-    def create(
-        self, user: str = "anna", expires: int | None = None, path: str | None = None, *, read_only: bool = False
-    ) -> str:
-        return self.changes.create(user, NOW, expires, path, read_only=read_only)[0]
+    def create(self, user: str = "anna", expires: int | None = None, path: str | None = None) -> str:
+        return self.changes.create(user, NOW, expires, path, read_only=False)[0]
 
     def ask(
         self, *calls: object, token: object = None, path: str = "secret", dialog: Dialog | None = None
@@ -148,17 +143,6 @@ def test_a_scope_narrows_what_the_rules_give(world: World, history: list[bytes])
     assert [each.path for each in found] == ["secret"]
 
 
-def test_a_token_for_reading(world: World, history: list[bytes]) -> None:
-    token = world.create(read_only=True)
-    assert isinstance(world.ask(PULL, token=token), ReplyMessage)
-    for call in (
-        (branch_set_last_revision, SetLastRevisionRequest(b"refs/heads/new", history[0])),
-        (branch_delete, BranchDeleteRequest(MAIN)),
-        (repository_create, CREATE),
-    ):
-        assert denied(world.ask(call, token=token)).why.endswith("is for reading alone")
-
-
 def test_a_token_that_others_could_read_is_refused(world: World, caplog: pytest.LogCaptureFixture) -> None:
     token, token_id = world.changes.create("anna", NOW, None, None, read_only=False)
     said = set()
@@ -199,34 +183,6 @@ def test_the_log_of_changes_names_the_token(
     world.ask((branch_set_last_revision, SetLastRevisionRequest(b"refs/heads/new", history[0])), token=token)
     (said,) = (record.getMessage() for record in caplog.records if record.name == audit_log.name)
     assert said.startswith(f'change user=anna by="token {token_id}" from="a test" path=secret ref=refs/heads/new ')
-
-
-@pytest.mark.parametrize("kind", ["none", "unknown", "expired", "narrow", "open"])
-def test_no_answer_tells_what_is_there(world: World, kind: str) -> None:
-    """Each is the same, byte for byte: of a repository, of nothing, below a repository, and above one."""
-    tokens: dict[str, Callable[[], str | None]] = {
-        "none": lambda: None,
-        "unknown": lambda: "hpss_unknown",
-        "expired": lambda: world.create(expires=NOW),
-        "narrow": lambda: world.create(path="open"),
-        "open": lambda: None,
-    }
-    world.create()
-    token = tokens[kind]()
-    dialog = world.connect(private=kind != "open")
-    said: dict[str, set[bytes]] = {}
-    for path in ("secret", "nothing", "secret/x", "Secret"):
-        for name, call, flags in (
-            ("pull", PULL, RequestFlag.NONE),
-            ("below", PULL, RequestFlag.BELOW),
-            ("create", (repository_create, CREATE), RequestFlag.NONE),
-        ):
-            before = len(dialog.heard)
-            answer = dialog.ask(with_token(message(call, path=path, flags=flags), token))
-            denied(answer)
-            (event,) = (each for each in dialog.heard[before:] if isinstance(each, Error))
-            said.setdefault(name, set()).add(event.payload)
-    assert all(len(each) == 1 for each in said.values()), said
 
 
 @pytest.mark.parametrize(

@@ -204,10 +204,3 @@ def test_who_may_not(served: Served, body: bytes) -> None:
         assert answer is not None
         assert refused(answer).startswith("access-denied")
     assert served.files() == before
-
-
-def test_reads_from_this_machine_and_from_elsewhere(served: Served) -> None:
-    for policy in (Anonymous.READ, Anonymous.WRITE):
-        assert statuses(ask(Dialog(served.site, anonymous(policy, local=True)), GET)) == [Status.DONE]
-        said = refused(ask(Dialog(served.site, anonymous(policy, local=False)), GET))
-        assert "from this machine only" in said

@@ -15,7 +15,6 @@ from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.upkeep import tidy
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
-from smartserver.verbs.repository_open import OpenRequest, repository_open
 from smartserver.wire.events import Body
 from smartserver.wire.messages import Failure, KnownRoot, RequestFlag, raw
 
@@ -47,11 +46,6 @@ def reader(served: Served) -> Dialog:
     return Dialog(served.site, anonymous(Anonymous.READ, local=True))
 
 
-@pytest.fixture
-def nobody(served: Served) -> Dialog:
-    return Dialog(served.site, anonymous(Anonymous.NONE, local=True))
-
-
 @pytest.mark.parametrize("flags", [BODY, BODY | RequestFlag.GRAPH_FIRST, BODY | RequestFlag.CHECK_ONLY])
 def test_nothing_of_a_body_is_kept_for_who_may_not_write(
     reader: Dialog, served: Served, line: list[bytes], flags: RequestFlag
@@ -63,28 +57,6 @@ def test_nothing_of_a_body_is_kept_for_who_may_not_write(
     assert answer is not None
     assert refused(answer).code == "access-denied"
     assert served.files() == before
-
-
-def test_who_may_not_read_is_told_nothing(nobody: Dialog, line: list[bytes]) -> None:
-    for request in (
-        message(PULL),
-        message(PULL, path="nowhere"),
-        message(PULL, path="project/inside"),
-        message(set_ref(line[3])),
-        message((repository_open, OpenRequest()), path="project/x"),
-    ):
-        answer = nobody.ask(request)
-        assert refused(answer).code == "access-denied", request
-        assert isinstance(answer, Failure)
-        assert answer.state is None
-
-
-def test_who_may_read_gets_the_state_with_a_refusal(reader: Dialog, line: list[bytes]) -> None:
-    answer = reader.ask(message(set_ref(line[3])))
-    assert refused(answer).code == "access-denied"
-    assert isinstance(answer, Failure)
-    assert answer.state is not None
-    assert answer.state.refs == {MAIN: raw([[line[3]]])}
 
 
 def test_a_refusal_comes_without_the_state_where_that_cannot_be_read(

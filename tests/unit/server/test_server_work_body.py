@@ -18,20 +18,9 @@ from smartserver.wire.limits import BULK_ALLOWANCE, MAX_BULK_RATIO
 from smartserver.wire.messages import RequestFlag
 
 
-def receiving(
-    served: Served,
-    tip: bytes,
-    flags: RequestFlag = RequestFlag.NONE,
-    allowed: Anonymous = Anonymous.WRITE,
-    phases: list[str] | None = None,
-) -> RequestBody:
-    asked = message(INSERT, set_ref(tip), flags=RequestFlag.BODY | flags, request=numbered(7))
-
-    def progress(phase: str, done: int, total: int) -> None:
-        if phases is not None:
-            phases.append(phase)
-
-    return RequestBody(RequestContext(served.site, anonymous(allowed, local=True), check_header(asked), progress))
+def receiving(served: Served, tip: bytes, flags: RequestFlag) -> RequestBody:
+    header = check_header(message(INSERT, set_ref(tip), flags=RequestFlag.BODY | flags, request=numbered(7)))
+    return RequestBody(RequestContext(served.site, anonymous(Anonymous.WRITE, local=True), header, lambda *_: None))
 
 
 def test_an_announced_graph_is_judged_before_the_segments(served: Served, line: list[bytes]) -> None:

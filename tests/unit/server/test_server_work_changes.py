@@ -53,6 +53,15 @@ def test_what_was_forced_in_vain_is_not_forced_again(dialog: Dialog, served: Ser
     assert served.refs() == {MAIN: line[3], b"refs/heads/x": line[1], b"refs/heads/y": line[1]}
 
 
+def test_a_refusal_is_not_kept(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    """Nothing was changed, so the repeat is decided anew."""
+    request = message(set_ref(line[1]), request=numbered(9))
+    assert refused(dialog.ask(request)).code == "diverged"
+    served.push([], {MAIN: line[0]})
+    assert done(dialog.ask(msgspec.structs.replace(request, age=500)))
+    assert served.refs() == {MAIN: line[1]}
+
+
 @pytest.mark.parametrize(
     "call",
     [

@@ -74,7 +74,6 @@ def test_the_parts_that_are_worth_a_word_are_said_the_largest_first() -> None:
         # It was full for longer than the link was waited for: this side did something else meanwhile.
         (2, 1000, 700_000, ["  TCP: 500.0 ms the server's receive window was full (net.ipv4.tcp_rmem)."]),
         (30, 1000, 0, ["  TCP: 30 of 1000 packets from here were lost and sent again."]),
-        (1, 1, 0, ["  TCP: 1 of 1 packets from here were lost and sent again."]),
         (3, 100, 0, []),
         # The kernel asks whether a window is still full by packets that it counts as sent again.
         (30, 1000, 60_000, ["  TCP: 60.0 ms the server's receive window was full (net.ipv4.tcp_rmem)."]),

@@ -11,9 +11,7 @@ from smartserver.trace.flags import BadFlag, Flags, read
     ("given", "words", "rules", "file"),
     [
         ([""], set(), (), ""),
-        (["hpss"], {"hpss"}, (), ""),
         (["other,hpss"], {"other", "hpss"}, (), ""),
-        (["hpss-ban=silly"], set(), ("silly",), ""),
         (["hpss-ban=vfs:*,rpc:Server.ping"], set(), ("vfs:*", "rpc:Server.ping"), ""),
         (
             ["hpss,hpss-ban=vfs:*,silly,hpss,other,hpss-ban=reopen"],

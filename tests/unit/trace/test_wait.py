@@ -4,59 +4,25 @@ from __future__ import annotations
 
 import itertools
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from trace_cases import TRACE, request, trace_of
 
 from smartserver.spans import Part
-from smartserver.trace.events import (
-    CommandEnded,
-    Event,
-    LinkMeasured,
-    ProcessBegan,
-    ProcessEnded,
-    RequestEnded,
-    SpanEnded,
-    encode,
-)
+from smartserver.trace.events import CommandEnded, LinkMeasured, ProcessBegan, SpanEnded, encode
 from smartserver.trace.report import lines
-from smartserver.trace.wait import UNNAMED, BadTrace, Trace, pieces, traces, wait
+from smartserver.trace.wait import UNNAMED, BadTrace, pieces, traces, wait
 from smartserver.wire.messages import ServerSpan
-
-TRACE = "0" * 32
-
-
-def trace_of(*events: Event) -> Trace:
-    """The trace of one command that took from 0 to 100,000 and had one process from 20,000 to 90,000."""
-    began = ProcessBegan(process=7, version=1, program="git-remote-hpss", trace=TRACE, began=20_000, started=10_000)
-    ended = ProcessEnded(process=7, at=90_000, round_trips=1, connections=0, up=10, down=20)
-    command = CommandEnded(process=6, program="git", trace=TRACE, start=0, end=100_000, status=0)
-    (found,) = traces(map(encode, [began, *events, ended, command]))
-    return found
-
-
-def request(*, answered: int, server: list[ServerSpan], in_server: int = 0) -> RequestEnded:
-    """One that began at 30,000 and ended with its answer."""
-    return RequestEnded(
-        process=7,
-        verbs=["Repository.pull"],
-        path="p",
-        start=30_000,
-        end=answered,
-        answered=answered,
-        result="ok",
-        up=10,
-        down=20,
-        in_server=in_server,
-        server=server,
-    )
 
 
 def test_the_innermost_span_counts() -> None:
-    found = wait(trace_of(SpanEnded(7, "disk", 40_000, 45_000), SpanEnded(7, "local", 30_000, 50_000, "plan")))
+    spans = SpanEnded(7, "disk", 40_000, 45_000), SpanEnded(7, "local", 30_000, 50_000, "plan")
+    found = wait(trace_of(*spans, end=100_000))
     assert found.total == 100_000
-    assert found.parts == {"start": 20_000, "local": 25_000, "disk": 5_000, UNNAMED: 50_000}
-    assert found.unnamed == 50_000
+    assert found.parts == {"start": 10_000, "local": 25_000, "disk": 5_000, UNNAMED: 60_000}
+    assert found.unnamed == 60_000
     assert found.names["local"] == {"plan": 15_000, "git, after the last call": 10_000}
 
 
@@ -66,7 +32,6 @@ def test_the_innermost_span_counts() -> None:
         ([], "there is no trace in it: it is empty"),
         ([b"nonsense"], "there is no trace in it: line 1 is not an event"),
         ([encode(SpanEnded(1, "disk", 0, 1))], "line 1 is of process 1, which has not begun"),
-        ([b'{"event":"span"}'], "line 1 is not an event"),
         ([encode(ProcessBegan(7, 2, "a", TRACE, 10))], "its format is 2, and this release reads 1"),
     ],
 )
@@ -105,7 +70,7 @@ server_span = st.builds(
 
 @given(st.lists(span_of), st.lists(server_span), st.integers(30_000, 90_000))
 def test_all_of_the_wait_is_in_one_piece_each(spans: list[SpanEnded], server: list[ServerSpan], answered: int) -> None:
-    trace = trace_of(*spans, request(answered=answered, server=server))
+    trace = trace_of(*spans, msgspec.structs.replace(request(30_000, answered), server=server), end=100_000)
     found = list(pieces(trace))
     assert found[0].start == 0
     assert found[-1].end == 100_000
@@ -114,19 +79,19 @@ def test_all_of_the_wait_is_in_one_piece_each(spans: list[SpanEnded], server: li
 
 
 def test_the_report_adds_up() -> None:
-    asked = request(answered=60_000, server=[ServerSpan("server", "commit", 0, 10_000)])
+    asked = msgspec.structs.replace(request(30_000, 60_000), server=[ServerSpan("server", "commit", 0, 10_000)])
     link = LinkMeasured(7, 20_100, 20_000, 12, 1448, 140, 2, 30_000)
-    assert lines(trace_of(SpanEnded(7, "link", 30_000, 60_000), link, asked)) == [
+    assert lines(trace_of(SpanEnded(7, "link", 30_000, 60_000), link, asked, end=100_000)) == [
         "git: 100.0 ms, 1 round trip, no fresh connections",
-        "  start                  20.0 ms   20 %  git-remote-hpss 20.0 ms",
+        "  start                  10.0 ms   10 %  ours 10.0 ms",
         "  local                  10.0 ms   10 %  git, after the last call 10.0 ms",
         "  wait for the link      20.0 ms   20 %",
         "  in the server          10.0 ms   10 %  commit 10.0 ms",
-        "  unnamed                40.0 ms   40 %",
+        "  unnamed                50.0 ms   50 %",
         "  TCP: RTT 20.1 ms (least 20.0 ms), window of 12 packets, 2 of 140 packets sent again, 30.0 ms with the "
         "server's window full",
         "",
-        "  at 30.0 ms: Repository.pull on p: ok, 10 B up, 20 B down, 30.0 ms (0.0 ms in the server)",
+        "  at 30.0 ms: Repository.pull on p: ok, 100 B up, 100 B down, 30.0 ms (0.0 ms in the server)",
     ]
 
 

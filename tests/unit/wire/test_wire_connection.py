@@ -16,17 +16,15 @@ from smartserver.wire.events import (
     End,
     Error,
     Event,
-    GoAway,
     PeerClosed,
     Ping,
-    Pong,
     Progress,
     Reply,
     Request,
     VersionMismatch,
 )
 from smartserver.wire.frames import HEADER, IGNORED_FROM, FrameType
-from smartserver.wire.limits import MAX_FRAME, MAX_PING, MAX_REASON
+from smartserver.wire.limits import MAX_FRAME, MAX_PING
 
 H = bytes.fromhex
 
@@ -107,18 +105,14 @@ def test_peer_of_another_protocol(role: Role, banner: bytes, name: str) -> None:
     "line",
     [
         b"x",
-        b"hpss 1\n",
-        b"hpss\n",
         b"hpss/\n",
         b"hpss/0\n",
         b"hpss/01\n",
         b"hpss/1\r\n",
         b"hpss/1 \n",
-        b"hpss/-1\n",
         b"hpss/100000\n",
         b"hpss/" + b"1" * 60,
         b"hpss!\n",
-        b"hpss! \n",
         b"hpss! 1\t2\n",
         b"hpss! 0\n",
         b"hpss! 1" + b" 2" * 40,
@@ -158,16 +152,12 @@ def test_garbage_is_refused_at_its_first_byte() -> None:
         ("00000000 00 00000001", "expected a known frame type, got 0x00 (length 0, id 1)"),
         ("00000000 0b 00000001", "expected a known frame type, got 0x0b (length 0, id 1)"),
         ("00000005 7f 00000001", "expected a known frame type, got 0x7f (length 5, id 1)"),
-        ("00000000 42 00000001", "expected a known frame type, got 0x42 (length 0, id 1)"),
         ("00040001 01 00000001", "expected no more than 262144 bytes of payload in REQUEST, got 262145"),
         ("48545450 41 00000001", "expected no more than 262144 bytes of payload in REQUEST_WITH_BODY, got 1213486160"),
         ("00040001 ff 00000001", "expected a frame of no more than 262144 bytes, got a frame of type 0xff of 262145"),
         ("0000000b 03 00000001", "expected 12 to 40972 bytes of payload in END, got 11"),
-        ("0000a00d 03 00000001", "expected 12 to 40972 bytes of payload in END, got 40973"),
         ("00000001 07 00000001", "expected 0 bytes of payload in CANCEL, got 1"),
         ("00000041 08 00000000", "expected no more than 64 bytes of payload in PING, got 65"),
-        ("00000041 09 00000000", "expected no more than 64 bytes of payload in PONG, got 65"),
-        ("00000401 0a 00000000", "expected no more than 1024 bytes of payload in GOAWAY, got 1025"),
         ("00000000 08 00000001", "expected a request id of 0 in PING, got 1"),
         ("00000000 01 00000000", "expected a request id of 1 to 4294967295 in REQUEST, got 0"),
     ],
@@ -212,11 +202,7 @@ def test_an_idle_connection_holds_no_frame() -> None:
     ("receiver", "frame", "said"),
     [
         (S, "00000000 04 00000001", "got REPLY from the client for request 1, which is not open"),
-        (S, "00000000 02 00000001", "got BODY from the client for request 1, which is not open"),
-        (S, "00000000 07 00000001", "got CANCEL from the client for request 1, which is not open"),
-        (S, "00000000 09 00000000", "expected no PONG from the client, for no PING is unanswered"),
         (S, "00000000 0a 00000000", "expected GOAWAY from the server only, got one from the client"),
-        (C, "00000000 01 00000001", "got REQUEST from the server for request 1, which is not open"),
         (C, "00000000 04 00000009", "got REPLY from the server for request 9, which is not open"),
     ],
 )
@@ -295,18 +281,11 @@ def test_end_comes_after_what_was_sent() -> None:
     ("said", "wire", "closing", "owed"),
     [
         (ASKED, b"", S, "request 1: expected PROGRESS, REPLY, REPLY_WITH_BODY or ERROR"),
-        (
-            (*ASKED, (S, Progress(1, b""))),
-            b"",
-            S,
-            "request 1: expected PROGRESS, REPLY, REPLY_WITH_BODY or ERROR",
-        ),
         ((*ASKED, (S, Reply(1, b"", body=True))), b"", S, "request 1: expected BODY, END or ERROR"),
         ((*ASKED, (S, Reply(1, FULL, more=True))), b"", S, "request 1: expected REPLY"),
         ((*ASKED, (S, Error(1, FULL, more=True))), b"", S, "request 1: expected ERROR"),
         (PUSHING, b"", S, "request 1: expected ERROR"),
         (PUSHING, b"", C, "request 1: expected BODY, END or CANCEL"),
-        ((*PUSHING, (C, Body(1, b"some"))), b"", C, "request 1: expected BODY, END or CANCEL"),
         ((*OPENED, (C, Request(1, FULL, more=True))), b"", C, "request 1: expected REQUEST or CANCEL"),
         (OPENED, b"\0\0", C, "in the middle of a frame header (got 2 of 9 bytes)"),
         (OPENED, H("00000004 01 00000001") + b"abc", C, "in the middle of REQUEST 1 (got 3 of 4 bytes)"),
@@ -362,7 +341,6 @@ def test_a_frame_that_is_part_way_in() -> None:
     [
         (C, PeerClosed(), "expected an event that can be sent, got PeerClosed()"),
         (C, Reply(1, b""), "got REPLY from the client for request 1, which is not open"),
-        (S, Request(1, b""), "got REQUEST from the server for request 1, which is not open"),
         (C, Request(0, b""), "expected a request id of 1 to 4294967295 in REQUEST, got 0"),
         (C, Request(-1, b""), "expected a request id of 1 to 4294967295, got -1"),
         (C, Request(1 << 32, b""), "expected a request id of 1 to 4294967295, got 4294967296"),
@@ -370,9 +348,6 @@ def test_a_frame_that_is_part_way_in() -> None:
         (C, Request(1, FULL + b"x", more=True), "expected a part of REQUEST 1 to be a multiple of 262144 bytes"),
         (C, Request(1, b"", more=True), "expected a part of REQUEST 1 to be a multiple of 262144 bytes, got 0"),
         (C, Ping(b"x" * (MAX_PING + 1)), "expected no more than 64 bytes of payload in PING, got 65"),
-        (C, GoAway(b""), "expected GOAWAY from the server only, got one from the client"),
-        (S, GoAway(b"x" * (MAX_REASON + 1)), "expected no more than 1024 bytes of payload in GOAWAY, got 1025"),
-        (S, Pong(b""), "expected no PONG from the server, for no PING is unanswered"),
         (S, Progress(1, b"x" * (MAX_FRAME + 1)), "expected no more than 262144 bytes of payload in PROGRESS"),
         (C, End(1, 1 << 32, 0), "expected u32 segments and u64 bytes in END, got 4294967296 and 0"),
         (C, End(1, -1, 0), "expected u32 segments and u64 bytes in END, got -1 and 0"),
@@ -401,9 +376,6 @@ def test_refused_sending_changes_nothing() -> None:
     assert pair.say(C, Body(1, b"12345")) == [Body(1, b"12345")]
     assert pair.say(C, End(1, 1, 5)) == [End(1, 1, 5)]
     assert pair.say(C, Request(2, b"", body=True)) == [Request(2, b"", body=True)]
-
-
-# Refusal and cancel
 
 
 # Observers

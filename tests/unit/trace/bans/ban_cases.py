@@ -318,12 +318,6 @@ def one_file_for_each(talk: Talk) -> None:
     talk.ask(("put", FileRequest("c", b"text")))
 
 
-def two_requests_for_each(talk: Talk) -> None:
-    for name in "abc":
-        talk.done(("mkdir", FileRequest(name)), results=[FileResult()])
-        talk.done(("rename", RenameRequest(name, "target")), results=[FileResult()])
-
-
 def others_between_two_that_are_alike(talk: Talk) -> None:
     for name in "abc":
         talk.done(("mkdir", FileRequest(name)), results=[FileResult()])

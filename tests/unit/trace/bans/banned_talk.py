@@ -49,39 +49,19 @@ def get(context: Context, request: FileRequest) -> FileResult:
     return FileResult()
 
 
-def put(context: Context, request: FileRequest) -> FileResult:
-    """Write a file."""
+def change(context: Context, request: FileRequest) -> FileResult:
+    """Change a file or a folder."""
     return FileResult()
 
 
-def mkdir(context: Context, request: FileRequest) -> FileResult:
-    """Make a folder."""
-    return FileResult()
-
-
-def rmdir(context: Context, request: FileRequest) -> FileResult:
-    """Remove a folder."""
-    return FileResult()
-
-
-def rename(context: Context, request: RenameRequest) -> FileResult:
-    """Rename a file."""
-    return FileResult()
-
-
-def publish(context: Context, request: RenameRequest) -> FileResult:
-    """Publish a file."""
+def move(context: Context, request: RenameRequest) -> FileResult:
+    """Give a file another name."""
     return FileResult()
 
 
 def get_published(context: Context, request: LookRequest) -> GetResult:
     """Read what was published."""
     return GetResult(None)
-
-
-def withdraw(context: Context, request: RenameRequest) -> FileResult:
-    """Remove what was published."""
-    return FileResult()
 
 
 @contextmanager
@@ -92,13 +72,11 @@ def vfs_verbs() -> Iterator[None]:
         for name in [each.name for each in VERBS.values() if each.is_vfs]:
             del VERBS[name]
         verb("get", effect=Effect.READ, is_vfs=True)(get)
-        verb("put", is_vfs=True)(put)
-        verb("mkdir", is_vfs=True)(mkdir)
-        verb("rmdir", is_vfs=True)(rmdir)
-        verb("rename", is_vfs=True)(rename)
-        verb("publish", is_vfs=True)(publish)
         verb("get_published", effect=Effect.READ, is_vfs=True)(get_published)
-        verb("withdraw", is_vfs=True)(withdraw)
+        for name in ("put", "mkdir", "rmdir"):
+            verb(name, is_vfs=True)(change)
+        for name in ("rename", "publish", "withdraw"):
+            verb(name, is_vfs=True)(move)
         yield
 
 

@@ -37,16 +37,12 @@ def said(text: str) -> str:
         ("rpc:repository.pack", "rpc:Repository.pack"),
         ("vfs:Repository.pack", "rpc:Repository.pack"),
         ("vfs:Repository.*", "rpc:Repository"),
-        ("rpc:put", "vfs:put"),
         ("vfs:mv", ""),
-        ("vfs:ge", "vfs:get"),
         ("vfs", "vfs:*"),
         ("vsf:*", "vfs:*"),
         ("Repository.pack", "rpc:Repository.pack"),
         ("pack", "rpc:Repository.pack"),
         ("duplicates", "duplicate"),
-        ("peritem", "per-item"),
-        ("read_back", "read-back"),
         ("sily", "silly"),
         ("", ""),
         (":", ""),
@@ -83,13 +79,8 @@ def test_a_server_bans_by_name_alone() -> None:
         ("*:*:[st]eam/?*", "team/project", False),
         ("*:*:/[st]eam/?*", "team/project", True),
         ("rpc:Server.p*", "x", True),
-        ("rpc:server.p*", "x", False),
         ("vfs:*", "x", False),
     ],
 )
 def test_a_path_is_one_from_the_root(rule: str, path: str, bans_it: bool) -> None:
-    if rule == "rpc:server.p*":
-        with pytest.raises(BadRule):
-            Rule(rule)
-        return
     assert Rule(rule).banned(path, [(VERBS["Server.ping"], PingRequest())]) == ("Server.ping" if bans_it else "")
