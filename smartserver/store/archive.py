@@ -1,7 +1,7 @@
 """A repository as the bytes of a tar archive (doc/spec/dump.md): its folder at a moment, so that what reads a folder
 reads the archive too. What an earlier archive has is left out: the archives are read together, or unpacked in order.
 
-A *backup* has the files as they lie, and the log from its newest checkpoint. A *dump* is made of what a server tells
+A *backup* has the files as they lie, and the log from its newest checkpoint. A *dump* has what a server tells
 anybody who may read: a log of two records, and one pack. A later dump adds a record and a pack.
 """
 

@@ -1,8 +1,9 @@
 """Group commit: changes that wait at the same time go into one record, whose syncs they share.
 
-Whoever comes while no record is being appended appends one, with all that wait. Each change is judged on the state that
-those before it in the record leave. One that is refused stays out, and the others go on. Its refusal may rest on a
-change of the same record, so it is told when that stands.
+The first change to come appends a record. Those that come meanwhile wait, and the first of them appends the next one,
+with all that wait by then. Each change is judged on the state that those before it in the record leave. One that is
+refused stays out, and the others go on. Its refusal may rest on a change of the same record, so it is told when that
+stands.
 """
 
 from __future__ import annotations

@@ -311,7 +311,7 @@ class PackRepository:
     def _unless_pressed(self, pace: Pace, packs: int) -> None:
         """Keep to a pace unless somebody waits for the end, or so many packs came meanwhile that it would fall behind.
 
-        They are seen as requests here look at the log, whoever brought them.
+        Requests of this process see them when they look at the log, also those that another process brought.
         """
         latest = self._states.latest
         if not self._awaited.is_set() and (latest is None or len(latest.packs) < packs + AHEAD):

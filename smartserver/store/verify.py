@@ -40,7 +40,8 @@ from transports.steps import ReadRanges
 LEAST_HOLE = 8
 """Bytes in the midst of a file that a loss of power leaves as zeros, at least: fewer are damage."""
 NO_INDEX = "missing or damaged: the pack is read in its place each time the repository is opened, which takes longer"
-"""Nothing writes it anew: lineages are lost with it, so that it need not be the one whose hash the log names."""
+"""Nothing writes such an index to the disk again. Lineages are lost with it, so it may differ from the one whose hash
+the log names."""
 
 MEND = "smartserver verify --mend puts it right"
 
@@ -236,8 +237,8 @@ class _Verification:
                 self._report(problem)
 
     def _is_torn(self, entry: PackEntry, whole: bytes) -> bool:
-        """Whether an index that was not synced is as a loss of power leaves it, which is no fault: cut, or with zeros
-        in the place of what it should say."""
+        """Whether an index that was not synced is as a loss of power leaves it, which is no fault: cut, or partly
+        zeros."""
         if entry.index_length > SMALL:
             return False
         try:
