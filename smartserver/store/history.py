@@ -6,7 +6,10 @@ They answer a request that is repeated, say what changed since a version, and ar
 from __future__ import annotations
 
 import bisect
+import copy
+import threading
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -19,6 +22,8 @@ KEPT_ENTRIES = 1000
 a request that is about to be repeated."""
 KEPT_BYTES = 16 << 20
 """Bytes of all entries, at most; the newest is always kept."""
+MOST_BESIDE = 64
+"""Entries beside a line, after which a line of its own is made: a request is looked for among them one by one."""
 CLOCK_MARGIN = 600 * 1000
 """Milliseconds by which the clocks of servers that share a store may differ."""
 
@@ -54,47 +59,55 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class _Line:
-    """All entries of one line of states, which share it: each state sees a part."""
+    """Entries of one line of states, which share it: each state sees a part."""
 
-    def __init__(self, entries: Sequence[LogEntry]) -> None:
-        self.entries = list(entries)
-        self.sizes = [len(_encode(entry)) for entry in entries]
+    def __init__(self, entries: Sequence[LogEntry], sizes: Sequence[int]) -> None:
+        self.entries, self.sizes = list(entries), list(sizes)
         self.by_request = {entry.request: index for index, entry in enumerate(entries)}
+        self._guard = threading.Lock()
 
-    def append(self, entry: LogEntry) -> int:
-        """Add one; its bytes."""
-        self.by_request[entry.request] = len(self.entries)
-        self.entries.append(entry)
-        self.sizes.append(len(_encode(entry)))
-        return self.sizes[-1]
+    def append(self, end: int, entries: Sequence[LogEntry], sizes: Sequence[int]) -> bool:
+        """Add entries, if there are `end` of them now."""
+        with self._guard:
+            if len(self.entries) != end:
+                return False
+            self.by_request.update((entry.request, index) for index, entry in enumerate(entries, end))
+            self.entries += entries
+            self.sizes += sizes
+        return True
 
 
 class History:
     """The entries that a state has, oldest first; that of a state never changes.
 
-    To add entries takes no copy of the others: the next history shares their line. Two that follow the same one cannot
-    share it, so the second copies. One thread at a time may add to the histories of a line: `Log` holds a lock.
+    To add entries takes no copy of the others: the next history shares their line. Of two that follow the same one, in
+    threads at once, one gets the line. The other has its own entries beside it, until they are many.
     """
 
     def __init__(self, entries: Sequence[LogEntry] = (), horizon: Horizon = ALL) -> None:
-        self._line = _Line(entries)
+        self._line = _Line(entries, [len(_encode(entry)) for entry in entries])
         self._start, self._end = 0, len(entries)
+        self._beside: tuple[LogEntry, ...] = ()
+        """Those after the part of the line."""
         self._size = sum(self._line.sizes)
         self.horizon = horizon
 
     def __len__(self) -> int:
-        return self._end - self._start
+        return self._end - self._start + len(self._beside)
 
     def __iter__(self) -> Iterator[LogEntry]:
         entries = self._line.entries
-        return (entries[index] for index in range(self._start, self._end))
+        return chain((entries[index] for index in range(self._start, self._end)), self._beside)
 
     def __reversed__(self) -> Iterator[LogEntry]:
         entries = self._line.entries
-        return (entries[index] for index in range(self._end - 1, self._start - 1, -1))
+        return chain(reversed(self._beside), (entries[index] for index in range(self._end - 1, self._start - 1, -1)))
 
     def find(self, request: bytes) -> LogEntry | None:
         """The entry of a request."""
+        for entry in self._beside:
+            if entry.request == request:
+                return entry
         index = self._line.by_request.get(request, -1)
         return self._line.entries[index] if self._start <= index < self._end else None
 
@@ -102,7 +115,8 @@ class History:
         """Those of later versions, oldest first."""
         entries = self._line.entries
         first = bisect.bisect_right(entries, version, self._start, self._end, key=lambda entry: entry.version)
-        return (entries[index] for index in range(first, self._end))
+        beside = (entry for entry in self._beside if entry.version > version)
+        return chain((entries[index] for index in range(first, self._end)), beside)
 
     def mark(self, version: int) -> int:
         """The mark of a version that is the horizon's or later."""
@@ -116,30 +130,40 @@ class History:
 
     def copy(self) -> History:
         """One that may be extended."""
-        if self._end == len(self._line.entries) and self._start * 2 <= self._end:
-            part = History.__new__(History)
-            part._line, part._start, part._end = self._line, self._start, self._end
-            part._size, part.horizon = self._size, self.horizon
-            return part
-        return History(list(self), self.horizon)
+        return copy.copy(self)
 
     def extend(self, record: Record, record_hash: bytes) -> None:
         """Add what the requests of a record did, and drop what is too old beside it: only of a copy, by who made it."""
         mark = int.from_bytes(record_hash[:MARK], "big")
-        for entry in record.entries:
-            what = LogEntry(record.number, mark, record.time, entry.user, entry.request, entry.outcomes, entry.changes)
-            self._size += self._line.append(what)
-        self._end = len(self._line.entries)
-        now, entries = record.time, self._line.entries
-        while self._start < self._end - 1:
-            oldest = entries[self._start]
-            old = oldest.time + KEPT < now and self._end - self._start > KEPT_ENTRIES
+        what = [
+            LogEntry(record.number, mark, record.time, entry.user, entry.request, entry.outcomes, entry.changes)
+            for entry in record.entries
+        ]
+        sizes = [len(_encode(entry)) for entry in what]
+        if self._start * 2 > self._end or len(self._beside) > MOST_BESIDE:
+            self._gather()
+        if not self._beside and self._line.append(self._end, what, sizes):
+            self._end += len(what)
+        else:
+            self._beside += tuple(what)
+        self._size += sum(sizes)
+        while len(self) > 1:
+            if self._start == self._end:
+                self._gather()
+            oldest = self._line.entries[self._start]
+            old = oldest.time + KEPT < record.time and len(self) > KEPT_ENTRIES
             if not old and self._size <= KEPT_BYTES:
                 break
             # A clock that was ahead must not make every later repeat one that the entries do not reach.
-            self.horizon = Horizon(oldest.version, oldest.mark, min(oldest.time, now) + CLOCK_MARGIN)
+            self.horizon = Horizon(oldest.version, oldest.mark, min(oldest.time, record.time) + CLOCK_MARGIN)
             self._size -= self._line.sizes[self._start]
             self._start += 1
+
+    def _gather(self) -> None:
+        """Put all entries into a line of their own."""
+        sizes = self._line.sizes[self._start : self._end] + [len(_encode(entry)) for entry in self._beside]
+        self._line = _Line(list(self), sizes)
+        self._start, self._end, self._beside = 0, len(self._line.entries), ()
 
     def forget(self, now: int) -> None:
         """Say that earlier requests may be missing, as `extend`. `now`: milliseconds since the epoch."""

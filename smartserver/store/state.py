@@ -84,7 +84,7 @@ class State:
     settings: Mapping[str, bytes] = field(default_factory=dict)
     settings_version: int = 0
     tables: Mapping[str, Table] = field(default_factory=dict)
-    dropped: Mapping[bytes, Dropped] = field(default_factory=dict)
+    dropped: dict[bytes, Dropped] = field(default_factory=dict)
     history: History = field(default_factory=History)
 
     @property
@@ -218,7 +218,7 @@ class _Draft:
         self._settings = dict(state.settings)
         self._settings_version = state.settings_version
         self._tables = dict(state.tables)
-        self._dropped = dict(state.dropped)
+        self._dropped = state.dropped
         self._history = state.history.copy()
         self._changes: dict[str, list[tuple[bytes, bytes | None, bytes | None]]] = {}
 
@@ -233,6 +233,8 @@ class _Draft:
             parent = f"record {self._number} is {self._hash.hex()}"
             raise ValueError(f"it is record {record.number} and follows {record.parent.hex()}, and {parent}")
         self._number, self._hash, self._time = record.number, record_hash, record.time
+        if record.joins or record.dropped or record.forgotten or any(entry.deletes for entry in record.entries):
+            self._dropped = dict(self._dropped)  # Of a day of pushes they may be 86,400.
         for entry in record.entries:
             self._carry_out(entry)
         for join in record.joins:

@@ -4,7 +4,7 @@ from itertools import count
 
 import pytest
 
-from smartserver.store.history import ALL, CLOCK_MARGIN, KEPT, KEPT_BYTES, KEPT_ENTRIES, History
+from smartserver.store.history import ALL, CLOCK_MARGIN, KEPT, KEPT_BYTES, KEPT_ENTRIES, MOST_BESIDE, History
 from smartserver.store.record import Change, Entry, Record
 
 NOW = 1_700_000_000_000
@@ -59,6 +59,22 @@ def test_no_more_bytes_are_kept() -> None:
     assert sum(len(entry.outcomes) for entry in history) in range(KEPT_BYTES - (2 << 20), KEPT_BYTES)
     history = extended(history, record(30, size=KEPT_BYTES + 1), bytes(16))
     assert versions(history) == [30]
+
+
+def test_two_that_follow_the_same_one_at_once_do_not_see_each_other() -> None:
+    """As two threads do, one of which may then lose the place of its record. Nothing of that is ever seen."""
+    common = line([NOW] * 10)
+    for number in range(12, 12 + 2 * MOST_BESIDE):
+        lost, won = common.copy(), common.copy()
+        lost.extend(record(9999), bytes(16))
+        won.extend(record(number), bytes(16))
+        assert won.find(request(9999)) is None
+        assert lost.find(request(number)) is None
+        assert versions(lost) == [*versions(common), 9999]
+        assert versions(won) == [*versions(common), number] == [*reversed([each.version for each in reversed(won)])]
+        assert [each.version for each in won.after(number - 2)] == [number - 1, number]
+        common = won
+    assert [common.find(request(number)) is not None for number in (2, 11, 12, 11 + 2 * MOST_BESIDE)] == [True] * 4
 
 
 def test_a_clock_that_was_ahead_hides_no_later_request() -> None:
