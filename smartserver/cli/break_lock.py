@@ -10,4 +10,4 @@ import click
 @click.option("--force", is_flag=True)
 def command(path: str, force: bool) -> None:
     """Say that there is nothing to break."""
-    click.echo(f"{path}: there are no locks any more: nothing is to be broken")
+    click.echo(f"{path}: there are no locks any more, so there is nothing to break")

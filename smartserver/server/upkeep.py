@@ -1,7 +1,7 @@
 """Upkeep after an answer. However many pushes a repository gets meanwhile, at most one tidying of it waits.
 
 One thread tidies all repositories, at a slow pace. While it is at a large one, another that is pushed to once a second
-would get as many packs as a root can name. So the pace is left once a repository waits for too long. A change may have
+would get very many packs. So the pace is left once a repository waits for too long. A change may have
 brought a pack, so `AHEAD` is of both.
 """
 

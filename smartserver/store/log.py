@@ -53,10 +53,12 @@ class Head:
 
 @dataclass(slots=True)
 class Since:
-    """What came after the checkpoint that a state began with: records, their bytes, and the bytes of the checkpoint."""
+    """What came after the checkpoint that a state began with: records, their bytes, those of the newest, and the bytes
+    of the checkpoint."""
 
     records: int = 0
     size: int = 0
+    newest: int = 0
     checkpoint: int = 0
 
     @property
@@ -430,6 +432,7 @@ class Log:
     def _count(self, content: bytes) -> None:
         self.since.records += 1
         self.since.size += len(content)
+        self.since.newest = len(content)
 
     def checkpointed(self, size: int) -> None:
         """A checkpoint of that many bytes was made."""

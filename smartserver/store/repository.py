@@ -319,6 +319,7 @@ class PackRepository:
 
     def tidy(self, pace: Pace = unpaced) -> None:
         """Make a checkpoint and repack if needed, and collect garbage files if that was not done within the last hour.
+        A large record gets a small one after it.
 
         `pace`: as `index_build.Pace`.
 
@@ -326,6 +327,7 @@ class PackRepository:
             OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
         """
         long_ago = self._collected is None or self.clock() - self._collected >= COLLECT_INTERVAL
+        upkeep.cover_large(self.log, self.clock)
         upkeep.checkpoint_if_due(self.log, self.randomness)
         self.repack_if_needed(pace)
         if long_ago:

@@ -36,6 +36,8 @@ REPACK = b"repack"
 MOST_OVER_LINK = 1 << 20
 """Bytes that a checkpoint may move unasked over a link: a second at 8 Mbit/s, once in 64 changes."""
 
+LARGE = 64 << 10
+"""Bytes of a record, of some thousand refs, that are not to be read with each request."""
 KEPT = 24 * 3600
 """Seconds that a dropped pack is kept for those who read an older state, and a leftover for a writer that lives."""
 
@@ -121,6 +123,19 @@ def _following(
         forgotten=tuple(forgotten),
     )
     return following(state, record)
+
+
+def cover_large(line: Log, clock: Callable[[], float]) -> None:
+    """Append a record that does nothing where the newest is large: each look reads the newest.
+
+    Raises:
+        CorruptFile, Unsupported, TransportError, OutcomeUnknown: nothing is lost.
+    """
+    if line.since.newest <= LARGE:
+        return
+    head = line.look()
+    if line.since.newest > LARGE:  # Nobody else has done it.
+        line.append(head, lambda state: _following(state, clock) if state.hash == head.state.hash else None)
 
 
 def checkpoint_is_due(line: Log) -> bool:

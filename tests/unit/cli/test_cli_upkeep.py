@@ -171,4 +171,7 @@ def test_errors_know_how_a_store_is_reached(place: str, known: str) -> None:
 
 def test_there_is_no_lock_to_break() -> None:
     result = run("break-lock", "--force", "project")
-    assert (result.exit_code, result.output) == (0, "project: there are no locks any more: nothing is to be broken\n")
+    assert (result.exit_code, result.output) == (
+        0,
+        "project: there are no locks any more, so there is nothing to break\n",
+    )

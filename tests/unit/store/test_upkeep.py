@@ -11,7 +11,7 @@ from smartserver.records.model import Tip
 from smartserver.store import cleanup, repack, upkeep
 from smartserver.store.format import CHECKPOINTS, INCOMING, LOG, PACKS
 from smartserver.store.open_pack import index_path, pack_path
-from smartserver.store.record import PackEntry
+from smartserver.store.record import PackEntry, record_path
 from smartserver.store.repack import AHEAD, MOST_PACKS
 from smartserver.store.repository import COLLECT_INTERVAL, PackRepository
 from smartserver.store.trailer import Trailer, encode_trailer
@@ -373,6 +373,23 @@ def test_an_index_whose_pack_never_came_goes_a_day_later(
     assert repository.collect_garbage_files() == 1
     left = {index_path(bytes.fromhex("cd" * 16)), pack_path(bytes.fromhex("cd" * 16)), index_path(pack.name)}
     assert {f"{PACKS}/{name}" for name in storage.list_directory(PACKS)} == left
+
+
+def test_a_large_record_is_not_the_newest_for_long(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    """Each look reads the newest."""
+    (tip,) = history.line(1)
+    push(repository, history, [tip], {b"refs/heads/%04d" % number: tip for number in range(2000)})
+    before = repository.snapshot().state
+    assert storage.stat(record_path(before.version)).size > upkeep.LARGE
+    another = PackRepository(storage, clock=clock, randomness=Repeatable(2))
+    another.snapshot()
+    for each in (another, repository, another):
+        each.tidy()
+        after = each.snapshot().state
+        assert (after.version, dict(after.refs())) == (before.version + 1, dict(before.refs()))
+        assert storage.stat(record_path(after.version)).size < 200
 
 
 def test_a_checkpoint_is_made_where_one_is_due(
