@@ -33,7 +33,7 @@ from smartserver.store.ancestry import Ancestry
 from smartserver.store.arrivals import NO_BASE, STORED_BASE, Arrivals, Frame
 from smartserver.store.draft_pack import DraftPack
 from smartserver.store.graph import Graph
-from smartserver.store.index import Row, kib
+from smartserver.store.index import Index, Row, kib
 from smartserver.store.judge import Judge
 from smartserver.store.numbered import Numbered, Numbering
 from smartserver.store.parts import cut
@@ -177,10 +177,7 @@ class Intake:
         with self._draft.open_index() as mine:
             for pack, part in zip(snapshot.packs, snapshot.graph.parts, strict=True):
                 first, index = count - part.first, pack.index
-                if first < part.count and any(
-                    said.segment >= first and mine.find_digest(index.digest(row))
-                    for row, said in enumerate(index.rows())
-                ):
+                if first < part.count and _meet(mine, index, first):
                     return True
         return False
 
@@ -535,6 +532,15 @@ class Intake:
         if self._draft is None:
             raise LookupError("nothing was written yet")
         return self._draft.read(offset, size)
+
+
+def _meet(mine: Index, stored: Index, first: int) -> bool:
+    """Whether a record of one pack is also among those of the segments of a stored one from `first` on. The fewer are
+    looked up among the others."""
+    if mine.records > stored.records:
+        return any(row.segment >= first and mine.find_digest(stored.digest(at)) for at, row in enumerate(stored.rows()))
+    same = chain.from_iterable(stored.find_digest(mine.digest(at)) for at in range(mine.records))
+    return any(stored.at(at).segment >= first for at in same)
 
 
 def _base_length(snapshot: Snapshot, location: Location) -> int:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import takewhile
+from operator import eq
 from typing import NamedTuple
 
 from smartserver.errors import CorruptFile, LimitExceeded, RepositoryChanged, shown
@@ -134,24 +136,23 @@ class Snapshot:
         return sum(pack.records for pack in packs), sum(pack.length for pack in packs)
 
     def continues(self, before: Snapshot) -> bool:
-        """Whether its revisions begin with those of an earlier snapshot, as they are. Packs have names that are never
-        used again, and a joined one says what it replaces; where that does not prove it, the answer is no.
+        """Whether its revisions begin with those of an earlier snapshot, as they are. Packs that both have are the same,
+        as names are never used again; of what was joined the revisions are compared.
 
         Raises:
-            CorruptFile, NoSuchFile, TransportFailed: a joined pack cannot be read.
+            CorruptFile, NoSuchFile, TransportFailed: an index cannot be read.
         """
-        if _family(before.state) != _family(self.state):
+        count = before.graph.count
+        if _family(before.state) != _family(self.state) or self.graph.count < count:
             return False
-        left = [entry.name for entry in before.state.packs]
-        for pack in self.packs:
-            if not left:
-                break
-            names = (pack.entry.name,) if pack.entry.name == left[0] else pack.reader.replaces()
-            common = min(len(names), len(left))
-            if not common or left[:common] != list(names[:common]):
-                return False
-            del left[:common]
-        return not left
+        both = zip(self.packs, before.packs, strict=False)
+        same = sum(pack.index.segments for pack, _ in takewhile(lambda pair: pair[0].entry == pair[1].entry, both))
+        return all(map(eq, self._revisions(same), before._revisions(same)))
+
+    def _revisions(self, first: int) -> Iterator[RevisionId]:
+        """The ids from an ordinal on."""
+        for pack, part in zip(self.packs, self.graph.parts, strict=True):
+            yield from pack.index.revisions(max(first - part.first, 0))
 
     def ordinal(self, revision: RevisionId) -> int | None:
         """The global ordinal of a revision, or None where it is not stored."""
