@@ -192,6 +192,12 @@ class Transport(abc.ABC):
         where nothing can be told of what lies above."""
         return self, ""
 
+    @property
+    def connections(self) -> int:
+        """How many connections were made to it so far; it counts no others. After another one was made, what was read
+        before may not be there any more: the machine behind it may have lost power."""
+        return 0
+
     def local_folder(self) -> str | None:
         """The folder of this machine in which another process finds the same files; None where there is none, or where
         this does more than to read them."""

@@ -72,6 +72,8 @@ class Line:
         self._guard = threading.Lock()
         self._session: Session | None = None
         self._abandoned: weakref.finalize[[], Line] | None = None
+        self.made = 0
+        """Sessions so far."""
         self.links = True
         """False once a link was refused that a server with `HARDLINK` was asked for: its file system has none."""
 
@@ -85,6 +87,7 @@ class Line:
             if self._session is None or self._session.lost:
                 self._close()
                 self._session = self._connect()
+                self.made += 1
                 # When the last transport and file let go of it.
                 self._abandoned = weakref.finalize(self, self._session.abandon)
             return self._session
@@ -273,6 +276,10 @@ class SftpTransport(Transport):
 
     def _have(self, talk: Talk[Result]) -> Result:
         return converse(self._line.session(), talk)
+
+    @property
+    def connections(self) -> int:
+        return self._line.made
 
     def close(self) -> None:
         """End the connection; it ends by itself when the last that uses it is gone."""

@@ -62,6 +62,8 @@ class Client:
         self._clock = clock
         self._sleep = sleep
         self._link: Link | None = None
+        self.connections = 0
+        """How many there were so far."""
         self._credentials = credentials
         self._token: str | None = None
         """What each request says; None as long as nobody looked for one."""
@@ -199,6 +201,7 @@ class Client:
                 here.tally[CONNECTIONS] += 1
             else:
                 medium = found.medium
+            self.connections += 1
             self._link = Link(medium, self._observers, self.progress, self._clock, self._above, found)
         return self._link
 

@@ -75,6 +75,11 @@ class VfsLink:
         made._of = self  # Whose end closes the connection.
         return made, self._base
 
+    @property
+    def connections(self) -> int:
+        """How many there were so far."""
+        return self._client.connections
+
     def ask(self, calls: Sequence[Call]) -> None:
         """Have all calls done, in order, in one request or as few as there must be.
 

@@ -71,6 +71,10 @@ class VfsTransport(Transport):
         self._link.ask([call])
         return cast("ResultT", call.result)
 
+    @property
+    def connections(self) -> int:
+        return self._link.connections
+
     def close(self) -> None:
         """Close the connection, which children share; what is asked next opens another."""
         self._link.close()

@@ -29,7 +29,7 @@ from smartserver.store.trailer import Trailer
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report, Upload
 from transports.base import Step
-from transports.errors import CodedError, TransportFailed
+from transports.errors import CodedError, TransportError, TransportFailed
 from transports.steps import GetStat
 
 Plan = Callable[[Transaction], bytes]
@@ -154,7 +154,9 @@ class Commit:
             if state.hash != seen:
                 last = None  # It was taken before this state was read.
             if state.hash != planned.state.hash:
-                again = self._planned(self.states.read_at(Head(state)))
+                # The entries are asked before anything is read: a failure must not hide that it was done.
+                known = earlier(Head(state), self.clock, self.request, self.age)
+                again = known or self._planned(self.states.read_at(Head(state)))
                 if not isinstance(again, PlannedCommit):
                     made = again
                     return None
@@ -172,7 +174,7 @@ class Commit:
         try:
             with span(Part.DISK, "append to the log"):
                 head = self.group.append(head, judge, self._draft)
-        except (OutcomeUnknown, KeyboardInterrupt, SystemExit):
+        except (OutcomeUnknown, TransportError, KeyboardInterrupt, SystemExit):
             if upload is not None:
                 upload.leave()
             raise
@@ -183,7 +185,9 @@ class Commit:
             kept.close()
         elif upload is not None:
             upload.leave()
-        return made or CommitOutcome(head.state, planned.entry.outcomes, changed=True)
+        if made is not None:
+            return CommitOutcome(head.state, made.outcome, changed=False)
+        return CommitOutcome(head.state, planned.entry.outcomes, changed=True)
 
     def _is_known(self, state: State) -> bool:
         """Whether a state names the own pack: what answers the request is its own record, of which it was not known

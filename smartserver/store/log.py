@@ -99,6 +99,8 @@ class Log:
         """Hash of the newest record that is known to survive a loss of power."""
         self.since = Since()
         """What a checkpoint would save."""
+        self._connection = 0
+        """Through which connection to the store the head was read."""
         self._listed = False
         """Whether it was seen once that nothing lies above the head."""
         self.lacks_folders = False
@@ -118,9 +120,15 @@ class Log:
         with self._guard:
             for _ in range(TRIES):
                 warm = self._head
-                if warm is not None and self.still(warm):
-                    return warm
-                head = self._open(perform) if warm is None else self._read_on(warm.state)
+                try:
+                    if warm is not None and self.still(warm):
+                        return warm
+                    head = self._open(perform) if warm is None else self._read_on(warm.state)
+                except TransportError:
+                    self._head = None
+                    raise
+                if self.folder.connections != self._connection:
+                    head = None
                 # What does not fit is looked at from the disk once more before it is called damage; then every time.
                 self._head = None if head is None or head.damage is not None else head
                 if head is not None and (head.damage is None or warm is None):
@@ -151,7 +159,9 @@ class Log:
         state = head.state
         above, own = GetPublished(record_path(state.version + 1)), GetPublished(record_path(state.version))
         (perform or self.folder.perform)([*before, above, own, *after])
-        return above.result is None and _is_record(own, state.hash)
+        # The machine behind another connection may have lost power, and have records again that were deleted.
+        is_same = self.folder.connections == self._connection
+        return is_same and above.result is None and _is_record(own, state.hash)
 
     def look_between(
         self,
@@ -198,11 +208,16 @@ class Log:
         line, names, records = GetPublished(FORMAT), ListDirectory(CHECKPOINTS), ListDirectory(LOG)
         folders = [GetStat(name) for name in FOLDERS]
         asked: list[Step] = [line, names] if self._listed else [line, names, records, *folders]
-        head = None
-        if is_far(self.folder):  # Where no checkpoint was made yet, this is mostly all.
-            head = self._walk(1, asked, lambda first: self._begun(None if names.result else first), AHEAD, perform)
+        head, far = None, is_far(self.folder)
+
+        def ask(steps: Sequence[Step]) -> None:
+            (perform if far and perform else self.folder.perform)(steps)
+            self._connection = self.folder.connections
+
+        if far:  # Where no checkpoint was made yet, this is mostly all.
+            head = self._walk(1, asked, lambda first: self._begun(None if names.result else first), AHEAD, ask)
         else:
-            self.folder.perform(asked)
+            ask(asked)
         if line.result is None:
             raise NoSuchRepository(self.path)
         self.lacks_folders = not self._listed and any(folder.result is None for folder in folders)
@@ -213,6 +228,11 @@ class Log:
         if head is None or head.damage is not None:
             return head
         above = [version for version in (*listed, *(each for each, _ in found)) if version > head.state.version]
+        if above:  # The folders may have been listed after the records were asked for.
+            head = self._read_on(head.state)
+            if head is None or head.damage is not None:
+                return head
+            above = [version for version in above if version > head.state.version]
         if above:
             # A copy that lacks records, or an older log under a newer checkpoint: a change would bury what is there.
             why = f"it is missing, and something of change {max(above)} is there"
@@ -239,7 +259,7 @@ class Log:
         except CorruptFile as wrong:
             log.warning("%s: %s; an older checkpoint is used", self.path or ".", wrong)
             return None
-        self.since = Since(checkpoint=len(file.result))
+        self.since = Since(newest=len(record), checkpoint=len(file.result))
         return state if state.hash == record_hash else None
 
     def _begun(self, first: bytes | None) -> State | None:
@@ -330,6 +350,9 @@ class Log:
             except _Unclear as wrong:
                 why = str(wrong)
             head = self._settled(base, content, after, why)
+            if head.state.incarnation == after.incarnation and self._counts(base, content, head):
+                self.make_durable(head)
+                return head
             if head.state.history.horizon.version > base.version:
                 raise OutcomeUnknown(f"what was done since change {base.version} is not known any more")
 
@@ -401,6 +424,24 @@ class Log:
                 raise OutcomeUnknown(f"{why}; then: {wrong}") from wrong
         raise OutcomeUnknown(why)
 
+    def _counts(self, base: State, content: bytes, head: Head) -> bool:
+        """Whether a record that may have been published was, and is one of those that led to the head. False where that
+        cannot be told any more: then the entries say it.
+
+        Raises:
+            OutcomeUnknown: the store failed.
+        """
+        own, record_hash = GetPublished(record_path(base.version + 1)), hash_of(content)
+        if head.state.hash == record_hash:
+            return True
+        below = GetPublished(record_path(base.version))
+        try:
+            self.folder.perform([own, below])
+        except TransportError as wrong:
+            self.forget()
+            raise OutcomeUnknown(str(wrong)) from wrong
+        return _is_record(own, record_hash) and _is_record(below, base.hash)
+
     def _look_again(self, why: str) -> Head:
         """The newest state, after a record may have been published.
 
@@ -437,7 +478,7 @@ class Log:
     def checkpointed(self, size: int) -> None:
         """A checkpoint of that many bytes was made."""
         with self._guard:
-            self.since = Since(checkpoint=size)
+            self.since = Since(newest=self.since.newest, checkpoint=size)
 
 
 def first_reads() -> list[GetPublished | GetStat | ListDirectory]:

@@ -339,6 +339,7 @@ class PackRepository:
         Raises:
             CorruptFile, Unsupported, TransportError: nothing changed.
         """
+        upkeep.cover_large(self.log, self.clock)
         upkeep.checkpoint_if_due(self.log, self.randomness, upkeep.MOST_OVER_LINK)
 
     @property
@@ -354,6 +355,7 @@ class PackRepository:
         Raises:
             OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
         """
+        upkeep.cover_large(self.log, self.clock)
         upkeep.checkpoint_if_due(self.log, self.randomness)
         self.collect_garbage_files()
 

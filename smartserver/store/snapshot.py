@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from operator import eq
 from typing import NamedTuple
 
@@ -136,8 +136,10 @@ class Snapshot:
         return sum(pack.records for pack in packs), sum(pack.length for pack in packs)
 
     def continues(self, before: Snapshot) -> bool:
-        """Whether its revisions begin with those of an earlier snapshot, as they are. Packs that both have are the same,
-        as names are never used again; of what was joined the revisions are compared.
+        """Whether its revisions begin with those of an earlier snapshot, as they are.
+
+        Packs that both have are the same, as names are never used again. Of others the revisions are compared, and the
+        lengths of their segments: see `place_of`.
 
         Raises:
             CorruptFile, NoSuchFile, TransportFailed: an index cannot be read.
@@ -147,12 +149,14 @@ class Snapshot:
             return False
         both = zip(self.packs, before.packs, strict=False)
         same = sum(pack.index.segments for pack, _ in takewhile(lambda pair: pair[0].entry == pair[1].entry, both))
-        return all(map(eq, self._revisions(same), before._revisions(same)))
+        return all(map(eq, self._segments(same), before._segments(same)))
 
-    def _revisions(self, first: int) -> Iterator[RevisionId]:
-        """The ids from an ordinal on."""
+    def _segments(self, first: int) -> Iterator[tuple[RevisionId, int]]:
+        """The ids and the lengths in bytes of the segments from an ordinal on."""
         for pack, part in zip(self.packs, self.graph.parts, strict=True):
-            yield from pack.index.revisions(max(first - part.first, 0))
+            begin, index = max(first - part.first, 0), pack.index
+            lengths = (stop - start for start, stop in pairwise(index.segment_offsets[begin:]))
+            yield from zip(index.revisions(begin), lengths, strict=True)
 
     def ordinal(self, revision: RevisionId) -> int | None:
         """The global ordinal of a revision, or None where it is not stored."""

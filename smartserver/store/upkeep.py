@@ -95,13 +95,10 @@ def repack(
             return _following(state, clock, joins=(Join(old, entry),))
 
         kept = undo.pop_all()
-        try:
-            state = line.append(head, judge).state
-        except TransportError:
-            kept.close()
-            raise
+        state = line.append(head, judge).state
         if entry not in state.packs:
-            kept.close()
+            if entry.name not in state.dropped:
+                kept.close()
             return None
     return state
 

@@ -29,6 +29,10 @@ class PassingTransport(Transport):
         """`path` from the outermost transport, as errors name it."""
         return paths.join(self.prefix, path)
 
+    @property
+    def connections(self) -> int:
+        return self.inner.connections
+
     def child(self, path: str) -> Self:
         return self.wrap(self.inner.child(path), self.full(path))
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from builders import MAIN, Clock, Far, History, Stepwise, check_whole, push, refs_of, request_id, upload
@@ -11,19 +14,23 @@ from copies import freeze, thaw
 from counting import Counting
 from faulty_transport import FaultyTransport
 
-from smartserver.errors import MissingParents
+from smartserver.errors import MissingParents, OutcomeUnknown
 from smartserver.meters import SYNCS
 from smartserver.records.model import Tip
+from smartserver.store import cleanup
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.format import INCOMING, PACKS
+from smartserver.store.record import record_path
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from smartserver.store.upkeep import KEPT
 from smartserver.store.upload import Upload
-from transports.base import Transport
+from transports.base import Step, Transport
 from transports.decorators.counted import CountedTransport
+from transports.decorators.passing import PassingTransport
 from transports.errors import CodedError, NoSuchFile, TransportFailed
 from transports.memory import MemoryTransport
+from transports.steps import ListDirectory
 
 SIDE = b"refs/heads/side"
 DAY = KEPT
@@ -329,3 +336,147 @@ def test_a_server_with_another_clock_deletes_nothing_that_is_needed(
     commit(repository, {MAIN: line[15]}, sent)
     check_whole(other, history)
     assert refs_of(other) == {MAIN: line[15]}
+
+
+# -- an answer of the store that is lost
+
+
+class Losing(Stepwise):
+    """The reply to a publication is lost, and some call after it fails."""
+
+    def __init__(self, inner: Transport, after: int) -> None:
+        super().__init__(inner)
+        self.left, self.is_lost = [after], [False]
+
+    def link(self, source: str, target: str) -> None:
+        super().link(source, target)
+        if not self.is_lost[0]:
+            self.is_lost[0] = True
+            raise TransportFailed(target, "the reply was lost")
+
+    def before(self, call: str, path: str) -> None:
+        self.left[0] -= self.is_lost[0]
+        if self.is_lost[0] and self.left[0] == 0:
+            raise TransportFailed(path, "it failed again")
+
+
+@pytest.mark.parametrize("does", ["push", "repack"])
+def test_what_was_published_is_kept_whatever_fails_then(does: str, storage: MemoryTransport, clock: Clock) -> None:
+    """For each call after the lost reply. The pack is named by then: to delete it loses the repository."""
+    at, over = 0, False
+    while not over:
+        at += 1
+        storage, history = MemoryTransport(clock), History()
+        line = history.line(4)
+        for each in line[:3]:
+            push(repository_on(storage, clock), history, [each], {MAIN: each})
+        losing = Losing(storage, at)
+        repository, changed = repository_on(losing, clock), None
+        with contextlib.suppress(OutcomeUnknown):
+            if does == "push":
+                changed = push(repository, history, line[3:], {MAIN: line[3]}).changed
+            else:
+                repository.repack()
+        over = losing.left[0] > 0
+        assert changed in ((True,) if over and does == "push" else (True, None)), at
+        after = repository_on(storage, clock)
+        assert refs_of(after) == {MAIN: line[3 if does == "push" else 2]}, at
+        check_whole(after, history)
+    assert at > 2
+
+
+class Reconnecting(PassingTransport):
+    """A store that is reached through another connection each time it is told so."""
+
+    count = 0
+
+    @property
+    def connections(self) -> int:
+        return Reconnecting.count
+
+
+def test_another_connection_means_to_open_it_anew(
+    storage: MemoryTransport, clock: Clock, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Power failed between them, and a record that was deleted is there again: a change after it would be lost."""
+    monkeypatch.setattr(cleanup, "FEW", 2)
+    monkeypatch.setattr(cleanup, "FLOOR_AGE", 0)
+    monkeypatch.setattr(Reconnecting, "count", 0)
+    line, other = history.line(2), repository_on(storage, clock)
+    idle = repository_on(Reconnecting(storage), clock)
+    push(other, history, line, {MAIN: line[1]})
+    path = f"p/{record_path(idle.snapshot().state.version)}"
+    kept = storage.get(path)
+    for number in range(12):
+        clock.now += 10
+        commit(other, {b"refs/heads/%d" % number: line[0]})
+        other.save_log()
+    storage.put(path, [kept])
+    Reconnecting.count += 1
+    commit(idle, {SIDE: line[1]})
+    assert SIDE in refs_of(repository_on(storage, clock))
+
+
+class ListsLate(Far):
+    """Lists folders after all else that is asked with it, and after something else happened."""
+
+    def __init__(self, inner: Transport, meanwhile: list[Callable[[], object]], *, prefix: str = "") -> None:
+        super().__init__(inner, prefix=prefix)
+        self.meanwhile = meanwhile
+
+    def wrap(self, inner: Transport, prefix: str) -> ListsLate:
+        return ListsLate(inner, self.meanwhile, prefix=prefix)
+
+    def perform(self, steps: Sequence[Step]) -> None:
+        late = [step for step in steps if isinstance(step, ListDirectory)]
+        for step in steps:
+            if step not in late:
+                step.do(self)
+        if late and self.meanwhile:
+            self.meanwhile.pop()()
+        for step in late:
+            step.do(self)
+
+
+def test_a_folder_is_listed_after_its_files_were_asked_for(
+    repository: PackRepository, storage: MemoryTransport, clock: Clock, history: History
+) -> None:
+    """What came in between is no damage."""
+    line = history.line(3)
+    push(repository, history, line[:2], {MAIN: line[1]})
+    meanwhile: list[Callable[[], object]] = [lambda: push(repository, history, line[2:], {MAIN: line[2]})]
+    far = repository_on(ListsLate(storage, meanwhile), clock)
+    look = far.look()
+    assert not meanwhile
+    assert look.head is not None
+    assert look.head.damage is None
+    assert look.head.state.ref(MAIN) == (Tip(line[2]),)
+
+
+def test_who_changes_nothing_is_told_the_state_of_the_record_that_others_share(
+    storage: MemoryTransport, clock: Clock, history: History
+) -> None:
+    """While a first change is published three others wait; the second does what the first of them did."""
+    gate, reached = threading.Event(), threading.Event()
+    gate.set()
+
+    class Slow(Stepwise):
+        def before(self, call: str, path: str) -> None:
+            if call == "link" and not gate.is_set():
+                reached.set()
+                gate.wait(60)
+
+    repository, line = repository_on(Slow(storage), clock), history.line(2)
+    push(repository, history, line, {MAIN: line[1]})
+    gate.clear()
+    with ThreadPoolExecutor(4) as pool:
+        done = [pool.submit(commit, repository, {b"refs/heads/first": line[0]})]
+        assert reached.wait(60)
+        for count, name in enumerate((SIDE, SIDE, b"refs/heads/last"), 2):
+            done.append(pool.submit(commit, repository, {name: line[0]}))
+            while len(repository._group._waiting) < count:
+                time.sleep(0.001)
+        gate.set()
+    assert [each.result().changed for each in done] == [True, True, False, True]
+    now = repository.snapshot().state
+    assert {(each.result().state.version, each.result().state.hash) for each in done[1:]} == {(now.version, now.hash)}
