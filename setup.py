@@ -12,6 +12,7 @@ SCHEMES = ["hpss", "hpss+tls", "hpss+ssh", "hpss+sftp", "hpss+vfs"]
 BREEZY = ["breezy>=3.3,<3.4"]
 MERCURIAL = ["mercurial>=6.3,<7.3"]
 METRICS = ["prometheus_client>=0.19"]
+POSTGRES = ["psycopg[binary]>=3.2"]
 
 setup(
     name="smartserver",
@@ -65,10 +66,12 @@ setup(
         "brz": BREEZY,
         "hg": MERCURIAL,
         "metrics": METRICS,  # of `serve --metrics`
+        "postgres": POSTGRES,  # of stores whose logs are in a database
         "test": [
             *BREEZY,  # the real one: tests/interop
             *MERCURIAL,  # the same
             *METRICS,
+            *POSTGRES,
             "pytest>=8",
             "hypothesis>=6.100",
             "ruff>=0.6",

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
+    from postgres import Postgres
     from sshd import Sshd
 
 STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
@@ -82,6 +83,15 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     from sshd import Sshd
 
     with Sshd(tmp_path_factory.mktemp("sshd")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A real PostgreSQL on loopback."""
+    from postgres import Postgres
+
+    with Postgres() as server:
         yield server
 
 

@@ -22,6 +22,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 LEFT_OUT = os.environ.pop("LEFT_OUT", "")
 """The folder for the list of this run. Runs that a test starts have lists of their own."""
 
-SYSTEM_PROGRAMS = ("/usr/sbin", "/sbin", "/usr/local/sbin")
+SYSTEM_PROGRAMS = ("/usr/sbin", "/sbin", "/usr/local/sbin", *sorted(glob("/usr/lib/postgresql/*/bin"), reverse=True))
 """Folders that the path of an ordinary user lacks."""
 
 
@@ -95,6 +96,7 @@ def _identifies_peers() -> bool:
 PACKAGES = {
     "openssh-client": ("ssh", "ssh-keygen", "ssh-agent", "ssh-add"),
     "openssh-server": ("sshd",),
+    "postgresql": ("initdb", "postgres"),
     "procps": ("ps",),
     "tar": ("tar",),
 }

@@ -53,6 +53,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "click": ("smartserver.cli",),
     "OpenSSL": ("smartserver.server.tls",),
     "cryptography": ("smartserver.server.tls",),
+    "psycopg": ("smartserver.store.postgres_log",),
     "prometheus_client": ("smartserver.server.metrics",),
     "paramiko": ("transports.sftp_login",),
     "fastimport": ("smartserver.vcs", "smartserver.plugins"),

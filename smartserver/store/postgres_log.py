@@ -1,0 +1,364 @@
+"""`PostgresLog`: the store of several servers whose logs lie in a table of PostgreSQL, and all else in another store.
+
+It is a transport: records are rows, drafts of records are held in memory, every other file is the inner store's. So the
+rules of the log (doc/design/0032) stay where they are. A record is published by one INSERT, which needs the row of the
+record that it follows, with its hash, and locks that row: to publish and to look back is one statement. Records that
+are asked for together are read in one statement, so all of them are of one moment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum, auto
+from itertools import groupby
+from typing import Any, TypeVar
+
+import psycopg
+
+from smartserver.errors import Unsupported
+from smartserver.store.record import decode_record, hash_of
+from transports.base import BytesFile, EntryKind, ReadFile, Stat, Step, Transport, WriteFile
+from transports.decorators.passing import PassingTransport
+from transports.errors import FileExists, NoSuchFile, TransportFailed
+from transports.steps import GetPublished, Publish
+
+SCHEMA = 1
+"""Version of the tables. A server refuses any other."""
+TABLES = """
+CREATE TABLE smartserver_cluster (schema integer NOT NULL, store text NOT NULL);
+CREATE TABLE smartserver_record (
+    repository text NOT NULL,
+    number bigint NOT NULL,
+    hash bytea NOT NULL,
+    content bytea NOT NULL,
+    made timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (repository, number)
+);
+ALTER TABLE smartserver_record ALTER COLUMN content SET STORAGE EXTERNAL;
+"""
+"""A record does not shrink by compression: hashes are most of it."""
+
+PATIENCE = 4
+"""Seconds until a database that does not answer is unavailable."""
+
+_RECORD = re.compile(r"(?:(?P<repository>.+)/)?log/(?P<number>\d{10,})")
+_DRAFT = re.compile(r"(?:.+/)?incoming/[^/]+\.(?:record|\d{10})")
+_LOG = re.compile(r"(?:(?P<repository>.+)/)?log")
+
+_READ = "SELECT number, content FROM smartserver_record WHERE repository = %s AND number = ANY(%s)"
+_NUMBERS = "SELECT number FROM smartserver_record WHERE repository = %s ORDER BY number"
+_DELETE = "DELETE FROM smartserver_record WHERE repository = %s AND number = %s RETURNING 1"
+_AGE = "SELECT octet_length(content), extract(epoch FROM made)::float8 FROM smartserver_record {}"
+_AGE = _AGE.format("WHERE repository = %s AND number = %s")
+_FIRST = """
+INSERT INTO smartserver_record (repository, number, hash, content) VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING
+RETURNING 1
+"""
+_NEXT = """
+WITH parent AS (
+    SELECT content FROM smartserver_record WHERE repository = %s AND number = %s AND hash = %s FOR SHARE
+)
+INSERT INTO smartserver_record (repository, number, hash, content)
+SELECT %s, %s, %s, %s FROM parent ON CONFLICT DO NOTHING
+RETURNING (SELECT content FROM parent)
+"""
+
+Result = TypeVar("Result")
+
+
+def create_tables(address: str, store: str) -> None:
+    """Make the tables for the logs of a store, whose identity is `store`.
+
+    Raises:
+        TransportFailed: the database is away, or has such tables already.
+    """
+    with _told(""), psycopg.connect(address, connect_timeout=PATIENCE) as connection:
+        connection.execute(TABLES)
+        connection.execute("INSERT INTO smartserver_cluster VALUES (%s, %s)", (SCHEMA, store))
+
+
+class Database:
+    """The records of all repositories of one cluster; for any number of threads, and made anew in a process that was
+    forked."""
+
+    def __init__(self, address: str, store: str) -> None:
+        """`address`: a connection string of libpq, which finds the password where it always does. `store`: the identity
+        of the store whose logs these are."""
+        self._address, self._store = address, store
+        self._guard = threading.Lock()
+        self._process = 0
+        self._idle: list[psycopg.Connection[Any]] = []
+
+    def read(self, repository: str, numbers: Sequence[int]) -> dict[int, bytes]:
+        """The content of each of these records that is there, all of one moment.
+
+        Raises:
+            TransportFailed: the database is away.
+            Unsupported: its tables are of another release, or of another store.
+        """
+        return dict(self._ask(f"log/{max(numbers):010}", _READ, repository, list(numbers)))
+
+    def numbers(self, repository: str) -> list[int]:
+        """The numbers of the records that are there, ascending. Raises as `read`."""
+        return [number for (number,) in self._ask("log", _NUMBERS, repository)]
+
+    def stat(self, repository: str, number: int) -> Stat | None:
+        """A record's size, and when it was published. Raises as `read`."""
+        for size, made in self._ask(f"log/{number:010}", _AGE, repository, number):
+            return Stat(EntryKind.FILE, size, made)
+        return None
+
+    def publish(self, repository: str, content: bytes, path: str) -> dict[int, bytes]:
+        """Add a record; the content of it, and of the one that it follows, by their numbers. Empty where its number is
+        taken, or the record that it follows is not there.
+
+        Raises:
+            CorruptFile: it is no record.
+            TransportFailed: whether it was added is unknown.
+            Unsupported: as `read`.
+        """
+        record = decode_record(content, path)
+        row = repository, record.number, hash_of(content), content
+        # That of a recovery follows what may be gone.
+        if record.number == 1 or any(entry.begins for entry in record.entries):
+            return {record.number: content} if self._change(path, _FIRST, *row) else {}
+        added = self._change(path, _NEXT, repository, record.number - 1, record.parent, *row)
+        return {record.number: content, record.number - 1: added[0][0]} if added else {}
+
+    def delete(self, repository: str, number: int) -> bool:
+        """Delete a record, durably; False where it is not there. Raises as `read`."""
+        return bool(self._change(f"log/{number:010}", _DELETE, repository, number))
+
+    def close(self) -> None:
+        """End the connections that nobody uses; what is asked next makes others."""
+        with self._guard:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def _ask(self, path: str, query: str, *values: object) -> list[Any]:
+        with _told(path):
+            try:
+                with self._connection() as connection:
+                    return connection.execute(query, values).fetchall()
+            except psycopg.OperationalError:  # It was started anew since a connection was used.
+                self.close()
+                with self._connection() as connection:
+                    return connection.execute(query, values).fetchall()
+
+    def _change(self, path: str, query: str, *values: object) -> list[Any]:
+        with _told(path), self._connection() as connection:
+            return connection.execute(query, values).fetchall()
+
+    @contextmanager
+    def _connection(self) -> Iterator[psycopg.Connection[Any]]:
+        """One that nobody uses, or a new one. What fails on it is not tried again on it."""
+        with self._guard:
+            if self._process != os.getpid():  # Those of the process that was forked are its own.
+                self._process, self._idle = os.getpid(), []
+            connection = self._idle.pop() if self._idle else None
+        connection = connection or self._connect()
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
+        with self._guard:
+            self._idle.append(connection)
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        connection = psycopg.connect(
+            self._address,
+            autocommit=True,
+            connect_timeout=PATIENCE,
+            tcp_user_timeout=PATIENCE * 1000,
+            options=f"-c statement_timeout={PATIENCE * 1000} -c synchronous_commit=on",
+            application_name="smartserver",
+        )
+        try:
+            ((schema, store),) = connection.execute("SELECT schema, store FROM smartserver_cluster")
+            if schema != SCHEMA:
+                raise Unsupported(f"version {schema} of the tables of the logs' database", str(SCHEMA))
+            if store != self._store:
+                raise Unsupported(f"a database with the logs of the store {store}", self._store)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    """Errors of the database as a store's."""
+    try:
+        yield
+    except psycopg.Error as wrong:
+        raise TransportFailed(path, f"the database of the logs: {str(wrong).splitlines()[0]}") from wrong
+
+
+class PostgresLog(PassingTransport):
+    """The tree of `inner`, with the records of its repositories in a database."""
+
+    def __init__(self, inner: Transport, database: Database, *, prefix: str = "") -> None:
+        super().__init__(inner, prefix=prefix)
+        self._database = database
+        self._drafts: dict[str, bytes] = {}
+        """Records that were not published yet, by their path from the outermost transport."""
+
+    def wrap(self, inner: Transport, prefix: str) -> PostgresLog:
+        made = PostgresLog(inner, self._database, prefix=prefix)
+        made._drafts = self._drafts
+        return made
+
+    def _record(self, path: str) -> tuple[str, int] | None:
+        """The repository and the number, where the path is that of a record."""
+        found = _RECORD.fullmatch(self.full(path))
+        return None if found is None else (found["repository"] or "", int(found["number"]))
+
+    def _draft(self, path: str) -> bytes | None:
+        return self._drafts.get(self.full(path))
+
+    def get(self, path: str) -> bytes:
+        record, draft = self._record(path), self._draft(path)
+        if record is None:
+            return self.inner.get(path) if draft is None else draft
+        repository, number = record
+        content = self._database.read(repository, [number]).get(number)
+        if content is None:
+            raise NoSuchFile(self.full(path))
+        return content
+
+    def get_published(self, path: str) -> bytes:
+        return self.inner.get_published(path) if self._record(path) is None else self.get(path)
+
+    def open_read(self, path: str) -> ReadFile:
+        if self._record(path) is None and self._draft(path) is None:
+            return self.inner.open_read(path)
+        return BytesFile(self.get(path))
+
+    def open_published(self, path: str) -> ReadFile:
+        return self.inner.open_published(path) if self._record(path) is None else self.open_read(path)
+
+    def create(self, path: str) -> WriteFile:
+        if _DRAFT.fullmatch(self.full(path)) is None:
+            return self.inner.create(path)
+        if self._draft(path) is not None:
+            raise FileExists(self.full(path))
+        return _DraftFile(self._drafts, self.full(path))
+
+    def publish(self, source: str, target: str) -> None:
+        if self._record(target) is None:
+            self.inner.publish(source, target)
+        else:
+            self._publish(source, target)
+
+    def _publish(self, source: str, target: str) -> dict[tuple[str, int], bytes]:
+        """Publish a record; it and the one that it follows, as they were at that moment."""
+        repository, _ = self._record(target) or ("", 0)
+        content = self._drafts.pop(self.full(source), None)
+        if content is None:
+            raise NoSuchFile(self.full(source))
+        added = self._database.publish(repository, content, self.full(target))
+        if not added:
+            raise FileExists(self.full(target))
+        return {(repository, number): each for number, each in added.items()}
+
+    def withdraw(self, path: str, aside: str) -> None:
+        if self._record(path) is None:
+            self.inner.withdraw(path, aside)
+        else:
+            self.delete(path)
+
+    def delete(self, path: str) -> None:
+        record = self._record(path)
+        if record is not None:
+            if not self._database.delete(*record):
+                raise NoSuchFile(self.full(path))
+        elif self._drafts.pop(self.full(path), None) is None:
+            self.inner.delete(path)
+
+    def list_directory(self, path: str) -> list[str]:
+        found = _LOG.fullmatch(self.full(path))
+        numbers = [] if found is None else self._database.numbers(found["repository"] or "")
+        return [f"{number:010}" for number in numbers] or self.inner.list_directory(path)
+
+    def stat(self, path: str) -> Stat:
+        record = self._record(path)
+        if record is None:
+            return self.inner.stat(path)
+        found = self._database.stat(*record)
+        if found is None:
+            raise NoSuchFile(self.full(path))
+        return found
+
+    def sync_directory(self, path: str) -> None:
+        if _LOG.fullmatch(self.full(path)) is None:  # What the database answered is durable.
+            self.inner.sync_directory(path)
+
+    def perform(self, steps: Sequence[Step]) -> None:
+        """As ever; what the inner store has is handed on together, and records are read together."""
+        known: dict[tuple[str, int], bytes] = {}
+        for kind, group in groupby(steps, self._kind):
+            run = list(group)
+            if kind is _Kind.INNER:
+                self.inner.perform(run)
+            elif kind is _Kind.READ:
+                self._read(run, known)
+            else:
+                for step in run:
+                    if isinstance(step, Publish) and self._record(step.target):
+                        known = self._publish(step.path, step.target)
+                    else:
+                        step.do(self)
+
+    def _read(self, steps: Sequence[Step], known: dict[tuple[str, int], bytes]) -> None:
+        """`known`: what was read just now by the statement that published a record."""
+        wanted = {self._record(step.path) or ("", 0): step for step in steps}
+        for repository in {each for each, number in wanted.keys() - known.keys()}:
+            numbers = [number for each, number in wanted.keys() - known.keys() if each == repository]
+            found = self._database.read(repository, numbers)
+            known |= {(repository, number): content for number, content in found.items()}
+        for step in steps:
+            assert isinstance(step, GetPublished)
+            step.settle(known.get(self._record(step.path) or ("", 0)))
+
+    def _kind(self, step: Step) -> _Kind:
+        if isinstance(step, GetPublished) and self._record(step.path) is not None:
+            return _Kind.READ
+        full = [self.full(path) for path in step.paths]
+        own = any(rule.fullmatch(each) for rule in (_RECORD, _DRAFT, _LOG) for each in full)
+        return _Kind.OWN if own else _Kind.INNER
+
+
+class _Kind(Enum):
+    READ = auto()
+    OWN = auto()
+    INNER = auto()
+
+
+class _DraftFile(WriteFile):
+    """A draft, which is there once its file is closed."""
+
+    def __init__(self, drafts: dict[str, bytes], path: str) -> None:
+        self._drafts, self._path = drafts, path
+        self._content = bytearray()
+        self._is_open = True
+        drafts[path] = b""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self._is_open:
+            raise TransportFailed(self._path, "it is closed")
+        self._content += data
+
+    def sync(self) -> None:
+        if not self._is_open:
+            raise TransportFailed(self._path, "it is closed")
+
+    def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._drafts[self._path] = bytes(self._content)

@@ -1,0 +1,193 @@
+"""store.postgres_log: logs in a real PostgreSQL, all else in memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+
+import psycopg
+import pytest
+from builders import MAIN, Clock, History, check_whole, push, refs_of, request_id
+from needs import needs
+from postgres import Postgres
+
+from smartserver.errors import Unsupported
+from smartserver.records.model import Tip
+from smartserver.store import cleanup
+from smartserver.store.commit import CommitOutcome
+from smartserver.store.draft import following
+from smartserver.store.log import Head
+from smartserver.store.postgres_log import Database, PostgresLog, create_tables
+from smartserver.store.record import Record, record_path
+from smartserver.store.repository import PackRepository
+from smartserver.store.transaction import Transaction
+from transports.errors import FileExists, TransportFailed
+from transports.memory import MemoryTransport
+from transports.steps import Publish, Put
+
+pytestmark = [pytest.mark.sockets, needs("initdb", "postgres")]
+
+NAMES = count()
+
+
+class Site:
+    """A store that several servers share."""
+
+    def __init__(self, server: Postgres) -> None:
+        name = f"site{next(NAMES)}"
+        with psycopg.connect(server.address, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        self.address = server.address.removesuffix("postgres") + name
+        create_tables(self.address, "one")
+        self.clock = Clock()
+        self.files = MemoryTransport(self.clock)
+        self.opened: list[Database] = []
+
+    def database(self, store: str = "one") -> Database:
+        self.opened.append(Database(self.address, store))
+        return self.opened[-1]
+
+    def server(self) -> PostgresLog:
+        return PostgresLog(self.files, self.database())
+
+    def repository(self) -> PackRepository:
+        """As a server of its own has it."""
+        return PackRepository(self.server(), "a/b", clock=self.clock)
+
+
+@pytest.fixture
+def history() -> History:
+    return History()
+
+
+@pytest.fixture
+def site(postgres: Postgres) -> Iterator[Site]:
+    made = Site(postgres)
+    yield made
+    for each in made.opened:
+        each.close()
+
+
+def move(repository: PackRepository, name: bytes, tip: bytes) -> CommitOutcome:
+    def plan(transaction: Transaction) -> bytes:
+        transaction.set_ref(name, (Tip(tip),))
+        return b""
+
+    return repository.commit(request_id(), 0, "user", plan)
+
+
+def counted(database: Database, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements that it is asked."""
+    asked: list[str] = []
+    for name in ("_ask", "_change"):
+        inner: Callable[..., object] = getattr(database, name)
+
+        def call(path: str, query: str, *values: object, inner: Callable[..., object] = inner) -> object:
+            asked.append(query.split()[0])
+            return inner(path, query, *values)
+
+        monkeypatch.setattr(database, name, call)
+    return asked
+
+
+def test_two_servers(site: Site, history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sees at once what the other did, also after records were deleted; a look is one statement."""
+    monkeypatch.setattr(cleanup, "FEW", 2)
+    monkeypatch.setattr(cleanup, "FLOOR_AGE", 0)
+    one, other, line = site.repository(), site.repository(), history.line(12)
+    push(one, history, line[:1], {MAIN: line[0]})
+    for number, each in enumerate(line[1:], 1):
+        site.clock.now += 10
+        by, beside = (one, other) if number % 2 else (other, one)
+        push(by, history, [each], {MAIN: each})
+        by.tidy()
+        assert refs_of(beside) == {MAIN: each}
+    numbers = site.opened[0].numbers("a/b")
+    assert numbers[0] > 1
+    assert not site.files.exists("a/b/log") or site.files.list_directory("a/b/log") == []
+    other.repack()
+    check_whole(one, history)
+    assert refs_of(site.repository()) == {MAIN: line[-1]}
+    asked = counted(site.opened[0], monkeypatch)
+    one.look()
+    assert asked == ["SELECT"]
+    asked.clear()
+    move(one, b"refs/heads/side", line[0])
+    assert asked == ["SELECT", "WITH"]
+
+
+def test_of_those_who_publish_at_once_one_succeeds(site: Site, history: History) -> None:
+    """And nobody after a record that is gone."""
+    repository = site.repository()
+    push(repository, history, line := history.line(1), {MAIN: line[0]})
+    head = repository.log.look()
+
+    def publish(number: int, after: Head = head) -> bool:
+        state = after.state
+        record = Record(number=state.version + 1, parent=state.hash, time=number)
+        content, _ = following(state, record)
+        path = f"a/b/incoming/{number}.record"
+        try:
+            site.server().perform([Put(path, content), Publish(path, f"a/b/{record_path(record.number)}")])
+        except FileExists:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(publish, range(8))) == 1
+    now = site.repository().log.look()
+    assert now.state.version == head.state.version + 1
+    site.database().delete("a/b", now.state.version)
+    assert not publish(9, now)
+
+
+def test_the_database_is_killed(site: Site, postgres: Postgres, history: History) -> None:
+    """What was acknowledged is there when it is back, and the next request takes a new connection. While it is away
+    each request ends soon."""
+    repository = site.repository()
+    push(repository, history, line := history.line(2), {MAIN: line[0]})
+    for number in range(2):
+        postgres.stop()
+        begin = time.monotonic()
+        with pytest.raises(TransportFailed, match="database of the logs"):
+            repository.look()
+        with pytest.raises(TransportFailed, match="database of the logs"):
+            move(repository, b"refs/heads/away", line[0])
+        assert time.monotonic() - begin < 10
+        postgres.start()
+        name = b"refs/heads/%d" % number
+        assert move(repository, name, line[1]).changed
+        assert name in refs_of(site.repository())
+    assert b"refs/heads/away" not in refs_of(repository)
+
+
+def test_a_lost_reply(site: Site, history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record is found, and the change is made once."""
+    repository = site.repository()
+    push(repository, history, line := history.line(1), {MAIN: line[0]})
+    database, lost = site.opened[0], [True]
+    publish = database.publish
+
+    def lose(name: str, content: bytes, path: str) -> dict[int, bytes]:
+        done = publish(name, content, path)
+        if lost.pop():
+            raise TransportFailed(path, "the reply was lost")
+        return done
+
+    lost.append(True)
+    monkeypatch.setattr(database, "publish", lose)
+    assert move(repository, b"refs/heads/side", line[0]).changed
+    assert repository.log.look().state.version == 3
+
+
+def test_tables_of_another_release_or_store(site: Site) -> None:
+    with pytest.raises(Unsupported, match="logs of the store one"):
+        site.database("another").numbers("a")
+    with psycopg.connect(site.address) as connection:
+        connection.execute("UPDATE smartserver_cluster SET schema = 2")
+    with pytest.raises(Unsupported, match="version 2 of the tables"):
+        site.database().numbers("a")
+    with pytest.raises(TransportFailed, match="already exists"):
+        create_tables(site.address, "one")
