@@ -1,0 +1,97 @@
+"""transports.decorators.cached: copies of files that never change."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from transports.base import Capability
+from transports.decorators.cached import CachedTransport, CacheFolder
+from transports.decorators.counted import CountedTransport
+from transports.errors import NoSuchFile
+from transports.memory import MemoryTransport
+from transports.steps import Get, GetStat
+
+IMMUTABLE = re.compile(r"(?:.+/)?packs/.+")
+KIB = bytes(range(256)) * 4
+
+
+@pytest.fixture
+def store() -> MemoryTransport:
+    made = MemoryTransport()
+    for folder in ("a", "a/packs", "a/log"):
+        made.make_directory(folder)
+    for number in range(40):
+        made.put(f"a/packs/{number}", [KIB, b"%d" % number])
+    made.put("a/log/1", [b"one"])
+    return made
+
+
+def over(store: MemoryTransport, folder: Path, size: int = 1 << 20) -> CachedTransport:
+    return CachedTransport(store, CacheFolder(folder, size), IMMUTABLE)
+
+
+def copies(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*/*"))
+
+
+def test_a_copy_is_read_after_a_restart_without_the_store(store: MemoryTransport, tmp_path: Path) -> None:
+    assert over(store, tmp_path / "c").child("a").get("packs/1") == KIB + b"1"
+    store.delete("a/packs/1")
+    again = over(store, tmp_path / "c")
+    file = again.open_read("a/packs/1")
+    assert (file.size(), file.read_at(1020, 90), file.read_at(2000, 9)) == (1025, KIB[1020:] + b"1", b"")
+    content, there = Get("a/packs/1"), GetStat("a/packs/1")
+    again.perform([there, content])
+    assert (there.result, content.content) == (None, KIB + b"1")
+    for wrong in ("a/packs/1", "a/packs/99"):
+        with pytest.raises(NoSuchFile):
+            over(store, tmp_path / "other").open_read(wrong)
+
+
+def test_what_changes_is_the_store_s(store: MemoryTransport, tmp_path: Path) -> None:
+    cached = over(store, tmp_path)
+    assert cached.get("a/log/1") == b"one"
+    store.delete("a/log/1")
+    store.put("a/log/1", [b"two"])
+    assert cached.get("a/log/1") == cached.open_read("a/log/1").read_at(0, 9) == b"two"
+    assert copies(tmp_path) == []
+
+
+@pytest.mark.parametrize("harm", ["cut", "flip", "empty"])
+def test_a_damaged_copy_is_fetched_again(harm: str, store: MemoryTransport, tmp_path: Path) -> None:
+    over(store, tmp_path).get("a/packs/1")
+    (copy,) = copies(tmp_path)
+    content = copy.read_bytes()
+    copy.write_bytes({"cut": content[:-20], "flip": content[:7] + b"?" + content[8:], "empty": b""}[harm])
+    assert over(store, tmp_path).get("a/packs/1") == KIB + b"1"
+    assert copy.read_bytes() == content
+
+
+def test_the_folder_is_bounded(store: MemoryTransport, tmp_path: Path) -> None:
+    """What was used last stays; what is open stays readable; a file that would fill it is read from the store."""
+    cached = over(store, tmp_path, size=16 * 1100)
+    first = cached.open_read("a/packs/0")
+    for number in range(1, 40):
+        time.sleep(0.002)
+        cached.get(f"a/packs/{number}")
+        cached.get("a/packs/5" if number > 5 else "a/packs/1")
+        assert len(copies(tmp_path)) <= 17
+    assert first.read_at(1024, 9) == b"0"
+    store.delete("a/packs/0")
+    assert cached.get("a/packs/5") == KIB + b"5"
+    with pytest.raises(NoSuchFile):
+        cached.get("a/packs/0")
+    store.put("a/packs/large", [KIB * 10])
+    before = copies(tmp_path)
+    assert cached.get("a/packs/large") == KIB * 10
+    assert copies(tmp_path) == before
+
+
+def test_it_is_near_though_the_store_is_far(tmp_path: Path) -> None:
+    far = CountedTransport(MemoryTransport())
+    far.capabilities = Capability.ROUND_TRIPS
+    assert CachedTransport(far, CacheFolder(tmp_path, 9), IMMUTABLE).capabilities == Capability.HANDLES

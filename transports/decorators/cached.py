@@ -1,0 +1,188 @@
+"""`CachedTransport`: a store behind a link, with files that never change kept in a folder of this machine.
+
+The folder is bounded, is shared by any number of processes, and survives a restart: all it has can be fetched again. A
+file in it is the content and a hash of that, which each process checks when it first opens the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from itertools import groupby
+from pathlib import Path
+
+from transports.base import Capability, ReadFile, Step, Transport
+from transports.decorators.passing import PassingTransport
+from transports.errors import TransportError
+from transports.local import LocalTransport
+from transports.steps import Get, ReadRanges
+
+CHECK = 16
+"""Bytes of BLAKE2b behind the content of a file."""
+PIECE = 8 << 20
+"""Bytes that are fetched at once."""
+SLACK = 16
+"""The folder is looked through when a process has added this part of its size, and then has as much room again."""
+
+
+class CacheFolder:
+    """A folder with copies of files; for any number of threads and processes."""
+
+    def __init__(self, folder: Path, size: int) -> None:
+        """`folder`: is made where it is not there, for its owner alone. `size`: bytes that it may have, about.
+
+        Raises:
+            OSError: it cannot be made or read.
+        """
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.size = size
+        self._folder, self._files = folder, LocalTransport(folder)
+        self._guard = threading.Lock()
+        self._checked: set[str] = set()
+        """Names of copies that this process has found to be whole."""
+        self._added = size // SLACK
+        """Bytes that were added since the folder was looked through."""
+
+    def open(self, name: str) -> ReadFile | None:
+        """The copy with that name; None where there is none that is whole."""
+        path = self._at(name)
+        try:
+            file = _Copy(self._files.open_read(path))
+        except TransportError:
+            return None
+        with contextlib.suppress(OSError):
+            if name not in self._checked:
+                if not file.is_whole():
+                    (self._folder / path).unlink(missing_ok=True)
+                    return None
+                self._checked.add(name)
+            os.utime(self._folder / path)  # What was not used for longest goes first.
+        return file
+
+    def _at(self, name: str) -> str:
+        return f"{name[:2]}/{name}"
+
+    def add(self, name: str, pieces: Iterator[bytes]) -> None:
+        """Keep a copy. It is there whole, or not at all.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        path = self._folder / self._at(name)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        check, size = blake2b(digest_size=CHECK), CHECK
+        descriptor, temporary = tempfile.mkstemp(dir=self._folder, prefix="new-")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                for piece in pieces:
+                    check.update(piece)
+                    size += file.write(piece)
+                file.write(check.digest())
+            os.rename(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+        self._checked.add(name)
+        with self._guard:
+            self._added += size
+            is_due = self._added >= self.size // SLACK
+            self._added = 0 if is_due else self._added
+        if is_due:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Delete what was not used for longest. A process that has it open reads on."""
+        found: list[tuple[float, int, Path]] = []
+        for path in self._folder.glob("*/*"):
+            with contextlib.suppress(FileNotFoundError):
+                stat = path.stat()
+                found.append((stat.st_mtime, stat.st_size, path))
+        left = sum(size for _, size, _ in found) - (self.size - self.size // SLACK)
+        for _, size, path in sorted(found):
+            if left <= 0:
+                break
+            path.unlink(missing_ok=True)
+            left -= size
+
+
+class _Copy(ReadFile):
+    """A copy, without the hash behind it. It stays readable when it is deleted."""
+
+    def __init__(self, file: ReadFile) -> None:
+        self._file, self._size = file, file.size() - CHECK
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        return self._file.read_at(offset, max(min(size, self._size - offset), 0))
+
+    def size(self) -> int:
+        return self._size
+
+    def close(self) -> None:
+        self._file.close()
+
+    def is_whole(self) -> bool:
+        """Whether the hash behind the content is right."""
+        check = blake2b(digest_size=CHECK)
+        for offset in range(0, self._size, PIECE):
+            check.update(self.read_at(offset, PIECE))
+        return self._size >= 0 and self._file.read_at(self._size, CHECK) == check.digest()
+
+
+class CachedTransport(PassingTransport):
+    """The tree of `inner`; what `immutable` matches, by its path from the outermost transport, is read from copies.
+
+    Whether such a file is there is asked of the store. One that is larger than half of the folder is not kept.
+    """
+
+    def __init__(self, inner: Transport, folder: CacheFolder, immutable: re.Pattern[str], *, prefix: str = "") -> None:
+        super().__init__(inner, prefix=prefix)
+        # Reads are of this machine; what else is asked comes in a few trips as it is.
+        self.capabilities = (inner.capabilities | Capability.HANDLES) & ~Capability.ROUND_TRIPS
+        self._folder = folder
+        self._immutable = immutable
+
+    def wrap(self, inner: Transport, prefix: str) -> CachedTransport:
+        return CachedTransport(inner, self._folder, self._immutable, prefix=prefix)
+
+    def open_read(self, path: str) -> ReadFile:
+        if self._immutable.fullmatch(self.full(path)) is None:
+            return self.inner.open_read(path)
+        name = blake2b(self.inner.describe(path).encode("utf-8", "surrogateescape"), digest_size=20).hexdigest()
+        found = self._folder.open(name)
+        if found is not None:
+            return found
+        file = self.inner.open_read(path)
+        size = file.size()
+        if size > self._folder.size // 2:
+            return file
+        try:
+            self._folder.add(name, (file.read_at(offset, PIECE) for offset in range(0, size, PIECE)))
+        except OSError:  # The disk of the copies is full, say: the store has it.
+            return file
+        found = self._folder.open(name)
+        if found is None:  # Another process needed the room.
+            return file
+        file.close()
+        return found
+
+    def perform(self, steps: Sequence[Step]) -> None:
+        for is_kept, group in groupby(steps, self._is_kept):
+            if is_kept:
+                for step in group:
+                    step.do(self)
+            else:
+                self.inner.perform(list(group))
+
+    def _is_kept(self, step: Step) -> bool:
+        return isinstance(step, Get | ReadRanges) and self._immutable.fullmatch(self.full(step.path)) is not None
+
+    def get(self, path: str) -> bytes:
+        if self._immutable.fullmatch(self.full(path)) is None:
+            return self.inner.get(path)
+        with contextlib.closing(self.open_read(path)) as file:
+            return file.read_at(0, file.size())
