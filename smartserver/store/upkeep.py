@@ -138,12 +138,6 @@ def cover_large(line: Log, clock: Callable[[], float]) -> None:
         line.append(head, lambda state: _following(state, clock) if state.hash == head.state.hash else None)
 
 
-def checkpoint_is_due(line: Log) -> bool:
-    """Whether a checkpoint of the newest state should be made."""
-    since = line.since
-    return cleanup.is_due(since.records, since.size, since.checkpoint)
-
-
 def checkpoint_if_due(line: Log, randomness: Callable[[int], bytes], most: int = sys.maxsize) -> None:
     """Make a checkpoint of the newest state where one is due, and clean the log, if that moves no more than `most`
     bytes.
@@ -151,7 +145,7 @@ def checkpoint_if_due(line: Log, randomness: Callable[[int], bytes], most: int =
     Raises:
         CorruptFile, Unsupported, TransportError: nothing changed.
     """
-    if not checkpoint_is_due(line) or line.since.moved > most:
+    if not cleanup.is_due(line.since) or line.since.moved > most:
         return
     head = line.look()
     if head.damage is None:
