@@ -200,16 +200,6 @@ def test_what_only_a_recovery_would_read(
     assert problems(storage) == []
 
 
-def test_what_lies_alone_below_the_floor_is_no_damage(
-    repository: PackRepository, history: History, storage: MemoryTransport
-) -> None:
-    for tip in history.line(3):
-        push(repository, history, [tip], {MAIN: tip})
-        make_checkpoint(storage, repository.log.look().state, repository.randomness)
-    storage.delete(record_path(2))
-    assert problems(storage) == []
-
-
 def test_a_ref_that_points_nowhere(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
     line = history.line(2)
     push(repository, history, line[:1], {MAIN: line[0]})
