@@ -84,9 +84,12 @@ def _copied(source: str, flags: frozenset[str], earlier: Snapshot | None) -> Ite
     from smartserver.store.archive import backup
 
     with repository_in(source, flags, writes=False) as repository:
-        state = repository.look().state
-        if state is None:
+        look = repository.look()
+        if look.state is None:
             raise NoSuchRepository(repository.path)
+        if look.head is not None and look.head.damage is not None:  # An older state is no backup.
+            raise look.head.damage
+        state = look.state
         if state.is_incomplete:
             raise IncompleteRepository(source)
         before = state if earlier is None else earlier.state

@@ -93,8 +93,8 @@ def _repair(findings: Findings) -> str:
 
 
 def _list(findings: Findings, usual: list[LostChange]) -> None:
-    for path in findings.misfits:
-        click.echo(plain(f"{path} does not fit"))
+    for damage in findings.damages:
+        click.echo(plain(damage))
     for pack in findings.gone:
         click.echo(f"the pack {pack.name.hex()} is gone")
     for change in findings.changes:

@@ -20,7 +20,7 @@ from smartserver.records.model import Kind
 from smartserver.records.system import system_of
 from smartserver.store.format import CHECKPOINTS
 from smartserver.store.history import History, Horizon, LogEntry
-from smartserver.store.record import Bytes16, Natural, PackEntry, check_features
+from smartserver.store.record import Bytes16, Natural, PackEntry, check_features, check_head
 from smartserver.store.state import Dropped, State
 from smartserver.store.table import SortedBytes, Table
 
@@ -37,14 +37,6 @@ class _TableHead(msgspec.Struct, frozen=True, array_like=True):
     kind: str
     size: Natural
     length: Natural
-
-
-class _Features(msgspec.Struct, array_like=True):
-    """What begins every head for ever."""
-
-    version: Natural
-    hash: Bytes16
-    features: tuple[str, ...]
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
@@ -66,7 +58,8 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
 
 _encode = msgspec.msgpack.Encoder().encode
 _HEAD = msgspec.msgpack.Decoder(_Head)
-_FEATURES = msgspec.msgpack.Decoder(_Features)
+_ALIKE = [name for name in _Head.__struct_fields__ if name not in ("tables", "horizon")]
+"""What a head says as the state does."""
 _ENTRIES = msgspec.msgpack.Decoder(list[LogEntry])
 
 
@@ -87,22 +80,10 @@ def parse_name(name: str) -> tuple[int, bytes] | None:
 def encode_checkpoint(state: State) -> bytes:
     """The bytes of the file; of equal states they are equal."""
     tables = [(name, table, table.encode()) for name, table in sorted(state.tables.items())]
-    head = _encode(
-        _Head(
-            state.version,
-            state.hash,
-            state.features,
-            state.incarnation,
-            state.vcs,
-            state.kinds,
-            state.packs,
-            dict(sorted(state.settings.items())),
-            state.settings_version,
-            tuple(_TableHead(name, table.kind, table.size, len(content)) for name, table, content in tables),
-            dict(sorted(state.dropped.items())),
-            state.history.horizon,
-        )
-    )
+    heads = tuple(_TableHead(name, table.kind, table.size, len(content)) for name, table, content in tables)
+    said = {name: getattr(state, name) for name in _ALIKE}
+    said |= {name: dict(sorted(said[name].items())) for name in ("settings", "dropped")}
+    head = _encode(_Head(tables=heads, horizon=state.history.horizon, **said))
     parts = [head, *(content for _, _, content in tables), _encode(list(state.history))]
     check = blake2b(digest_size=16)
     for part in parts:
@@ -136,25 +117,12 @@ def decode_checkpoint(content: bytes, path: str) -> State:
         }
         entries = _ENTRIES.decode(rest[end:])
     except msgspec.DecodeError as wrong:
-        with contextlib.suppress(msgspec.DecodeError):  # A feature may change what follows.
-            check_features(_FEATURES.decode(rest[:length]).features)
+        check_head(rest[:length])
         raise CorruptFile(path, HEADER.size, str(wrong)) from wrong
     if head.vcs:
         system_of(head.vcs)
-    return State(
-        head.version,
-        head.hash,
-        head.features,
-        head.incarnation,
-        head.vcs,
-        head.kinds,
-        head.packs,
-        head.settings,
-        head.settings_version,
-        tables,
-        head.dropped,
-        History(entries, head.horizon),
-    )
+    said = {name: getattr(head, name) for name in _ALIKE}
+    return State(tables=tables, history=History(entries, head.horizon), **said)
 
 
 def newest_first(names: Iterable[str]) -> list[tuple[int, bytes]]:

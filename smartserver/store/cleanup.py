@@ -17,6 +17,7 @@ from smartserver.store.checkpoint import (
     newest_first,
 )
 from smartserver.store.format import CHECKPOINTS, INCOMING, LOG
+from smartserver.store.log import Since
 from smartserver.store.record import hash_of, record_path
 from smartserver.store.state import State
 from transports.base import Transport
@@ -46,9 +47,9 @@ AT_ONCE = 256
 """Records that are deleted in one go."""
 
 
-def is_due(records: int, size: int, checkpoint: int) -> bool:
-    """Whether a checkpoint is due, so many records with so many bytes after one of `checkpoint` bytes."""
-    return records >= MANY or (records >= FEW and size * SHARE >= checkpoint)
+def is_due(since: Since) -> bool:
+    """Whether another checkpoint is due."""
+    return since.records >= MANY or (since.records >= FEW and since.size * SHARE >= since.checkpoint)
 
 
 def make_checkpoint(folder: Transport, state: State, randomness: Callable[[int], bytes]) -> int:
@@ -61,14 +62,14 @@ def make_checkpoint(folder: Transport, state: State, randomness: Callable[[int],
     return len(content)
 
 
-def begin_line(folder: Transport, content: bytes, after: State, randomness: Callable[[int], bytes]) -> None:
-    """Publish a record whose state is in a checkpoint already, durably: it need follow no record.
+def create(folder: Transport, path: str, content: bytes, randomness: Callable[[int], bytes]) -> None:
+    """Create a file of a repository exclusively and durably. A record whose state is in a checkpoint need follow none.
 
     Raises:
-        FileExists: another record has its number.
+        FileExists: another is there.
     """
-    temporary = f"{INCOMING}/{randomness(8).hex()}.record"
-    folder.perform([Put(temporary, content), Publish(temporary, record_path(after.version)), SyncDirectory(LOG)])
+    temporary = f"{INCOMING}/{randomness(8).hex()}.new"
+    folder.perform([Put(temporary, content), Publish(temporary, path), SyncDirectory(path.rpartition("/")[0])])
 
 
 def clean_log(folder: Transport, randomness: Callable[[int], bytes]) -> int:

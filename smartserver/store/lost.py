@@ -1,12 +1,15 @@
-"""What lies in a repository that its log does not have: found without changing anything; `recovery` restores it.
+"""What lies in a repository that its log does not have: found without changing anything. `recovery` restores it, and
+`verify` says what is damaged.
 
 The state that recovery continues from is the newest one that checkpoints and records give. It need not be the one that
-servers answer from: the record of its checkpoint may be missing. Records that it does not follow are *misfits*: damaged
-ones, those of another line, and those above or below a gap. So are checkpoints above it, of another line, or damaged.
+servers answer from: the record of its checkpoint may be missing. The records that it follows, back to the first that is
+missing, are its *line*. *Misfits* are damaged records and checkpoints, those of another line, and those above the
+state. Other records below the line are no misfits: they were not deleted yet, or a backup brought them.
 
-The entries of misfits, of records that an earlier recovery moved to `lost/`, and of the trailers of packs that nothing
-names are *lost changes*, unless their requests are in the state's entries. A record was published, so its change was
-made. A trailer alone does not say that: the change may never have been acknowledged.
+The entries of records outside the line, of records that an earlier recovery moved to `lost/`, and of the trailers of
+packs that nothing names are *lost changes*, unless their requests are in the state's entries. A record was published,
+so its change was made; one that is as old as entries which the state has forgotten tells of nothing lost. A trailer
+alone does not say that: the change may never have been acknowledged.
 """
 
 from __future__ import annotations
@@ -18,8 +21,8 @@ from itertools import chain
 from operator import attrgetter
 
 from smartserver.errors import CorruptFile, NoSuchRepository
-from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, newest_first
-from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, LOG, LOST, PACKS, parse_format
+from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, encode_checkpoint, newest_first
+from smartserver.store.format import CHECKPOINTS, FORMAT, LOG, LOST, PACKS, parse_format
 from smartserver.store.open_pack import pack_path
 from smartserver.store.record import NOTHING, Entry, PackEntry, Record, decode_record, hash_of, record_path
 from smartserver.store.remains import Remains
@@ -64,8 +67,10 @@ class Findings:
     """What recovery continues from."""
     is_served: bool
     """Whether servers answer from that state, and change it."""
-    misfits: list[str] = field(default_factory=list)
-    """The paths of records and checkpoints, the highest numbers first."""
+    misfits: dict[str, str] = field(default_factory=dict)
+    """By the paths of records and checkpoints, the highest numbers first: why each is one, with its path."""
+    missing: str = ""
+    """The path of a record without which no older checkpoint can be used."""
     changes: list[LostChange] = field(default_factory=list)
     """In the order in which they were made, as far as that is known."""
     joined: list[LostChange] = field(default_factory=list)
@@ -74,9 +79,14 @@ class Findings:
     """Packs that the state names and that are not there."""
 
     @property
+    def damages(self) -> list[str]:
+        """What is wrong with the log, in words."""
+        return [*self.misfits.values(), *([f"{self.missing} is missing"] if self.missing else [])]
+
+    @property
     def needs_repair(self) -> bool:
         """Whether something of the state, or of its log, is not as it should be."""
-        return bool(self.misfits or self.gone) or not self.is_served
+        return bool(self.damages or self.gone) or not self.is_served
 
     @property
     def made(self) -> list[LostChange]:
@@ -97,7 +107,8 @@ def find(folder: Transport, path: str = "") -> Findings:
         Unsupported: a file of it is of another release.
         TransportError: the store failed.
     """
-    line, names = GetPublished(FORMAT), {name: ListDirectory(name) for name in (*FOLDERS, LOST)}
+    # Checkpoints before records: that of each is listed then.
+    line, names = GetPublished(FORMAT), {name: ListDirectory(name) for name in (CHECKPOINTS, LOG, LOST, PACKS)}
     remains = Remains("")
     folder.perform([*names.values(), line, *remains.steps])
     if line.result is not None:
@@ -105,27 +116,17 @@ def find(folder: Transport, path: str = "") -> Findings:
     elif remains.found is None:
         raise NoSuchRepository(path)
     listed = {name: step.result or [] for name, step in names.items()}
-    contents = _read(folder, [f"{LOG}/{name}" for name in listed[LOG] if name.isdecimal()])
-    checkpoints = dict(_checkpoints(folder, listed[CHECKPOINTS]))
-    records = {int(path.rpartition("/")[2]): content for path, content in contents.items()}
-    starts = [each for each in checkpoints.values() if each is not None]
-    state = _newest(records, starts) or first_state(NOTHING)
-    line_of = _line(state, records)
-    is_whole = line.result is not None and all(names[name].result is not None for name in (CHECKPOINTS, LOG, PACKS))
-    found = Findings(state, is_served=is_whole and state.version in line_of)
-    least = min(line_of, default=0)
-    bad = {checkpoint_path(*name): name[0] for name, each in checkpoints.items() if each is None}
-    for version, record_hash in checkpoints:
-        if version > state.version or (version >= least > 0 and line_of[version] != record_hash):
-            bad[checkpoint_path(version, record_hash)] = version
-    bad |= {record_path(number): number for number in records if number not in line_of}
-    if (state.version, state.hash) in checkpoints:
-        bad.pop(checkpoint_path(state.version, state.hash), None)
-    # Checkpoints before records: these alone tell a server that no change may follow.
-    found.misfits = sorted(bad, key=lambda each: (each.startswith(CHECKPOINTS), bad[each]), reverse=True)
+    # From the newest down: they are deleted in rising order, so above one that is read none was missing.
+    numbers = sorted((int(name) for name in listed[LOG] if name.isdecimal()), reverse=True)
+    contents = _read(folder, map(record_path, numbers))
+    records = {number: contents[record_path(number)] for number in numbers if record_path(number) in contents}
+    walk = _Walk(records, _checkpoints(folder, listed[CHECKPOINTS]))
+    found = walk.findings(is_marked=line.result is not None)
+    state = found.state
     lost = _read(folder, [f"{LOST}/{name}" for name in listed[LOST] if name.partition(".")[0].isdecimal()])
     changes: dict[bytes, LostChange] = {}
-    said = _of_records([*(contents[each] for each in found.misfits if each in contents), *lost.values()])
+    outside = [content for number, content in records.items() if number not in walk.line]
+    said = _of_records([*outside, *lost.values()], state.history.horizon.version)
     for change in chain(said, _of_packs(folder, found, listed[PACKS])):
         if _is_restorable(change.entry) and state.history.find(change.entry.request) is None:
             first = changes.setdefault(change.entry.request, change)
@@ -145,62 +146,106 @@ def _read(folder: Transport, paths: Iterable[str]) -> dict[str, bytes]:
     return {step.path: step.result for step in steps if step.result is not None}
 
 
-def _checkpoints(folder: Transport, names: Iterable[str]) -> Iterator[tuple[tuple[int, bytes], State | None]]:
-    """Each checkpoint and its state; None where it is damaged."""
-    found = newest_first(names)
-    files = [Get(checkpoint_path(*each)) for each in found]
-    folder.perform(files)
-    for name, file in zip(found, files, strict=True):
-        state = None
-        if file.result is not None:
-            with contextlib.suppress(CorruptFile):
-                state = decode_checkpoint(file.result, file.path)
-            fits = state is not None and (state.version, state.hash) == name
-            yield name, state if fits else None
+def _checkpoints(folder: Transport, names: Iterable[str]) -> dict[tuple[int, bytes], bytes]:
+    """The contents of checkpoints."""
+    files = {name: Get(checkpoint_path(*name)) for name in newest_first(names)}
+    folder.perform(list(files.values()))
+    return {name: file.result for name, file in files.items() if file.result is not None}
 
 
-def _newest(records: Mapping[int, bytes], starts: list[State]) -> State | None:
-    """The newest state that one of several gives with the records after it; record 1 is one more to start from."""
-    with contextlib.suppress(CorruptFile, KeyError):
-        first = decode_record(records[1], record_path(1))
-        if (first.number, first.parent) == (1, NOTHING):
-            starts = [*starts, first_state(hash_of(records[1]))]
+class _Walk:
+    """All records and checkpoints, read in the order of their numbers."""
 
-    def rank(state: State) -> tuple[int, bool]:
-        return state.version, hash_of(records.get(state.version, b"")) == state.hash
+    def __init__(self, records: Mapping[int, bytes], checkpoints: Mapping[tuple[int, bytes], bytes]) -> None:
+        self._records = records
+        self._parents: dict[int, bytes] = {}
+        """The hash that each whole record names as that of the one before it."""
+        self._saved: set[tuple[int, bytes]] = set()
+        """The checkpoints that are whole and say what the records before them do."""
+        self._misfits: dict[str, str] = {}
+        self.state = first_state(NOTHING)
+        """The newest."""
+        states: dict[bytes, State] = {}
+        for number in sorted({*records, *(version for version, _ in checkpoints)}):
+            states = self._follow(number, states)
+            for name in [each for each in checkpoints if each[0] == number]:
+                self._compare(name, checkpoints[name], states)
+            if states:
+                self.state = states.get(hash_of(records.get(number, b"")), next(iter(states.values())))
+        self.line: dict[int, bytes] = {}
+        """The hashes of the records that the newest state follows, by number."""
+        self._below, self._parent = self.state.version, self.state.hash
+        while self._below in self._parents and hash_of(records[self._below]) == self._parent:
+            self.line[self._below] = self._parent
+            self._below, self._parent = self._below - 1, self._parents[self._below]
 
-    return max((_walk(start, records) for start in starts), key=rank, default=None)
+    def _follow(self, number: int, states: Mapping[bytes, State]) -> dict[bytes, State]:
+        """The state after a record, where that before it is one of these; by its hash."""
+        content, path = self._records.get(number, b""), record_path(number)
+        record_hash = hash_of(content)
+        try:
+            if number in self._records:
+                record = decode_record(content, path)
+                self._parents[number] = record.parent
+                if (number, record.number, record.parent) == (1, 1, NOTHING):
+                    return {record_hash: first_state(record_hash)}
+                if record.parent in states:
+                    return {record_hash: states[record.parent].after(record, record_hash)}
+        except CorruptFile as wrong:
+            self._misfits[path] = str(wrong)
+        except Misfit as wrong:
+            self._misfits[path] = f"{path}: {wrong}"
+        return {}
+
+    def _compare(self, name: tuple[int, bytes], content: bytes, states: dict[bytes, State]) -> None:
+        """Note what is wrong with a checkpoint, else that its state is one of these."""
+        path = checkpoint_path(*name)
+        try:
+            said = decode_checkpoint(content, path)
+        except CorruptFile as wrong:
+            self._misfits[path] = str(wrong)
+            return
+        if (said.version, said.hash) != name:
+            self._misfits[path] = f"{path}: it is of another record {name[0]}"
+        elif said.hash in states and encode_checkpoint(states[said.hash]) != content:
+            self._misfits[path] = f"{path}: it is not what the records before it say"
+        else:
+            states[said.hash] = said
+            self._saved.add(name)
+
+    def findings(self, *, is_marked: bool) -> Findings:
+        """What this says of the log. `is_marked`: whether the folder's `format` is there."""
+        version, misfits = self.state.version, self._misfits
+        for number in self._records:
+            if number > version:
+                misfits.setdefault(record_path(number), f"{record_path(number)} does not follow change {version}")
+        for number, record_hash in self._saved:
+            if self.line.get(number, record_hash) != record_hash:
+                path = checkpoint_path(number, record_hash)
+                misfits[path] = f"{path}: it is of another record {number}"
+        starts = sum(each in self._saved for each in self.line.items())
+        below, missing = record_path(self._below), ""
+        if self._below in self._records:
+            misfits.setdefault(below, f"{below}: it is of another line")
+        elif min(self._records, default=version) < self._below and starts < 2:
+            # Below a checkpoint backups leave gaps, and so do clean-ups that were cut below the last but one.
+            least = self._below + 1, self.line.get(self._below + 1)
+            missing = "" if {least, (self._below, self._parent)} & self._saved else below
+        # Checkpoints before records: these alone tell a server that no change may follow.
+        order = sorted(misfits, key=lambda each: (each.startswith(CHECKPOINTS), each), reverse=True)
+        is_served = is_marked and (starts > 0 or 1 in self.line)
+        return Findings(self.state, is_served, {path: misfits[path] for path in order}, missing)
 
 
-def _walk(state: State, records: Mapping[int, bytes]) -> State:
-    """The state after the records that follow a state."""
-    with contextlib.suppress(CorruptFile, Misfit, KeyError):
-        while True:
-            content = records[state.version + 1]
-            state = state.after(decode_record(content, record_path(state.version + 1)), hash_of(content))
-    return state
-
-
-def _line(state: State, records: Mapping[int, bytes]) -> dict[int, bytes]:
-    """The records that a state follows, by number: their hashes."""
-    line: dict[int, bytes] = {}
-    number, record_hash = state.version, state.hash
-    with contextlib.suppress(CorruptFile, KeyError):
-        while hash_of(records[number]) == record_hash:
-            parent = decode_record(records[number], record_path(number)).parent
-            line[number] = record_hash
-            number, record_hash = number - 1, parent
-    return line
-
-
-def _of_records(contents: Iterable[bytes]) -> list[LostChange]:
-    """What records say, as far as they can be read, in the order of their numbers."""
+def _of_records(contents: Iterable[bytes], horizon: int) -> list[LostChange]:
+    """What records after a number say, as far as they can be read, in the order of their numbers."""
     records: list[Record] = []
     for content in contents:
         with contextlib.suppress(CorruptFile):
             records.append(decode_record(content, LOST))
     records.sort(key=attrgetter("number"))
-    return [LostChange(entry, each.number, each.time, made=True) for each in records for entry in each.entries]
+    later = [each for each in records if each.number > horizon]
+    return [LostChange(entry, each.number, each.time, made=True) for each in later for entry in each.entries]
 
 
 def _of_packs(folder: Transport, found: Findings, names: list[str]) -> Iterator[LostChange]:

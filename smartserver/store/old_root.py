@@ -30,7 +30,7 @@ import msgspec
 
 from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.records.model import Kind
-from smartserver.store.cleanup import begin_line, make_checkpoint
+from smartserver.store.cleanup import create, make_checkpoint
 from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, INCOMING, LINE, LOG, LOST, is_old, parse_format
 from smartserver.store.history import CLOCK_MARGIN, History, Horizon, LogEntry
 from smartserver.store.record import (
@@ -48,7 +48,7 @@ from smartserver.store.state import Dropped, State
 from smartserver.store.table import Table
 from transports.base import Transport
 from transports.errors import DirectoryNotEmpty, FileExists, NoSuchFile, TransportError, TransportFailed
-from transports.steps import Get, Publish, Put, RemoveDirectory, Rename, SyncDirectory
+from transports.steps import Get, Put, RemoveDirectory, Rename, SyncDirectory
 
 OLD = f"{LOST}/format1"
 """Where an upgrade leaves what was there."""
@@ -131,7 +131,7 @@ def upgrade(folder: Transport, place: str, randomness: Callable[[int], bytes]) -
                 state = _read_state(folder, place)
                 _move_away(folder, line)
                 make_checkpoint(folder, state, randomness)
-                begin_line(folder, _record_of(state), state, randomness)
+                create(folder, record_path(state.version), _record_of(state), randomness)
                 _replace_format(folder, LINE, randomness)
         if folder.exists(LOCK):
             folder.rename(LOCK, f"{OLD}/{LOCK}")
@@ -252,10 +252,9 @@ def _claim_next(folder: Transport, place: str, randomness: Callable[[int], bytes
     number = _decode(folder.get(f"{OLD}/{ROOT}")).version + 1
     first, claim = record_path(number), record_path(number + 1)
     content = encode_record(Record(number=number + 1, parent=NOTHING, time=0))
-    temporary = f"{INCOMING}/{randomness(8).hex()}.record"
     if folder.exists(first):  # Else both numbers may be free again, since a clean-up deleted them.
         with contextlib.suppress(FileExists):
-            folder.perform([Put(temporary, content), Publish(temporary, claim), SyncDirectory(LOG)])
+            create(folder, claim, content, randomness)
     if not folder.exists(first) or folder.get_published(claim) != content:
         raise TransportFailed(place, "it was changed since its upgrade, which is not undone")
 

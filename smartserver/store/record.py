@@ -121,10 +121,11 @@ class Record(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
 
 class _Head(msgspec.Struct, array_like=True):
-    """What begins every record for ever, so that a foreign one can be refused by the name of its feature."""
+    """What begins every record and every head of a checkpoint for ever, so that a foreign one can be refused by the
+    name of its feature. `hash`: in a record that of the record before it."""
 
     number: Natural
-    parent: Bytes16
+    hash: Bytes16
     features: tuple[str, ...]
 
 
@@ -179,11 +180,20 @@ def decode_record(content: bytes, path: str) -> Record:
     try:
         record = _RECORD.decode(payload)
     except msgspec.DecodeError as wrong:
-        with contextlib.suppress(msgspec.DecodeError):  # A feature may change what follows the head.
-            check_features(_HEAD.decode(payload).features)
+        check_head(payload)
         raise CorruptFile(path, HEADER.size, str(wrong)) from wrong
     check_features(record.features)
     return record
+
+
+def check_head(payload: bytes | memoryview) -> None:
+    """Refuse what cannot be decoded by its features, where it says them: one may change what follows.
+
+    Raises:
+        Unsupported: this release does not know one.
+    """
+    with contextlib.suppress(msgspec.DecodeError):
+        check_features(_HEAD.decode(payload).features)
 
 
 def check_features(features: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown
 from smartserver.records.faults import Level, Policy
 from smartserver.store.checkpoint import checkpoint_path
-from smartserver.store.cleanup import begin_line, make_checkpoint
+from smartserver.store.cleanup import create, make_checkpoint
 from smartserver.store.draft import following
 from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, INCOMING, LINE, LOG, LOST, PACKS, is_marked
 from smartserver.store.lost import RECOVERED, Findings, LostChange
@@ -36,6 +36,7 @@ from smartserver.store.record import (
     encode_record,
     first_record,
     hash_of,
+    record_path,
 )
 from smartserver.store.repack import cut_out
 from smartserver.store.replay import RESTS, begin_again, replay
@@ -44,7 +45,7 @@ from smartserver.store.state import first_state
 from smartserver.store.transaction import Transaction
 from transports.base import Step
 from transports.errors import CodedError, FileExists, TransportError, TransportFailed
-from transports.steps import GetPublished, ListDirectory, Publish, Put, Rename, SyncDirectory, Withdraw
+from transports.steps import GetPublished, ListDirectory, Rename, SyncDirectory, Withdraw
 
 TAKEN = Policy(Level.OFF)
 """What is brought back was taken once, whatever a server would say of it now."""
@@ -141,13 +142,12 @@ def _mend(repository: PackRepository, findings: Findings) -> None:
     below = [path for path in findings.misfits if int(path.rpartition("/")[2][:10]) < after.version]
     _move_to_lost(repository, [path for path in findings.misfits if path not in below])
     try:
-        begin_line(folder, content, after, randomness)
+        create(folder, record_path(after.version), content, randomness)
     except FileExists as wrong:
         folder.delete(checkpoint_path(after.version, after.hash))
         raise TransportFailed(LOG, "somebody changed the repository meanwhile; try again") from wrong
     if not is_marked(folder):
-        temporary = f"{INCOMING}/{randomness(8).hex()}.format"
-        folder.perform([Put(temporary, LINE), Publish(temporary, FORMAT), SyncDirectory("")])
+        create(folder, FORMAT, LINE, randomness)
     _move_to_lost(repository, below)
     repository.log.forget()
 
@@ -169,39 +169,25 @@ def _carry_out(repository: PackRepository, change: LostChange) -> list[str]:
         conflicts[:] = replay(transaction, change)
         return entry.outcomes
 
-    if change.pack is None:
-        repository.commit(entry.request, 0, entry.user, plan)
-    else:
-        _bring(repository, change.pack, entry.request, entry.user, plan, entry)
-    return conflicts
-
-
-def _bring(
-    repository: PackRepository,
-    place: tuple[str, int],
-    request: bytes,
-    user: str,
-    plan: Callable[[Transaction], bytes],
-    entry: Entry | None = None,
-) -> None:
-    """Commit with the segments of a pack as the body. `entry`: what it came with, and perhaps began the repository."""
-    path, length = place
-    transaction = repository.begin()
-    if entry is not None:
+    upload = None
+    if change.pack is not None:
+        path, length = change.pack
+        transaction = repository.begin()
         begin_again(transaction, entry)
-    upload = repository.receive(transaction, request=request, policy=TAKEN)
-    try:
-        segments = size = 0
-        with contextlib.closing(repository.folder.open_read(path)) as file:
-            for _, content in PackReader(file, length, path).segments():
-                upload.write(content)
-                segments += 1
-                size += len(content)
-        upload.finish(segments, size)
-    except BaseException:
-        upload.abandon()
-        raise
-    repository.commit(request, 0, user, plan, upload)
+        upload = repository.receive(transaction, request=entry.request, policy=TAKEN)
+        try:
+            segments = size = 0
+            with contextlib.closing(repository.folder.open_read(path)) as file:
+                for _, content in PackReader(file, length, path).segments():
+                    upload.write(content)
+                    segments += 1
+                    size += len(content)
+            upload.finish(segments, size)
+        except BaseException:
+            upload.abandon()
+            raise
+    repository.commit(entry.request, 0, entry.user, plan, upload)
+    return conflicts
 
 
 def _clear(repository: PackRepository) -> None:

@@ -6,6 +6,7 @@ one to a file.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -67,9 +68,10 @@ def decode_value(value: bytes) -> RefValue:
     return found
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class State:
-    """A repository after record `version`; before its first creation and after a deletion it does not exist.
+    """A repository after record `version`; before its first creation and after a deletion it does not exist. It never
+    changes: only `_Draft` does, on a copy.
 
     `hash`: of that record. `tables`: by their names, `REFS` and those of maps. `dropped`: by the names of packs.
     """
@@ -81,9 +83,9 @@ class State:
     vcs: str = ""
     kinds: tuple[Kind, ...] = ()
     packs: tuple[PackEntry, ...] = ()
-    settings: Mapping[str, bytes] = field(default_factory=dict)
+    settings: dict[str, bytes] = field(default_factory=dict)
     settings_version: int = 0
-    tables: Mapping[str, Table] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
     dropped: dict[bytes, Dropped] = field(default_factory=dict)
     history: History = field(default_factory=History)
 
@@ -211,15 +213,9 @@ class _Draft:
     """The next state while records are carried out."""
 
     def __init__(self, state: State) -> None:
-        self._number, self._hash, self._time = state.version, state.hash, 0
-        self._features = state.features
-        self._incarnation, self._vcs, self._kinds = state.incarnation, state.vcs, state.kinds
-        self._packs = list(state.packs)
-        self._settings = dict(state.settings)
-        self._settings_version = state.settings_version
-        self._tables = dict(state.tables)
-        self._dropped = state.dropped
-        self._history = state.history.copy()
+        self._made = made = copy.copy(state)
+        made.settings, made.tables, made.history = dict(state.settings), dict(state.tables), state.history.copy()
+        self._time = 0
         self._changes: dict[str, list[tuple[bytes, bytes | None, bytes | None]]] = {}
 
     def carry_out(self, record: Record, record_hash: bytes) -> None:
@@ -229,12 +225,13 @@ class _Draft:
             KeyError, ValueError: it does not follow; the draft is of no use then.
             Unsupported: as `State.after`.
         """
-        if (record.number, record.parent) != (self._number + 1, self._hash):
-            parent = f"record {self._number} is {self._hash.hex()}"
+        made = self._made
+        if (record.number, record.parent) != (made.version + 1, made.hash):
+            parent = f"record {made.version} is {made.hash.hex()}"
             raise ValueError(f"it is record {record.number} and follows {record.parent.hex()}, and {parent}")
-        self._number, self._hash, self._time = record.number, record_hash, record.time
+        made.version, made.hash, self._time = record.number, record_hash, record.time
         if record.joins or record.dropped or record.forgotten or any(entry.deletes for entry in record.entries):
-            self._dropped = dict(self._dropped)  # Of a day of pushes they may be 86,400.
+            made.dropped = dict(made.dropped)  # Of a day of pushes they may be 86,400.
         for entry in record.entries:
             self._carry_out(entry)
         for join in record.joins:
@@ -242,11 +239,11 @@ class _Draft:
         for name in record.dropped:
             self._drop(name)
         for name in record.forgotten:
-            self._dropped.pop(name, None)
-        self._features += tuple(each for each in record.features if each not in self._features)
-        self._history.extend(record, record_hash)
+            made.dropped.pop(name, None)
+        made.features += tuple(each for each in record.features if each not in made.features)
+        made.history.extend(record, record_hash)
         if any(entry.begins is not None and not entry.begins.complete for entry in record.entries):
-            self._history.forget(record.time)
+            made.history.forget(record.time)
 
     def state(self) -> State:
         """What the records gave.
@@ -256,20 +253,7 @@ class _Draft:
         """
         for table in list(self._changes):
             self._settle(table)
-        return State(
-            self._number,
-            self._hash,
-            self._features,
-            self._incarnation,
-            self._vcs,
-            self._kinds,
-            tuple(self._packs),
-            self._settings,
-            self._settings_version,
-            self._tables,
-            self._dropped,
-            self._history,
-        )
+        return self._made
 
     def _carry_out(self, entry: Entry) -> None:
         if entry.begins is not None:
@@ -277,23 +261,25 @@ class _Draft:
         for change in entry.changes:
             self._change(change)
         if entry.pack is not None:
-            self._packs.append(entry.pack)
+            self._made.packs += (entry.pack,)
         if entry.deletes:
             self._delete()
 
     def _begin(self, begins: Beginning) -> None:
         system_of(begins.vcs)
-        self._incarnation, self._vcs, self._kinds = begins.incarnation, begins.vcs, begins.kinds
-        self._tables.setdefault(REFS, Table("ids"))
-        self._settings_version = self._number
+        made = self._made
+        made.incarnation, made.vcs, made.kinds = begins.incarnation, begins.vcs, begins.kinds
+        made.tables.setdefault(REFS, Table("ids"))
+        made.settings_version = made.version
 
     def _change(self, change: Change) -> None:
+        made = self._made
         if change.table == SETTINGS:
-            self._settings_version = self._number
+            made.settings_version = made.version
             if change.new is None:
-                del self._settings[change.key.decode()]
+                del made.settings[change.key.decode()]
             else:
-                self._settings[change.key.decode()] = change.new
+                made.settings[change.key.decode()] = change.new
         elif change.table == DECLARED:
             self._declare(MAP + change.key.decode(), None if change.new is None else change.new.decode())
         else:
@@ -301,32 +287,35 @@ class _Draft:
 
     def _declare(self, table: str, kind: str | None) -> None:
         self._settle(table)
+        tables = self._made.tables
         if kind is None:
-            del self._tables[table]
+            del tables[table]
         else:
-            old = self._tables.get(table)
-            self._tables[table] = Table(kind) if old is None else old.of_kind(kind)
+            old = tables.get(table)
+            tables[table] = Table(kind) if old is None else old.of_kind(kind)
 
     def _delete(self) -> None:
-        for pack in self._packs:
+        made, self._changes = self._made, {}
+        for pack in made.packs:
             self._drop(pack.name)
-        self._packs, self._changes, self._tables = [], {}, {}
-        self._settings, self._settings_version = {}, self._number
-        self._incarnation, self._vcs, self._kinds = b"", "", ()
+        made.incarnation, made.vcs, made.kinds = b"", "", ()
+        made.packs, made.tables, made.settings, made.settings_version = (), {}, {}, made.version
 
     def _join(self, join: Join) -> None:
-        names = [pack.name for pack in self._packs]
+        packs = self._made.packs
+        names = [pack.name for pack in packs]
         at = names.index(join.packs[0]) if join.packs[0] in names else 0
-        if tuple(names[at : at + len(join.packs)]) != join.packs:
+        end = at + len(join.packs)
+        if tuple(names[at:end]) != join.packs:
             raise ValueError(f"the packs {[name.hex() for name in join.packs]} do not lie side by side")
-        self._packs[at : at + len(join.packs)] = [join.into]
+        self._made.packs = (*packs[:at], join.into, *packs[end:])
         for name in join.packs:
             self._drop(name)
 
     def _drop(self, name: Bytes16) -> None:
-        self._dropped[name] = Dropped(self._time, self._number)
+        self._made.dropped[name] = Dropped(self._time, self._made.version)
 
     def _settle(self, table: str) -> None:
         changes = self._changes.pop(table, [])
         if changes:
-            self._tables[table] = self._tables[table].changed(changes)
+            self._made.tables[table] = self._made.tables[table].changed(changes)

@@ -5,6 +5,7 @@ It is what is left of a change whose record is lost: `recovery` carries it out a
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Callable
 from hashlib import blake2b
@@ -66,34 +67,22 @@ def ranges_of(folder: Transport, path: str) -> Read:
     return read
 
 
-def read_trailer(tail: bytes, read: Read, size: int, path: str) -> tuple[int, Trailer | None]:
-    """Where the trailer at the end of a file of that size begins, and what it says; the size and None where there is
-    none. `tail`: its last `TAIL` bytes.
-
-    Raises:
-        CorruptFile: it is damaged.
-    """
-    length = _length(tail)
-    if not HEADER.size + FOOTER.size < length <= size:
-        return size, None
-    content = tail[-length:] if length <= len(tail) else read(size - length, length)
-    if not content.startswith(MAGIC):
-        return size, None
-    return size - length, _decode(content, path, size - length)
-
-
 def trailer_of(folder: Transport, path: str, size: int) -> tuple[int, Trailer | None]:
-    """As `read_trailer` of a file of that size; one that is damaged says nothing.
+    """Where the trailer at the end of a file of that size begins, and what it says; the size and None where there is
+    none, or a damaged one.
 
     Raises:
         NoSuchFile: there is no such file.
     """
-    tail = ReadRanges(path, [(max(0, size - TAIL), TAIL)])
-    folder.perform([tail])
-    try:
-        return read_trailer(tail.result[0], ranges_of(folder, path), size, path)
-    except CorruptFile:
-        return size, None
+    read = ranges_of(folder, path)
+    content = read(max(0, size - TAIL), TAIL)
+    length = _length(content)
+    if HEADER.size + FOOTER.size < length <= size:
+        content = content[-length:] if length <= len(content) else read(size - length, length)
+        with contextlib.suppress(CorruptFile):
+            if content.startswith(MAGIC):
+                return size - length, _decode(content, path, size - length)
+    return size, None
 
 
 def trailer_behind(content: bytes, read: Read, length: int, path: str) -> Trailer | None:

@@ -135,12 +135,6 @@ def cover_large(line: Log, clock: Callable[[], float]) -> None:
         line.append(head, lambda state: _following(state, clock) if state.hash == head.state.hash else None)
 
 
-def checkpoint_is_due(line: Log) -> bool:
-    """Whether a checkpoint of the newest state should be made."""
-    since = line.since
-    return cleanup.is_due(since.records, since.size, since.checkpoint)
-
-
 def checkpoint_if_due(line: Log, randomness: Callable[[int], bytes], most: int = sys.maxsize) -> None:
     """Make a checkpoint of the newest state where one is due, and clean the log, if that moves no more than `most`
     bytes.
@@ -148,7 +142,7 @@ def checkpoint_if_due(line: Log, randomness: Callable[[int], bytes], most: int =
     Raises:
         CorruptFile, Unsupported, TransportError: nothing changed.
     """
-    if not checkpoint_is_due(line) or line.since.moved > most:
+    if not cleanup.is_due(line.since) or line.since.moved > most:
         return
     head = line.look()
     if head.damage is None:
@@ -180,13 +174,17 @@ def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], b
     expired = [name for name, each in state.dropped.items() if time - each.time >= KEPT * 1000]
     # Dropped by a clock that was ahead: their day begins now.
     again = [name for name, each in state.dropped.items() if each.time > time + CLOCK_MARGIN]
-    count = _delete(folder, [path(name) for name in expired for path in (pack_path, index_path)])
+    deleted = _delete(folder, [path(name) for name in expired for path in (pack_path, index_path)])
+    left = {path for path, is_deleted in deleted.items() if not is_deleted}
+    forgotten = [name for name in expired if left.isdisjoint((pack_path(name), index_path(name)))]
     named = {pack.name for pack in state.packs} | set(state.dropped)
     unnamed = packs_in(folder, listed.result or (), named)
     indexes = _indexes_alone(folder, listed.result or (), named)
     now = store_time(folder, randomness) if incoming.result or unnamed or indexes else 0.0
-    count += _delete(folder, [each.path for each in indexes if each.result and now - each.result.modified >= KEPT])
-    count += _sweep(folder, incoming.result or (), now)
+    uploads = [GetStat(f"{INCOMING}/{name}") for name in incoming.result or ()]
+    folder.perform(uploads)
+    leftovers = [each.path for each in (*indexes, *uploads) if each.result and now - each.result.modified >= KEPT]
+    deleted |= _delete(folder, leftovers)
     superseded: list[bytes] = []
     lost: list[bytes] = []
     for each in unnamed:
@@ -199,20 +197,13 @@ def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], b
     dropped = [*again, *superseded]
 
     def judge(current: State) -> tuple[bytes, State] | None:
-        gone = [name for name in expired if name in current.dropped]
+        gone = [name for name in forgotten if name in current.dropped]
         new = set(dropped).difference(pack.name for pack in current.packs)
         return _following(current, clock, dropped=sorted(new), forgotten=gone) if gone or new else None
 
-    if expired or dropped:
+    if forgotten or dropped:
         line.append(head, judge)
-    return count
-
-
-def _sweep(folder: Transport, names: Sequence[str], now: float) -> int:
-    """Delete what has lain in `incoming` for a day; how many files."""
-    looks = [GetStat(f"{INCOMING}/{name}") for name in names]
-    folder.perform(looks)
-    return _delete(folder, [each.path for each in looks if each.result and now - each.result.modified >= KEPT])
+    return sum(deleted.values())
 
 
 def packs_in(folder: Transport, files: Sequence[str], named: Set[bytes] = frozenset()) -> list[PackFile]:
@@ -245,22 +236,23 @@ def _is_superseded(folder: Transport, pack: PackFile, state: State) -> bool:
     return trailer.entry is None or state.history.find(trailer.entry.request) is not None
 
 
-def _delete(folder: Transport, paths: Sequence[str]) -> int:
-    """Delete those of these files that are there, which another may do at the same time; how many. A record that was
-    to be published may be a folder."""
+def _delete(folder: Transport, paths: Sequence[str]) -> dict[str, bool]:
+    """Delete those of these files that are there, which another may do at the same time; whether each was. A record
+    that was to be published may be a folder."""
     looks = [GetStat(path) for path in paths]
     folder.perform(looks)
-    there = [look.path for look in looks if look.result is not None]
+    steps = [Withdraw(path, f"{INCOMING}/{path.rpartition('/')[2]}.gone") for path in paths]
+    there = [step for step, look in zip(steps, looks, strict=True) if look.result is not None]
     try:
-        folder.perform([Withdraw(path, f"{path}.gone") for path in there])
-        return len(there)
+        folder.perform(there)
+        return dict.fromkeys((step.path for step in there), True)
     except TransportError:
-        return sum(_is_deleted(folder, path) for path in there)
+        return {step.path: _is_deleted(folder, step) for step in there}
 
 
-def _is_deleted(folder: Transport, path: str) -> bool:
+def _is_deleted(folder: Transport, step: Withdraw) -> bool:
     try:
-        folder.withdraw(path, f"{path}.gone")
+        step.do(folder)
     except TransportError as wrong:
         return isinstance(wrong, NoSuchFile)
     return True

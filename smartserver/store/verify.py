@@ -31,7 +31,6 @@ from smartserver.store.snapshot import Snapshot
 from smartserver.store.states import reader
 from smartserver.store.trailer import TAIL, ranges_of, trailer_behind
 from smartserver.store.transaction import Transaction
-from smartserver.store.verify_log import verify_log
 from smartserver.store.verify_share import MAX_PROBLEMS, SegmentCheck, Share, damage
 from smartserver.store.verify_workers import LEAST, MOST, Workers, cores, shares_of
 from transports.errors import NoSuchFile, PermissionDenied, TransportError, TransportFailed
@@ -84,6 +83,8 @@ class _Verification:
         self._problems: list[str] = []
         self._ghosts: set[RevisionId] = set()
         """Parents that are said to be absent; some may have been stored since."""
+        self._lost = 0
+        """Changes that lie there and that the log does not have; a push under way is one for a moment."""
         self._workers: Workers | None = None
 
     def run(self) -> VerifyReport:
@@ -95,18 +96,11 @@ class _Verification:
                 raise
             self._problems.append(f"{lost}: what comes after that was not checked")
         read = len(self._state.packs), self._segments, self._records, self._done
-        return VerifyReport(*read, tuple(self._problems), ghosts, self._lost())
-
-    def _lost(self) -> int:
-        """How many changes lie there that the log does not have; a push under way is one for a moment."""
-        with contextlib.suppress(CorruptFile, NoSuchRepository, TransportError):
-            return len(find(self._folder).changes)
-        return 0
+        return VerifyReport(*read, tuple(self._problems), ghosts, self._lost)
 
     def _verify(self) -> int:
         """Check everything; how many ghosts there are."""
-        for problem in verify_log(self._folder, self._head):
-            self._report(problem)
+        self._check_log()
         snapshot = self._open()
         self._check_trailers(snapshot)
         # Not an attribute: it calls this object, and a cycle would keep files open until the next garbage collection.
@@ -121,6 +115,18 @@ class _Verification:
             self._check_refs(snapshot)
         self._progress(self._total, self._total)
         return sum(snapshot.ordinal(each) is None for each in self._ghosts)
+
+    def _check_log(self) -> None:
+        problems = [] if self._head.damage is None else [str(self._head.damage)]
+        try:
+            found = find(self._folder)
+            self._lost = len(found.changes)
+            problems += found.damages
+            deque(self._state.refs().values(), maxlen=0)  # They travel as they are stored.
+        except CorruptFile as wrong:
+            problems.append(str(wrong))
+        for problem in dict.fromkeys(problems):
+            self._report(problem)
 
     def _start(self, snapshot: Snapshot) -> Workers | None:
         """Workers, where they save time."""

@@ -25,6 +25,7 @@ from smartserver.client.medium import ConnectionLost
 from smartserver.records.model import Tip
 from smartserver.server.same_process import SameProcess
 from smartserver.store.archive import Told, dumped
+from smartserver.store.record import record_path
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from transports.local import LocalTransport
@@ -80,7 +81,8 @@ def test_tar_restores_a_backup_byte_by_byte(source: tuple[Path, History], tmp_pa
     folder, history = source
     days = [tmp_path / name for name in ("monday", "tuesday")]
     assert run("dump", str(folder), str(days[0])).exit_code == 0
-    grow(folder, history)
+    for _ in range(2):
+        grow(folder, history, 1)
     assert run("dump", "--since", str(days[0]), str(folder), str(days[1])).stdout.startswith("2 revisions, 1 ref, ")
     restored = tmp_path / "restored"
     restored.mkdir()
@@ -91,6 +93,7 @@ def test_tar_restores_a_backup_byte_by_byte(source: tuple[Path, History], tmp_pa
     assert list(opened(restored).state.history) == list(opened(folder).state.history)
     assert refs(restored) == refs(folder)
     assert run("verify", str(restored)).stdout.endswith(": all well\n")
+    assert run("recover", str(restored)).stdout == f"{restored}: the log has everything that is there\n"
     # It goes on where it was.
     grow(restored, history, 1, ref=OTHER)
     assert OTHER in refs(restored)
@@ -297,6 +300,15 @@ def test_damage_changes_nothing(origin: tuple[str, Path, History], tmp_path: Pat
     assert run("load", str(file), str(where)).exit_code == 0
     assert refs(where) == refs(folder)
     assert run("verify", str(where)).stdout.endswith(": all well\n")
+
+
+def test_no_backup_is_made_of_a_state_before_a_damage(source: tuple[Path, History], tmp_path: Path) -> None:
+    folder, history = source
+    grow(folder, history)
+    record = folder / record_path(3)
+    record.write_bytes(record.read_bytes()[:-1])
+    assert f"{record_path(3)} at byte 28: the content" in why(run("dump", str(folder), str(tmp_path / "x.tar")))
+    assert not (tmp_path / "x.tar").exists()
 
 
 def test_what_a_dump_says_is_checked_as_any_upload(

@@ -46,7 +46,10 @@ def test_it_lists_what_there_is(damaged: PackRepository, tmp_path: Path, line: l
     result = run(tmp_path, "--list")
     assert result.exit_code == 0
     *misfits, first, second = result.output.splitlines()
-    assert misfits == [f"log/000000000{number} does not fit" for number in (4, 3)]
+    assert misfits == [
+        "log/0000000004 does not follow change 2",
+        "log/0000000003 at byte 28: the content does not match its check",
+    ]
     assert f"refs/heads/main -> {line[2].hex()[:8]}  (may not have been acknowledged)" in first
     assert f"refs/heads/side -> {line[0].hex()[:8]}" in second
     assert "may not have been acknowledged" not in second

@@ -9,7 +9,7 @@ from log_builders import begin_log, contents, judge
 from smartserver.store import cleanup
 from smartserver.store.cleanup import FEW, FLOOR_AGE, MANY, SHARE, clean_log, is_due, make_checkpoint
 from smartserver.store.format import LOG
-from smartserver.store.log import Log
+from smartserver.store.log import Log, Since
 from transports.memory import MemoryTransport
 
 
@@ -55,7 +55,7 @@ class Site:
     ],
 )
 def test_when_a_checkpoint_is_due(records: int, size: int, checkpoint: int, due: bool) -> None:
-    assert is_due(records, size, checkpoint) == due
+    assert is_due(Since(records, size, checkpoint=checkpoint)) == due
 
 
 def test_records_are_deleted_below_an_old_checkpoint_that_is_not_the_newest() -> None:

@@ -11,7 +11,7 @@ from faulty_transport import FaultyTransport
 
 from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.store import recovery
-from smartserver.store.cleanup import make_checkpoint
+from smartserver.store.cleanup import clean_log, make_checkpoint
 from smartserver.store.format import CHECKPOINTS, FORMAT, LOG, LOST, PACKS
 from smartserver.store.lost import find
 from smartserver.store.record import encode_record, first_record, record_path
@@ -105,6 +105,16 @@ def take_both(repository: PackRepository, storage: MemoryTransport) -> None:
     storage.delete(FORMAT)
 
 
+def take_below(repository: PackRepository, storage: MemoryTransport) -> None:
+    checkpoint(repository)
+    storage.delete(record_path(5))
+
+
+def damage_newest(repository: PackRepository, storage: MemoryTransport) -> None:
+    checkpoint(repository)
+    replace(storage, record_path(7), b"cut")
+
+
 Harm = Callable[[PackRepository, MemoryTransport], None]
 FOREIGN = encode_record(first_record(b"x" * 16, 0))
 DAMAGES: dict[str, Harm] = {
@@ -116,6 +126,8 @@ DAMAGES: dict[str, Harm] = {
     "no checkpoints": lambda _, storage: storage.remove_directory(CHECKPOINTS),
     "no format": lambda _, storage: storage.delete(FORMAT),
     "neither": take_both,
+    "a record below a checkpoint is gone": take_below,
+    "that of a checkpoint is damaged": damage_newest,
 }
 
 
@@ -144,7 +156,7 @@ def test_after_damage_of_the_log_all_is_there(
     side = {} if harm is take_both else {SIDE: line[0]}  # Only a record has it.
     assert refs_of(recovered) == {MAIN: line[4], **side}
     check_whole(recovered, history)
-    assert recovered.verify().lost == 0
+    assert (recovered.verify().lost, recovered.verify().problems) == (0, ())
     assert not find(storage)
     assert recovered.snapshot().state.incarnation != known.incarnation
     new = history.line(1, line[4], "new")
@@ -225,7 +237,7 @@ def test_what_is_not_chosen_stays_in_lost(
 ) -> None:
     storage.delete(record_path(5))
     findings = find(storage)
-    assert findings.misfits == [record_path(7), record_path(6)]
+    assert list(findings.misfits) == [record_path(7), record_path(6)]
     served = FaultyTransport(storage)
     recovery.restore(PackRepository(served), findings, [])
     assert not any("format" in call for call in served.log)  # A server lets nobody make that through its files.
@@ -246,7 +258,9 @@ def test_nothing_is_found_where_nothing_is_lost(
     for each in line:
         push(repository, history, [each], {MAIN: each})
         push(repository, history, [], {SIDE: each})
+    storage.remove_directory(CHECKPOINTS)  # An archive has no empty folder.
     assert not find(storage)
+    storage.make_directory(CHECKPOINTS)
     repository.repack()
     checkpoint(repository)
     assert not find(storage)
@@ -267,6 +281,43 @@ def test_nothing_tells_what_was_there(
         replace(storage, path, storage.get(path)[:-1])
     with pytest.raises(CorruptFile, match="restore a backup"):
         find(storage)
+
+
+def move(repository: PackRepository, clock: Clock, name: bytes, *tips: bytes | None) -> None:
+    """Move a ref to one tip after the other, an hour apart."""
+    for tip in tips:
+        push(repository, History(), [], {name: tip})
+        clock.now += 3600
+
+
+@pytest.mark.parametrize("damage", ["the newest record is damaged", "an older copy lies over it"])
+def test_what_was_undone_long_ago_is_not_done_again(
+    damage: str,
+    repository: PackRepository,
+    line: list[bytes],
+    storage: MemoryTransport,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("smartserver.store.history.KEPT_ENTRIES", 3)
+    copy = {path: storage.get(path) for path in map(record_path, range(1, 8))}
+    move(repository, clock, SIDE, None, line[1], None)
+    clock.now += KEPT
+    for _ in range(2):
+        move(repository, clock, MAIN, line[3], line[4])
+        checkpoint(repository)
+    if damage == "an older copy lies over it":
+        clean_log(storage, repository.randomness)
+        for path, content in copy.items():
+            storage.put(path, [content])
+        assert not find(storage)
+    else:
+        replace(storage, record_path(14), b"cut")
+        assert list(find(storage).misfits) == [record_path(14)]
+    assert restore(again(storage, clock)) == []
+    recovered = again(storage, clock)
+    assert refs_of(recovered) == {MAIN: line[4]}
+    assert (recovered.verify().lost, recovered.verify().problems) == (0, ())
 
 
 # -- what the log lacks

@@ -16,7 +16,7 @@ from smartserver.store.repack import AHEAD, MOST_PACKS
 from smartserver.store.repository import COLLECT_INTERVAL, PackRepository
 from smartserver.store.trailer import Trailer, encode_trailer
 from smartserver.store.transaction import Transaction
-from transports.errors import TransportFailed
+from transports.errors import PermissionDenied, TransportFailed
 from transports.memory import MemoryTransport
 
 DAY = upkeep.KEPT
@@ -148,6 +148,32 @@ def test_old_packs_go_a_day_later(
     assert repository.collect_garbage_files() == 0
     assert repository.snapshot().state.version == version + 1
     check_whole(repository, history)
+
+
+class Kept(Stepwise):
+    """Refuses to delete a file."""
+
+    kept = ""
+
+    def before(self, call: str, path: str) -> None:
+        if call in ("delete", "withdraw") and path == self.kept:
+            raise PermissionDenied(path)
+
+
+def test_a_pack_is_forgotten_when_it_is_gone(history: History, storage: MemoryTransport, clock: Clock) -> None:
+    store = Kept(storage)
+    repository = PackRepository(store, clock=clock, randomness=Repeatable())
+    push_each(repository, history, MOST_PACKS + 1)
+    assert repository.repack_if_needed()
+    clock.now += DAY
+    name = min(repository.snapshot().state.dropped)
+    store.kept = pack_path(name)
+    repository.collect_garbage_files()
+    assert set(repository.snapshot().state.dropped) == {name}
+    assert storage.exists(store.kept)
+    store.kept = ""
+    assert repository.collect_garbage_files() == 1
+    assert repository.snapshot().state.dropped == {}
 
 
 def test_a_push_beside_a_repack(repository: PackRepository, history: History, clock: Clock) -> None:
@@ -367,10 +393,13 @@ def test_an_index_whose_pack_never_came_goes_a_day_later(
     for name in ("ab", "cd"):
         storage.put(index_path(bytes.fromhex(name * 16)), [b"index"])
     storage.put(pack_path(bytes.fromhex("cd" * 16)), [b"pack"])
+    storage.make_directory(index_path(b"f" * 16))
+    storage.put(f"{index_path(b'f' * 16)}/x", [b"keeps the folder from being removed"])
     clock.now += DAY - 1
     assert repository.collect_garbage_files() == 0
     clock.now += 1
-    assert repository.collect_garbage_files() == 1
+    assert repository.collect_garbage_files() == 2
+    assert storage.list_directory(INCOMING) == [f"{(b'f' * 16).hex()}.idx.gone"]  # Nothing looks at it among packs.
     left = {index_path(bytes.fromhex("cd" * 16)), pack_path(bytes.fromhex("cd" * 16)), index_path(pack.name)}
     assert {f"{PACKS}/{name}" for name in storage.list_directory(PACKS)} == left
 
