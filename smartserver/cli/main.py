@@ -24,6 +24,7 @@ from smartserver.trace.flags import VARIABLE, BadFlag, combined, read
 
 COMMANDS = {
     "serve": "smartserver.cli.serve",
+    "cluster": "smartserver.cli.cluster",
     "access": "smartserver.cli.access",
     "agent": "smartserver.cli.agent",
     "keys": "smartserver.cli.keys",
@@ -56,7 +57,7 @@ COMMANDS = {
 }
 """Each module has a `command`."""
 
-OF_ITSELF = ("access", "agent", "break-lock", "keys", "token", "trust", "trace", "setup", "docs")
+OF_ITSELF = ("access", "agent", "break-lock", "cluster", "keys", "token", "trust", "trace", "setup", "docs")
 """Commands that make no call of the protocol, or have other programs make them."""
 
 OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE, errno.EBADF)

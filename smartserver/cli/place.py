@@ -76,16 +76,34 @@ def _open(place: str, observers: Callable[[], Sequence[Observer]]) -> Transport:
     if not is_store_url(place):
         from transports.local import LocalTransport
 
-        return LocalTransport(place)
+        return _with_logs(LocalTransport(place), place)
     try:
         with one_line():
             if place.startswith(f"{VFS}://"):
                 from smartserver.client.vfs_transport import from_url  # Loaded where it is used.
 
                 return from_url(place, observers())
-            return open_url(place)
+            store = open_url(place)
+            return _with_logs(store, place) if place.startswith("s3://") else store
     except ValueError as wrong:
         raise CommandError(str(wrong)) from None
+
+
+def _with_logs(store: Transport, place: str) -> Transport:
+    """The same, with the logs of its repositories where its file says that they are."""
+    from smartserver.store.cluster import place_of
+
+    with one_line(above(place)):
+        found = place_of(store)
+    if found is None:
+        return store
+    root, path, cluster = found
+    try:
+        from smartserver.store.postgres_log import Database, PostgresLog
+    except ModuleNotFoundError:
+        raise CommandError(f"{place}: its logs are in PostgreSQL: pip install 'smartserver[postgres]'") from None
+    logged = PostgresLog(root, Database(cluster.log, cluster.store))
+    return logged.child(path) if path else logged
 
 
 def near(place: str) -> str:

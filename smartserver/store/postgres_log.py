@@ -8,6 +8,7 @@ are asked for together are read in one statement, so all of them are of one mome
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
@@ -25,6 +26,8 @@ from transports.base import BytesFile, EntryKind, ReadFile, Stat, Step, Transpor
 from transports.decorators.passing import PassingTransport
 from transports.errors import FileExists, NoSuchFile, TransportFailed
 from transports.steps import GetPublished, Publish
+
+log = logging.getLogger("smartserver")
 
 SCHEMA = 1
 """Version of the tables. A server refuses any other."""
@@ -54,6 +57,9 @@ _NUMBERS = "SELECT number FROM smartserver_record WHERE repository = %s ORDER BY
 _DELETE = "DELETE FROM smartserver_record WHERE repository = %s AND number = %s RETURNING 1"
 _AGE = "SELECT octet_length(content), extract(epoch FROM made)::float8 FROM smartserver_record {}"
 _AGE = _AGE.format("WHERE repository = %s AND number = %s")
+_USAGE = """
+SELECT count(DISTINCT repository), count(*), pg_total_relation_size('smartserver_record') FROM smartserver_record
+"""
 _FIRST = """
 INSERT INTO smartserver_record (repository, number, hash, content) VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING
 RETURNING 1
@@ -71,12 +77,16 @@ Result = TypeVar("Result")
 
 
 def create_tables(address: str, store: str) -> None:
-    """Make the tables for the logs of a store, whose identity is `store`.
+    """Make the tables for the logs of a store, whose identity is `store`. Tables without a record are made anew.
 
     Raises:
-        TransportFailed: the database is away, or has such tables already.
+        TransportFailed: the database is away, or has such tables with records already.
     """
     with _told(""), psycopg.connect(address, connect_timeout=PATIENCE) as connection:
+        if connection.execute("SELECT to_regclass('smartserver_record')").fetchone() != (None,):
+            if connection.execute("SELECT 1 FROM smartserver_record LIMIT 1").fetchone() is not None:
+                raise TransportFailed("", f"{address} has the logs of a store already")
+            connection.execute("DROP TABLE smartserver_record, smartserver_cluster")
         connection.execute(TABLES)
         connection.execute("INSERT INTO smartserver_cluster VALUES (%s, %s)", (SCHEMA, store))
 
@@ -132,6 +142,11 @@ class Database:
     def delete(self, repository: str, number: int) -> bool:
         """Delete a record, durably; False where it is not there. Raises as `read`."""
         return bool(self._change(f"log/{number:010}", _DELETE, repository, number))
+
+    def usage(self) -> tuple[int, int, int]:
+        """The number of repositories that have records, of records, and of bytes of the table. Raises as `read`."""
+        ((repositories, records, size),) = self._ask("log", _USAGE)
+        return repositories, records, size
 
     def close(self) -> None:
         """End the connections that nobody uses; what is asked next makes others."""
@@ -197,7 +212,9 @@ def _told(path: str) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as wrong:
-        raise TransportFailed(path, f"the database of the logs: {str(wrong).splitlines()[0]}") from wrong
+        # Where the database is, and as whom it is asked, is no matter of a client's.
+        log.warning("the database of the logs: %s", str(wrong).splitlines()[0])
+        raise TransportFailed(path, "the database of the logs failed, or is away") from wrong
 
 
 class PostgresLog(PassingTransport):

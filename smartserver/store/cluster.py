@@ -1,0 +1,94 @@
+"""What several servers share: a store, and where the logs of its repositories are.
+
+A store whose logs are in a database says so in a file of its own, `FILE`, so that every server and command finds them,
+and nobody takes a repository for one that lacks its log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from urllib.parse import urlsplit
+
+import msgspec
+
+from smartserver.errors import CorruptFile, Unsupported
+from smartserver.store.surroundings import folders_to
+from transports import paths
+from transports.base import Transport
+from transports.errors import FileExists, NoSuchFile
+from transports.steps import Get
+
+FILE = "smartserver-cluster"
+VERSION = 1
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    """What the file says: `store`, its identity, which the database has, too, and the database's address, without a
+    password."""
+
+    store: str
+    log: str
+    version: int = VERSION
+
+
+def check_address(address: str) -> str:
+    """The address of a database, if it is one and has no password.
+
+    Raises:
+        Unsupported: it has, or is none.
+    """
+    found = urlsplit(address)
+    if found.scheme not in ("postgresql", "postgres"):
+        raise Unsupported(f"logs at {address!r}", "postgresql://[user@]host[:port]/database")
+    if found.password is not None:
+        raise Unsupported("a password in the address of a database", "~/.pgpass, or PGPASSFILE or PGPASSWORD")
+    return address
+
+
+def place_of(store: Transport) -> tuple[Transport, str, Cluster] | None:
+    """The store that a place lies in whose logs are in a database: its root, the place's path below it, and what its
+    file says; None where there is none.
+
+    Raises:
+        CorruptFile, Unsupported: the file cannot be read.
+        TransportError: the store failed.
+    """
+    whole, path = store.whole()
+    files = {folder: Get(paths.join(folder, FILE)) for folder in folders_to(path)}
+    whole.perform(list(files.values()))
+    for folder, file in reversed(files.items()):
+        if file.result is not None:
+            return whole.child(folder) if folder else whole, path[len(folder) :].strip("/"), _decoded(file)
+    return None
+
+
+def _decoded(file: Get) -> Cluster:
+    try:
+        found = msgspec.json.decode(file.content, type=Cluster)
+    except msgspec.DecodeError as wrong:
+        raise CorruptFile(file.path, 0, str(wrong)) from wrong
+    if found.version != VERSION:
+        raise Unsupported(f"version {found.version} of {FILE!r}", str(VERSION))
+    return found
+
+
+def check_empty(store: Transport) -> None:
+    """Accept a store that has nothing yet: the logs of repositories in it would be hidden.
+
+    Raises:
+        FileExists: it has something.
+        TransportError: the store failed.
+    """
+    with contextlib.suppress(NoSuchFile):  # A prefix of a bucket is there once something lies below it.
+        for name in store.list_directory(""):
+            raise FileExists(name)
+
+
+def mark(store: Transport, cluster: Cluster) -> None:
+    """Say where the logs of a store are.
+
+    Raises:
+        FileExists: it has that file already.
+        TransportError: the store failed.
+    """
+    store.put(FILE, [msgspec.json.format(msgspec.json.encode(cluster))])
