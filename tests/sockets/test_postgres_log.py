@@ -182,12 +182,14 @@ def test_a_lost_reply(site: Site, history: History, monkeypatch: pytest.MonkeyPa
     assert repository.log.look().state.version == 3
 
 
-def test_tables_of_another_release_or_store(site: Site) -> None:
+def test_tables_of_another_release_or_store(site: Site, history: History) -> None:
+    """Neither are records ever hidden by new tables."""
+    push(site.repository(), history, line := history.line(1), {MAIN: line[0]})
     with pytest.raises(Unsupported, match="logs of the store one"):
         site.database("another").numbers("a")
     with psycopg.connect(site.address) as connection:
         connection.execute("UPDATE smartserver_cluster SET schema = 2")
     with pytest.raises(Unsupported, match="version 2 of the tables"):
         site.database().numbers("a")
-    with pytest.raises(TransportFailed, match="failed"):
+    with pytest.raises(TransportFailed, match="has the logs of a store already"):
         create_tables(site.address, "one")
