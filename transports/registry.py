@@ -10,6 +10,7 @@ from transports.base import Transport
 OPENERS: dict[str, str] = {
     "file": "transports.local:from_url",
     "memory": "transports.memory:from_url",
+    "s3": "transports.s3:from_url",
     "sftp": "transports.sftp:from_url",
     "vfs": "smartserver.client.vfs_transport:from_url",
 }

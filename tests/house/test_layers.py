@@ -54,6 +54,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "OpenSSL": ("smartserver.server.tls",),
     "cryptography": ("smartserver.server.tls",),
     "prometheus_client": ("smartserver.server.metrics",),
+    "obstore": ("transports.s3",),
     "paramiko": ("transports.sftp_login",),
     "fastimport": ("smartserver.vcs", "smartserver.plugins"),
     "breezy": ("smartserver.plugins.breezy", "smartserver.plugins.breezy_shim", "smartserver.vcs.bzr.compat"),
