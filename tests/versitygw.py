@@ -34,7 +34,17 @@ class Gateway:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        words = [str(VERSITYGW), "--port", self._address, "--quiet", "--health", "/healthz", "posix", str(self._folder)]
+        words = [
+            str(VERSITYGW),
+            "--port",
+            self._address,
+            "--quiet",
+            "--keep-alive",
+            "--health",
+            "/healthz",
+            "posix",
+            str(self._folder),
+        ]
         variables = {**os.environ, "ROOT_ACCESS_KEY": "smartkey", "ROOT_SECRET_KEY": "smartsecret"}
         self.process = subprocess.Popen(words, env=variables, stdout=subprocess.DEVNULL)
         while True:

@@ -68,10 +68,16 @@ IN_MEMORY = 1 << 20
 """Bytes of such a file that are held in memory; a larger one is a temporary file."""
 AT_ONCE = 32
 """Calls that are made at the same time: as many records as `store.log` reads at once."""
+PART = 5 << 20
+"""Bytes of a part of an upload: S3 takes none that is smaller, but for the last."""
 PARTS = 4
-"""Parts of one upload, of 5 MiB each, that are sent at the same time."""
+"""Parts of one upload that are sent at the same time."""
+MOST_PARTS = 10_000
+"""Parts of one upload that S3 takes."""
 NEAR = 128 << 10
 """Bytes between two ranges that are read with them: 10 ms at 100 Mbit/s, less than a call takes."""
+MANY = 4
+"""Records that are all read at once. Of fewer, the first is awaited: mostly it is missing, and none is read twice."""
 LOOKS = 3
 """Looks at files of one folder that cost more than to list it: one at a missing file is two calls."""
 RETRIES = 30
@@ -187,7 +193,9 @@ class _Bucket:
         if len(asks) < 2:
             return [ask() for ask in asks]
         with self.guard:
-            threads = self._pools.setdefault(pool, ThreadPoolExecutor(AT_ONCE, thread_name_prefix=f"s3 {pool}"))
+            if pool not in self._pools:
+                self._pools[pool] = ThreadPoolExecutor(AT_ONCE, thread_name_prefix=f"s3 {pool}")
+            threads = self._pools[pool]
         return [each.result() for each in [threads.submit(ask) for ask in asks]]
 
 
@@ -246,10 +254,10 @@ class S3Transport(Transport):
     """A prefix of a bucket. See the module for what differs from a folder.
 
     Steps are performed with as few waits as their order allows. A change is made when all before it was answered.
-    Reads between two changes are made together: first the listings and the first record of each log, then all others.
+    Reads between two changes are made together: first the listings, so that what they name is found, then all others.
     A *record* is a published file whose name is a number. Records are deleted in rising order and asked for from the
-    newest down, so that each is read after those above it (design 0032). Of those that are read together, one that is
-    there below one that is missing is read once more.
+    newest down, so that each is read after those above it (design 0032). Where they are few, the first is read before
+    the others. One that is there, and was not read after the missing one above it, is read once more.
     """
 
     capabilities = Capability.ROUND_TRIPS
@@ -432,7 +440,8 @@ class S3Transport(Transport):
         elif self._is_own(new):
             bucket.spool[new] = bucket.spool.pop(old)
         else:
-            put = partial(obstore.put, store, new, max_concurrency=PARTS)
+            part = max(PART, spooled.size // MOST_PARTS + 1)
+            put = partial(obstore.put, store, new, chunk_size=part, max_concurrency=PARTS)
             bucket.call("PUT", there, lambda: spooled.send(put))
             bucket.spool.pop(old, None)
 
@@ -493,23 +502,24 @@ class S3Transport(Transport):
             folder, name = paths.split(step.path)
             if isinstance(step, GetPublished) and name.isdecimal():
                 logs.setdefault(folder, []).append(step)
-        first = {records[0] for records in logs.values()}
-        early = [step for step in steps if step in first or isinstance(step, ListDirectory)]
-        answers, when = self._ask(early), dict.fromkeys(early, 1)
-        late = [step for step in steps if step not in answers]
-        answers.update(self._ask(late))
-        when.update(dict.fromkeys(late, 2))
-        neighbours = [each for records in logs.values() for each in itertools.pairwise(records)]
-        for flight in itertools.count(3):
+        asked: list[Query[Any]] = [step for step in steps if isinstance(step, ListDirectory)]
+        last = [step for records in logs.values() if len(records) < MANY for step in records[1:]]
+        flights = [[step for step in steps if step not in asked and step not in last], last]
+        answers: dict[Query[Any], object] = {}
+        when: dict[Query[Any], int] = {}
+        for flight in itertools.count():
+            answers.update(self._ask(asked))
+            when.update(dict.fromkeys(asked, flight))
+            neighbours = (each for records in logs.values() for each in itertools.pairwise(records))
             again = [
                 below
                 for above, below in neighbours
-                if answers[above] is None and answers[below] is not None and when[below] <= when[above]
-            ]
-            if not again:
+                if above in when and below in when and answers[above] is None and answers[below] is not None
+                and when[below] <= when[above]
+            ]  # fmt: skip
+            asked = [*(flights.pop(0) if flights else ()), *again]
+            if not asked and not flights:
                 break
-            answers.update(self._ask(again))
-            when.update(dict.fromkeys(again, flight))
         for step in steps:
             answer = answers[step]
             if isinstance(answer, TransportError):
