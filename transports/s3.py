@@ -99,13 +99,15 @@ def _failure(path: str, wrong: Exception) -> TransportError:
     )
     if code == "NoSuchBucket":
         return TransportFailed(path, "there is no such bucket")
+    if re.search("/latest/(api/token|meta-data)", text):
+        return TransportFailed(path, "no keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run where a role is")
     if code == "RequestTimeTooSkewed":
         return TransportFailed(path, "the clock of this machine differs too much from that of the S3 store: set it")
     if isinstance(wrong, FileNotFoundError) and code in ("", "NoSuchKey"):
         return NoSuchFile(path)
     if isinstance(wrong, AlreadyExistsError):
         return FileExists(path)
-    if isinstance(wrong, PermissionDeniedError | UnauthenticatedError):
+    if isinstance(wrong, PermissionDeniedError | UnauthenticatedError) or "status code: 403" in text:
         return PermissionDenied(path, "" if code in ("", "AccessDenied") else f"the S3 store refuses the keys ({code})")
     return TransportFailed(path, f"{code}: {message}" if code else re.sub("//[^/@]*@", "//", text.partition("\n")[0]))
 
@@ -509,6 +511,8 @@ class S3Transport(Transport):
         when: dict[Query[Any], int] = {}
         for flight in itertools.count():
             answers.update(self._ask(asked))
+            if any(isinstance(answer, TransportError) for answer in answers.values()):
+                break
             when.update(dict.fromkeys(asked, flight))
             neighbours = (each for records in logs.values() for each in itertools.pairwise(records))
             again = [
@@ -521,10 +525,11 @@ class S3Transport(Transport):
             if not asked and not flights:
                 break
         for step in steps:
-            answer = answers[step]
-            if isinstance(answer, TransportError):
-                raise answer
-            step.settle(answer)
+            if step in answers:
+                answer = answers[step]
+                if isinstance(answer, TransportError):
+                    raise answer
+                step.settle(answer)
 
     def _ask(self, steps: Sequence[Query[Any]]) -> dict[Query[Any], object]:
         """What comes of steps that are performed together: their results, or errors."""

@@ -132,10 +132,33 @@ def test_what_is_told_of_a_refusal(
 ) -> None:
     refusing.answer = answer
     transport = S3Transport("bucket")
+    if error is not NoSuchFile:
+        with pytest.raises(error):
+            transport.list_directory("a")
     with pytest.raises(error) as wrong:
         transport.get("a")
     assert text in str(wrong.value)
     assert SECRET not in f"{wrong.value!r} {wrong.value} {transport!r} {transport.describe()}"
+
+
+def test_no_more_is_asked_of_a_store_that_fails(refusing: type[_Refusing]) -> None:
+    refusing.answer = (400, "Strange")
+    names, record = ListDirectory("log"), GetPublished("log/1")
+    with pytest.raises(TransportFailed):
+        S3Transport("bucket").perform([names, record])
+    assert refusing.asked == ["GET"]
+
+
+def test_that_there_are_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the machine is asked, which has none either."""
+    for name in ("AWS_ENDPOINT_URL", "AWS_METADATA_ENDPOINT"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    monkeypatch.setattr(s3, "RETRIES", 0.1)
+    with pytest.raises(TransportFailed, match="no keys: set AWS_ACCESS_KEY_ID"):
+        S3Transport("bucket").get("a")
 
 
 def test_a_fork_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
