@@ -11,6 +11,8 @@
 #                (other measurements: make bench ARGS="history PATH"; what there is: make bench ARGS=--help)
 #   make hg-versions   the tests of hg with Mercurial 6.9, which comes from PyPI into a folder of the user's cache, and with 6.3
 #                if it is the system's (some of them: make hg-versions ARGS="tests/interop/test_hg_loader.py")
+#   make versitygw   an S3 store for the tests, which Go builds into a folder of the user's cache in three minutes; `make test-all`
+#                does so too where there is Go
 #   make soak    everything at once for ten minutes: readers, writers, kills, strangers, a clock stepped, a record damaged
 #   make git-suite   git's own tests of clone, fetch and push over hpss://, in a quarter of an hour (some of them:
 #                make git-suite ARGS="t5510 t5516"; another git: make git-suite ARGS="--source FOLDER")
@@ -35,6 +37,7 @@ PIP_OPTIONS := --quiet --disable-pip-version-check --no-compile
 PIP := $(BIN)/python -m pip install $(PIP_OPTIONS)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
 MERCURIALS := $(CACHE)/smartserver/mercurials
+VERSITYGW := $(CACHE)/smartserver/versitygw/1.8.0/versitygw
 
 # The tests start our programs thousands of times: compiled once, as installed ones are, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -43,7 +46,7 @@ export SMARTSERVER_AGENT := 0
 
 .PHONY: demo soak test short-stores short-units short-tools test-all computing breezy mercurial interop faulty waiting check lint
 .PHONY: docs bench ratchet git-suite brz-suite
-.PHONY: hg-suite hg-versions hg-6.3 hg-6.9 clean
+.PHONY: hg-suite hg-versions hg-6.3 hg-6.9 versitygw clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
@@ -67,6 +70,8 @@ COMPUTING := $(addprefix --ignore=,tests/interop $(FAULTY) $(WAITING))
 
 test: RUNS := lint short-stores short-units short-tools
 test-all: RUNS := lint computing breezy mercurial interop faulty waiting
+
+test-all: $(if $(shell command -v go),versitygw)
 
 # One run is seen as it goes and the others at their end; then comes what all of them left out.
 test test-all: $(TOOLS)
@@ -141,6 +146,12 @@ $(MERCURIALS)/6.9/bin/hg:
 	@mkdir -p $(MERCURIALS)
 	$(PYTHON) -m venv --clear $(MERCURIALS)/6.9
 	$(MERCURIALS)/6.9/bin/python -m pip install $(PIP_OPTIONS) 'mercurial==6.9.*'
+
+# Where it cannot be built, the tests that need it are left out.
+versitygw: ; @$(MAKE) --no-print-directory $(VERSITYGW) || echo "versitygw cannot be had here" >&2
+
+$(VERSITYGW):
+	GOBIN=$(@D) go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
 soak: $(TOOLS)
 	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python tests/sockets/soak.py $(or $(ARGS),10) $$(mktemp -d)

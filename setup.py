@@ -11,6 +11,7 @@ SCHEMES = ["hpss", "hpss+tls", "hpss+ssh", "hpss+sftp", "hpss+vfs"]
 
 BREEZY = ["breezy>=3.3,<3.4"]
 MERCURIAL = ["mercurial>=6.3,<7.3"]
+S3 = ["obstore>=0.12,<0.13"]
 METRICS = ["prometheus_client>=0.19"]
 POSTGRES = ["psycopg[binary]>=3.2"]
 
@@ -67,11 +68,13 @@ setup(
         "hg": MERCURIAL,
         "metrics": METRICS,  # of `serve --metrics`
         "postgres": POSTGRES,  # of stores whose logs are in a database
+        "s3": S3,  # of s3:// URLs
         "test": [
             *BREEZY,  # the real one: tests/interop
             *MERCURIAL,  # the same
             *METRICS,
             *POSTGRES,
+            *S3,
             "pytest>=8",
             "hypothesis>=6.100",
             "ruff>=0.6",

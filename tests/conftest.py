@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from postgres import Postgres
     from sshd import Sshd
+    from versitygw import S3
 
 STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
 """Warnings of a C compiler that are errors."""
@@ -55,7 +56,7 @@ def _no_environment_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Ite
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
-            if name.startswith(("GIT_", "SMARTSERVER_", "XDG_")) and name != BANS:
+            if name.startswith(("AWS_", "GIT_", "SMARTSERVER_", "XDG_")) and name != BANS:
                 patch.delenv(name)
         patch.setenv("HOME", str(home))
         patch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
@@ -93,6 +94,17 @@ def postgres() -> Iterator[Postgres]:
 
     with Postgres() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    """A real S3 store on loopback, whose first gateway the environment names."""
+    from versitygw import S3, environment
+
+    with S3(tmp_path_factory.mktemp("s3")) as store, pytest.MonkeyPatch.context() as patch:
+        for name, value in environment(store.gateways[0].endpoint).items():
+            patch.setenv(name, value)
+        yield store
 
 
 @pytest.fixture(scope="session")

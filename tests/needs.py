@@ -102,12 +102,16 @@ PACKAGES = {
 }
 """Packages of Debian whose programs tests start."""
 
+VERSITYGW = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "smartserver/versitygw/1.8.0/versitygw")
+"""An S3 store. The tests have another home than its user."""
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 NEEDS = {
     **{name: _programs(package, name) for package, names in PACKAGES.items() for name in names},
     "C compiler": _programs("gcc and libc6-dev", "cc"),
     "Chromium": Need("chromium", lambda: any(map(find, BROWSERS))),
+    "versitygw": Need("make versitygw, with Go 1.25", VERSITYGW.exists),
     "root": Need("run as root", lambda: os.geteuid() == 0),
     "network namespaces": Need("the right to make them: CAP_SYS_ADMIN or user namespaces", _has_network_namespaces),
     "namespaces": Need("the right to make them: CAP_SYS_ADMIN or user namespaces", _has_namespaces),

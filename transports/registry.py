@@ -10,6 +10,7 @@ from transports.base import Transport
 OPENERS: dict[str, str] = {
     "file": "transports.local:from_url",
     "memory": "transports.memory:from_url",
+    "s3": "transports.s3:from_url",
     "sftp": "transports.sftp:from_url",
     "vfs": "smartserver.client.vfs_transport:from_url",
 }
@@ -34,12 +35,17 @@ def open_url(url: str) -> Transport:
     """The transport a URL names.
 
     Raises:
-        ValueError: no transport has that scheme, or the scheme's transport has no such place.
+        ValueError: no transport has that scheme, the scheme's transport has no such place, or it needs a library that
+            is not installed.
     """
     scheme = urlsplit(url).scheme
     opener = OPENERS.get(scheme)
     if opener is None:
         raise ValueError(f"no transport opens {url!r}; known schemes: {', '.join(sorted(OPENERS))}")
     module, _, function = opener.partition(":")
-    transport: Transport = getattr(importlib.import_module(module), function)(url)
+    try:
+        loaded = importlib.import_module(module)
+    except ModuleNotFoundError as wrong:
+        raise ValueError(f"{scheme}:// needs {wrong.name}: pip install 'smartserver[{scheme}]'") from None
+    transport: Transport = getattr(loaded, function)(url)
     return transport

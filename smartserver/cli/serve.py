@@ -23,6 +23,7 @@ from smartserver.cli.place import is_store_url, near, open_store
 from smartserver.cli.process import raise_descriptors, use_one_heap
 from smartserver.cli.serve_options import (
     banned_by,
+    cache_folder,
     check_access_options,
     check_root,
     encryption_of,
@@ -33,6 +34,7 @@ from smartserver.cli.serve_options import (
     policy_of,
     refuse_with_stdio,
     share_memory,
+    with_copies,
 )
 from smartserver.cli.user import user
 from smartserver.cli.workers import STOP, fork_workers
@@ -189,6 +191,20 @@ EVERYWHERE = ("0.0.0.0", "::")
     help="Memory for caches: texts of files, blocks of indexes, headers of revisions.",
 )
 @click.option(
+    "--cache-dir",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where packs of a bucket are kept; all of it can be fetched again. By default a folder of the user's cache.",
+)
+@click.option(
+    "--cache-size",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    metavar="GB",
+    help="What --cache-dir may take.",
+)
+@click.option(
     "--workers",
     type=click.IntRange(1, 64),
     default=1,
@@ -240,12 +256,17 @@ def command(
     metrics: str | None,
     metrics_public: bool,
     memory_cache_size: int,
+    cache_dir: Path | None,
+    cache_size: int,
     workers: int,
     compression: str,
     slow: int | None,
     verbose: bool,
 ) -> None:
     """Serve the repositories below the folder ROOT over hpss://; one that is ROOT itself has the empty path.
+
+    ROOT may be a bucket (s3://bucket/prefix), which any number of servers serve at once: each keeps copies of packs in
+    --cache-dir, and nothing else. See `smartserver cluster --help` for logs in a database.
 
     With --stdio ROOT may be the URL of a folder on a machine that runs nothing of ours (sftp://[user@]host/path, with
     /~/ for the home there), or of a server that gives its files (vfs://host/path): git and brz start that themselves
@@ -264,6 +285,7 @@ def command(
     smartserver serve /srv/code --listen 0.0.0.0:4155 --access /etc/smartserver/access.toml
     smartserver serve /srv/code --listen 0.0.0.0:4155 --tls /etc/ssl/code.pem --tls-key /etc/ssl/code.key
     smartserver serve /srv/code --listen 0.0.0.0:4155 --tls auto --require-tls
+    smartserver serve s3://bucket/code --cache-dir /var/cache/smartserver --cache-size 50
     ssh host smartserver serve /srv/code --stdio
     smartserver serve sftp://me@example.org/srv/code --stdio
     """
@@ -278,10 +300,13 @@ def command(
     file = None if access is None else open_access(access)
     tokens = None if access is None or stdio else open_tokens(access)
     root = near(root)
-    remote = is_store_url(root)
+    is_bucket = root.startswith("s3://") and not stdio
+    remote = is_store_url(root) and not is_bucket
+    if cache_dir is not None and not is_bucket:
+        raise UsageConflict("--cache-dir is for a bucket that is served: s3://bucket/prefix")
     if remote and not stdio:
         raise CommandError(f"{root} is behind a link, and is served with --stdio only")
-    if not remote:
+    if not is_store_url(root):
         if stdio:
             _check_asked(root, os.environ.get("SSH_ORIGINAL_COMMAND", ""))
         # Nobody needs to be told that /home or /srv, which hpss+ssh:// names, cannot be written to.
@@ -315,10 +340,12 @@ def command(
 
     use_one_heap()
     descriptors = raise_descriptors()
-    transport = open_store(root, ctx.obj or frozenset())
     opened = None if stdio else ctx.with_resource(_open_port(host, port))
     # All is loaded that processes can share: the reactor is not.
     is_first = opened is None or workers == 1 or fork_workers(workers, opened)
+    transport = open_store(root, ctx.obj or frozenset())  # What has used a bucket may not fork.
+    if is_bucket:
+        transport = with_copies(transport, cache_dir or cache_folder(os.environ), cache_size)
     from twisted.internet import reactor as untyped
 
     reactor = cast("Reactor", untyped)

@@ -23,6 +23,7 @@ from smartserver.verbs.declare import Calls
 if TYPE_CHECKING:
     from smartserver.server.site import Site
     from smartserver.server.tcp import Encryption
+    from transports.base import Transport
 
 FOR_TCP = (
     "listen",
@@ -157,6 +158,25 @@ def _state_folder(environment: Mapping[str, str]) -> Path:
     state = environment.get("STATE_DIRECTORY", "").partition(":")[0]
     home = environment.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return Path(state or os.path.join(home, "smartserver"))
+
+
+def cache_folder(environment: Mapping[str, str]) -> Path:
+    """Where a server keeps what it can fetch again: as systemd says, else as XDG does."""
+    cache = environment.get("CACHE_DIRECTORY", "").partition(":")[0]
+    home = environment.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(cache or os.path.join(home, "smartserver"), "packs")
+
+
+def with_copies(store: Transport, folder: Path, size: int) -> Transport:
+    """A store behind a link, with copies of its packs, indexes and checkpoints in a folder of this machine. `size`: of
+    the folder, in GB."""
+    from smartserver.store.format import IMMUTABLE
+    from transports.decorators.cached import CachedTransport, CacheFolder
+
+    try:
+        return CachedTransport(store, CacheFolder(folder, size * 10**9), IMMUTABLE)
+    except OSError as wrong:
+        raise CommandError(f"--cache-dir {folder}: {wrong.strerror}") from None
 
 
 def banned_by(rules: tuple[str, ...]) -> Callable[[str, Calls], Banned | None]:

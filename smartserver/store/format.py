@@ -5,6 +5,7 @@ What else can change about a repository is a feature in its records; this line n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from smartserver.errors import A_BAZAAR_REPOSITORY, A_GIT_REPOSITORY, CorruptFile, Unsupported
@@ -21,6 +22,8 @@ LOST = "lost"
 
 FOLDERS = (PACKS, INCOMING, LOG, CHECKPOINTS)
 """The folders of every repository."""
+IMMUTABLE = re.compile(rf"(?:.+/)?(?:{PACKS}/[0-9a-f]+\.(?:pack|idx)|{CHECKPOINTS}/[^/]+)")
+"""The path of a file whose name is used once, so that a copy of it stays right."""
 NAMES = frozenset({FORMAT, LOST, *FOLDERS})
 """Every name in a repository's folder."""
 

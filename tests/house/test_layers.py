@@ -55,6 +55,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "cryptography": ("smartserver.server.tls",),
     "psycopg": ("smartserver.store.postgres_log",),
     "prometheus_client": ("smartserver.server.metrics",),
+    "obstore": ("transports.s3",),
     "paramiko": ("transports.sftp_login",),
     "fastimport": ("smartserver.vcs", "smartserver.plugins"),
     "breezy": ("smartserver.plugins.breezy", "smartserver.plugins.breezy_shim", "smartserver.vcs.bzr.compat"),

@@ -40,3 +40,10 @@ def test_import_loads_no_backend() -> None:
     run = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
     assert "transports.local" not in run.stdout
     assert "transports.registry" in run.stdout
+
+
+def test_a_library_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "transports.s3", raising=False)
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(ValueError, match=r"^s3:// needs obstore: pip install 'smartserver\[s3\]'$"):
+        registry.open_url("s3://bucket")

@@ -1,0 +1,143 @@
+"""smartserver.store on transports.s3: a repository lives in a bucket, with all that is done to one, by two gateways."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id
+from versitygw import S3, environment
+
+from smartserver.errors import InvalidPath, NestedRepository
+from smartserver.store import cleanup, recovery
+from smartserver.store.format import INCOMING, LOG, LOST, PACKS
+from smartserver.store.lost import find
+from smartserver.store.record import record_path
+from smartserver.store.repository import PackRepository
+from smartserver.store.upkeep import KEPT
+from transports.s3 import S3Transport
+
+pytestmark = [pytest.mark.sockets, pytest.mark.needs("versitygw")]
+
+PATIENCE = 30
+NAME = "team/project"
+
+Open = Callable[[int], PackRepository]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def served(s3: S3, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Open:
+    """A server that begins: the repository of one bucket by one of the gateways."""
+    bucket, servers = s3.bucket(), iter(range(99))
+
+    def begin(gateway: int) -> PackRepository:
+        for name, value in environment(s3.gateways[gateway].endpoint).items():
+            monkeypatch.setenv(name, value)
+        transport = S3Transport(bucket, "repositories")
+        transport.list_directory("")  # It connects now.
+        return PackRepository(transport, NAME, clock=clock, randomness=Repeatable(next(servers)))
+
+    return begin
+
+
+def test_what_is_pushed_by_one_gateway_is_read_by_another(served: Open) -> None:
+    history = History()
+    line = history.line(5)
+    one, other = served(0), served(1)
+    assert not other.exists()
+    for number, each in enumerate(line):
+        push((one, other)[number % 2], history, [each], {MAIN: each})
+        assert refs_of(other) == refs_of(one) == {MAIN: each}
+    check_whole(served(1), history)
+    assert other.folder.list_directory(LOG) == [f"{number:010}" for number in range(1, 7)]
+    one.delete(request_id(), 0, "user")
+    assert not other.exists()
+    assert other.deleted()
+    push(other, history, line, {MAIN: line[0]})
+    check_whole(one, history)
+
+
+def test_a_pack_that_is_not_held_in_memory(served: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("smartserver.store.far.AT_ONCE", 1000)
+    history = History()
+    tip = history.commit({"large": Repeatable()(6 << 20)})
+    push(served(0), history, [tip], {MAIN: tip})
+    check_whole(served(1), history)
+
+
+def test_upkeep(served: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packs are joined, a checkpoint is made, records and a day later old packs are deleted; nothing is lost."""
+    monkeypatch.setattr(cleanup, "FEW", 4)
+    monkeypatch.setattr(cleanup, "FLOOR_AGE", 0.0)
+    history = History()
+    line = history.line(12)
+    one, other = served(0), served(1)
+    for each in line:
+        push(one, history, [each], {MAIN: each})
+        if one.log.since.records == 5:
+            one.clean_up()
+    assert record_path(1) not in [f"{LOG}/{name}" for name in one.folder.list_directory(LOG)]
+    assert refs_of(other) == {MAIN: line[-1]}
+    assert other.repack().after == 1
+    assert len(one.folder.list_directory(PACKS)) == 2 * 13
+    clock.now += KEPT + 1
+    one.collect_garbage_files()
+    assert len(one.folder.list_directory(PACKS)) == 2
+    assert one.folder.list_directory(INCOMING) == []
+    for server in (one, other, served(0)):
+        check_whole(server, history)
+
+
+def test_recovery(served: Open) -> None:
+    """A record is lost; those above it are moved aside, and what they say is done again."""
+    history = History()
+    line = history.line(4)
+    for each in line:
+        push(served(0), history, [each], {MAIN: each})
+    server = served(1)
+    server.folder.delete(record_path(4))
+    findings = find(server.folder)
+    recovery.restore(server, findings, [])
+    assert [name[:10] for name in server.folder.list_directory(LOST)] == ["0000000005"]
+    findings = find(server.folder)
+    recovery.restore(server, findings, findings.changes)
+    check_whole(server, history)
+    assert refs_of(served(0)) == {MAIN: line[3]}
+
+
+def test_one_of_several_creates_it(served: Open) -> None:
+    """No folder is exclusive there: the record and the format are."""
+    history, start = History(), threading.Barrier(6)
+    tips = history.line(6)
+    history.body(tips)  # Which is made in one thread.
+
+    def create(number: int) -> None:
+        start.wait(PATIENCE)
+        push(servers[number], history, tips[: number + 1], {b"refs/heads/%d" % number: tips[number]})
+
+    servers = [served(number % 2) for number in range(6)]
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(create, range(6)))
+    assert refs_of(served(0)) == {b"refs/heads/%d" % number: tip for number, tip in enumerate(tips)}
+    check_whole(servers[0], history)
+
+
+def test_none_is_made_inside_another(served: Open) -> None:
+    history = History()
+    tip = history.commit({"a": b"a"})
+    server = served(0)
+    push(server, history, [tip], {MAIN: tip})
+    above = server._above
+    for path, error in ((f"{NAME}/inner", NestedRepository), ("team", InvalidPath)):
+        with pytest.raises(error):
+            push(PackRepository(above, path), history, [tip], {MAIN: tip})
+    named = PackRepository(above, f"team/{INCOMING}")
+    push(named, history, [tip], {MAIN: tip})
+    check_whole(PackRepository(served(1)._above, f"team/{INCOMING}"), history)

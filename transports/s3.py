@@ -1,0 +1,606 @@
+"""`S3Transport`: a prefix of a bucket of an S3 store, by the library obstore (the extra `s3`).
+
+Endpoint, region and credentials come from the environment, as obstore reads it: `AWS_ENDPOINT_URL`, with
+`AWS_ALLOW_HTTP=true` for one without TLS, `AWS_REGION`, `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, or the role of
+a container or a machine. `AWS_TIMEOUT` is the time of one call, `30 seconds` where it is not set. Profiles of `~/.aws`
+are not read: `aws configure export-credentials --format env` prints them as variables. The credentials must allow
+`s3:ListBucket`: without it, a store answers "denied" for a missing file.
+
+S3 has no folders and no rename, so some promises of `transports.base` are kept in another way:
+
+- *A file in a folder named `incoming` lies in this process*, in memory or in a temporary file without a name. Nobody
+  else sees it. A rename to another folder uploads it, and so does `publish`. When the process dies, it is gone.
+- *Any other new file is uploaded at its first sync*, or when it is closed. Only then is its name found to be taken.
+- *A folder is there when something lies below it*, or this process has made it. No call is made for one. So nothing is
+  exclusive about a folder, and no file needs one. A creation does not rely on it: it publishes record 1 and `format`,
+  and the first of them is the trace that a creation above or below finds (`store/creation.py`).
+- *A change that was answered is durable*, so to sync is to do nothing.
+- *To delete a missing file succeeds*: S3 does not say whether there was one.
+- *What lies below a file*, or a listing of a file, is missing, and not `NotADirectory`.
+- *A file of the bucket is renamed by a copy and a deletion.* `recover` alone does that.
+
+`publish` is one conditional PUT (`If-None-Match: *`), which the library does not send again: a second one would be
+refused because of the first, and nobody could tell. Other calls are sent again for `RETRIES` seconds where the store
+fails.
+
+The library's threads do not survive a fork: a process forked from one that has used a bucket is refused, in place of
+hanging for ever.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import tempfile
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import partial
+from typing import IO, Any, TypeVar, cast
+from urllib.parse import unquote, urlsplit
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
+from obstore.store import S3Store
+
+from transports import paths
+from transports.base import Capability, EntryKind, ReadFile, Stat, Step, Transport, WriteFile
+from transports.errors import (
+    DirectoryNotEmpty,
+    FileExists,
+    NoSuchFile,
+    NotSupported,
+    PermissionDenied,
+    TransportError,
+    TransportFailed,
+)
+from transports.steps import Get, GetPublished, GetStat, ListDirectory, Publish, Query, ReadRanges, SyncDirectory
+
+INCOMING = "incoming"
+"""The folder whose files lie in this process."""
+IN_MEMORY = 1 << 20
+"""Bytes of such a file that are held in memory; a larger one is a temporary file."""
+AT_ONCE = 32
+"""Calls that are made at the same time: as many records as `store.log` reads at once."""
+PART = 5 << 20
+"""Bytes of a part of an upload: S3 takes none that is smaller, but for the last."""
+PARTS = 4
+"""Parts of one upload that are sent at the same time."""
+MOST_PARTS = 10_000
+"""Parts of one upload that S3 takes."""
+NEAR = 128 << 10
+"""Bytes between two ranges that are read with them: 10 ms at 100 Mbit/s, less than a call takes."""
+MANY = 4
+"""Records that are all read at once. Of fewer, the first is awaited: mostly it is missing, and none is read twice."""
+LOOKS = 3
+"""Looks at files of one folder that cost more than to list it: one at a missing file is two calls."""
+RETRIES = 30
+"""Seconds for which a call is sent again where the store fails; as `WAIT` of `store.log`."""
+
+Result = TypeVar("Result")
+
+_Read = Callable[[Sequence[tuple[int, int]]], list[bytes]]
+
+_user: int | None = None
+"""The process that has used the library."""
+
+
+def _failure(path: str, wrong: Exception) -> TransportError:
+    """What an error of the library means. Its text may name keys, so a part of it alone is told."""
+    text = str(wrong)
+    code, message = (
+        found[1] if (found := re.search(f"<{name}>([^<]*)</{name}>", text)) else "" for name in ("Code", "Message")
+    )
+    if code == "NoSuchBucket":
+        return TransportFailed(path, "there is no such bucket")
+    if re.search("/latest/(api/token|meta-data)", text):
+        return TransportFailed(path, "no keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run where a role is")
+    if code == "RequestTimeTooSkewed":
+        return TransportFailed(path, "the clock of this machine differs too much from that of the S3 store: set it")
+    if isinstance(wrong, FileNotFoundError) and code in ("", "NoSuchKey"):
+        return NoSuchFile(path)
+    if isinstance(wrong, AlreadyExistsError):
+        return FileExists(path)
+    if isinstance(wrong, PermissionDeniedError | UnauthenticatedError) or "status code: 403" in text:
+        return PermissionDenied(path, "" if code in ("", "AccessDenied") else f"the S3 store refuses the keys ({code})")
+    return TransportFailed(path, f"{code}: {message}" if code else re.sub("//[^/@]*@", "//", text.partition("\n")[0]))
+
+
+class _Spooled:
+    """The content of a file of this process."""
+
+    def __init__(self) -> None:
+        self.made = time.monotonic()
+        self.size = 0
+        self._file = cast("IO[bytes]", tempfile.SpooledTemporaryFile(IN_MEMORY))  # noqa: SIM115 - open while it is used
+        weakref.finalize(self, self._file.close)
+        self._guard = threading.Lock()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        with self._guard:
+            self._file.seek(0, os.SEEK_END)
+            self._file.write(data)
+            self.size = self._file.tell()
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        with self._guard:
+            self._file.seek(offset)
+            return self._file.read(size)
+
+    def content(self) -> bytes:
+        return self.read_at(0, self.size)
+
+    def send(self, put: Callable[[IO[bytes]], object]) -> None:
+        """Have all of it read by `put`."""
+        with self._guard:
+            self._file.seek(0)
+            put(self._file)
+
+
+class _Bucket:
+    """What the transports of one place share; usable from several threads."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.calls: Counter[str] = Counter()
+        """Calls to the store so far, by method."""
+        self.spool: dict[str, _Spooled] = {}
+        self.folders: set[str] = set()
+        self.ahead: float | None = None
+        """Seconds by which the store's clock is ahead of `time.monotonic`, once that was asked."""
+        self.guard = threading.RLock()
+        self._stores: dict[bool, S3Store] = {}
+        self._pools: dict[str, ThreadPoolExecutor] = {}
+
+    def store(self, *, once: bool = False) -> S3Store:
+        """What makes calls. `once`: it sends none again.
+
+        Raises:
+            TransportFailed: the library was used before this process was forked.
+        """
+        global _user
+        with self.guard:
+            _user = _user or os.getpid()
+            if _user != os.getpid():
+                raise TransportFailed("", f"s3://{self.name} was used before this process was forked")
+            if once not in self._stores:
+                self._stores[once] = S3Store(
+                    self.name,
+                    disable_bulk_delete=True,
+                    retry_config={"retry_timeout": timedelta(seconds=RETRIES), "max_retries": 0 if once else 10},
+                )
+            return self._stores[once]
+
+    def call(self, method: str, path: str, ask: Callable[[], Result]) -> Result:
+        """Make one call.
+
+        Raises:
+            TransportError: it failed, at the file with this path.
+        """
+        with self.guard:
+            self.calls[method] += 1
+        try:
+            return ask()
+        except (BaseError, FileNotFoundError, ValueError) as wrong:
+            raise _failure(path, wrong) from None
+
+    def all_of(self, asks: Sequence[Callable[[], Result]], pool: str) -> list[Result]:
+        """Do all of them at the same time. `pool`: of those that do not wait for each other."""
+        if len(asks) < 2:
+            return [ask() for ask in asks]
+        with self.guard:
+            if pool not in self._pools:
+                self._pools[pool] = ThreadPoolExecutor(AT_ONCE, thread_name_prefix=f"s3 {pool}")
+            threads = self._pools[pool]
+        return [each.result() for each in [threads.submit(ask) for ask in asks]]
+
+
+class _ReadFile(ReadFile):
+    def __init__(
+        self, size: Callable[[], int], read: Callable[[Sequence[tuple[int, int]]], list[bytes]], path: str
+    ) -> None:
+        self._size = size
+        self._read: Callable[[Sequence[tuple[int, int]]], list[bytes]] | None = read
+        self._path = path
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        return self.read_ranges([(offset, size)])[0]
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        if self._read is None:
+            raise TransportFailed(self._path, "the file is closed")
+        return self._read(ranges)
+
+    def size(self) -> int:
+        return self._size()
+
+    def close(self) -> None:
+        self._read = None
+
+
+class _WriteFile(WriteFile):
+    """A new file. `send`: uploads it, at its first sync or when it is closed."""
+
+    def __init__(self, spooled: _Spooled, path: str, send: Callable[[_Spooled], None] | None) -> None:
+        self._spooled: _Spooled | None = spooled
+        self._path = path
+        self._send = send
+
+    def _open(self) -> _Spooled:
+        if self._spooled is None:
+            raise TransportFailed(self._path, "the file is closed, or was uploaded")
+        return self._spooled
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._open().write(data)
+
+    def sync(self) -> None:
+        spooled = self._open()
+        if self._send is not None:
+            self._spooled = None
+            self._send(spooled)
+
+    def close(self) -> None:
+        if self._spooled is not None:
+            self.sync()
+            self._spooled = None
+
+
+class S3Transport(Transport):
+    """A prefix of a bucket. See the module for what differs from a folder.
+
+    Steps are performed with as few waits as their order allows. A change is made when all before it was answered.
+    Reads between two changes are made together: first the listings, so that what they name is found, then all others.
+    A *record* is a published file whose name is a number. Records are deleted in rising order and asked for from the
+    newest down, so that each is read after those above it (design 0032). Where they are few, the first is read before
+    the others. One that is there, and was not read after the missing one above it, is read once more.
+    """
+
+    capabilities = Capability.ROUND_TRIPS
+
+    def __init__(self, bucket: str, root: str = "", *, _shared: _Bucket | None = None, _prefix: str = "") -> None:
+        """`root`: the prefix in the bucket, without a slash at its end."""
+        self._bucket = _shared or _Bucket(bucket)
+        self._root = paths.check(root)
+        self._prefix = _prefix
+
+    @property
+    def calls(self) -> Counter[str]:
+        """Calls to the store so far, by method, of all transports of this place."""
+        return self._bucket.calls
+
+    def _at(self, path: str) -> tuple[str, str]:
+        """The path as errors name it, and the key in the bucket."""
+        full = paths.join(self._prefix, path)
+        return full, paths.join(self._root, full)
+
+    def child(self, path: str) -> S3Transport:
+        prefix = paths.join(self._prefix, path)
+        return S3Transport(self._bucket.name, self._root, _shared=self._bucket, _prefix=prefix)
+
+    def describe(self, path: str = "") -> str:
+        return f"s3://{self._bucket.name}/{self._at(path)[1]}".rstrip("/")
+
+    # -- reading
+
+    def get(self, path: str) -> bytes:
+        full, key = self._at(path)
+        spooled = self._bucket.spool.get(key)
+        if spooled is not None:
+            return spooled.content()
+        store = self._bucket.store()
+        return self._bucket.call("GET", full, lambda: bytes(obstore.get(store, key or "/").bytes()))
+
+    def get_published(self, path: str) -> bytes:
+        return self.get(path)
+
+    def open_read(self, path: str) -> ReadFile:
+        full, key = self._at(path)
+        spooled = self._bucket.spool.get(key)
+        if spooled is None:
+            size = self._head(path).size
+            return _ReadFile(lambda: size, partial(self._ranges, path), full)
+        return _ReadFile(lambda: spooled.size, lambda ranges: [spooled.read_at(*each) for each in ranges], full)
+
+    def open_published(self, path: str) -> ReadFile:
+        return self.open_read(path)
+
+    def _ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Ranges of a file of the bucket; those that are near each other by one call."""
+        full, key = self._at(path)
+        store, pieces = self._bucket.store(), list[tuple[int, int]]()
+        for offset, size in sorted(each for each in ranges if each[1]):
+            if pieces and offset <= pieces[-1][1] + NEAR:
+                pieces[-1] = pieces[-1][0], max(pieces[-1][1], offset + size)
+            else:
+                pieces.append((offset, offset + size))
+
+        def read(piece: tuple[int, int]) -> bytes:
+            got = partial(obstore.get, store, key, options={"range": piece})
+            try:
+                return self._bucket.call("GET", full, lambda: bytes(got().bytes()))
+            except TransportFailed as wrong:
+                if wrong.reason.startswith("InvalidRange:"):  # It begins behind the end.
+                    return b""
+                raise
+
+        found = dict(zip(pieces, self._bucket.all_of([partial(read, each) for each in pieces], "ranges"), strict=True))
+
+        def cut(offset: int, size: int) -> bytes:
+            start = next((piece for piece in reversed(pieces) if piece[0] <= offset), (0, 0)) if size else (0, 0)
+            return found.get(start, b"")[offset - start[0] :][:size]
+
+        return [cut(*each) for each in ranges]
+
+    def _head(self, path: str) -> Stat:
+        full, key = self._at(path)
+        store = self._bucket.store()
+        return _stat(self._bucket.call("HEAD", full, lambda: obstore.head(store, key or "/")))
+
+    def stat(self, path: str) -> Stat:
+        key = self._at(path)[1]
+        spooled = self._bucket.spool.get(key)
+        if spooled is not None:
+            return Stat(EntryKind.FILE, spooled.size, spooled.made + self._clock(path))
+        if self._is_kept(key):
+            return FOLDER
+        try:
+            return self._head(path)
+        except NoSuchFile:
+            if self._listing(path):
+                return FOLDER
+            raise
+
+    def _clock(self, path: str) -> float:
+        """How far the store's clock is ahead; asked once, of a file that is made in the place of an own one."""
+        bucket, (full, key) = self._bucket, self._at(path)
+        if bucket.ahead is None:
+            store = bucket.store()
+            bucket.call("PUT", full, lambda: obstore.put(store, key, b""))
+            bucket.ahead = self._head(path).modified - time.monotonic()
+            bucket.call("DELETE", full, lambda: obstore.delete(store, key))
+        return bucket.ahead
+
+    def _is_kept(self, key: str) -> bool:
+        """Whether it is a folder that no file need lie in."""
+        return key in (self._root, *self._bucket.folders) or paths.split(key)[1] == INCOMING
+
+    def _listing(self, path: str) -> dict[str, Stat]:
+        """What the bucket has in a folder."""
+        full, key = self._at(path)
+        store = self._bucket.store()
+        found = self._bucket.call("LIST", full, lambda: obstore.list_with_delimiter(store, key or None))
+        files = {each["path"]: _stat(each) for each in found["objects"]}
+        return {
+            paths.split(each)[1]: stat
+            for each, stat in {**dict.fromkeys(found["common_prefixes"], FOLDER), **files}.items()
+        }
+
+    def list_directory(self, path: str) -> list[str]:
+        full, key = self._at(path)
+        own = {name for folder, name in map(paths.split, [*self._bucket.folders, *self._bucket.spool]) if folder == key}
+        names = {*self._listing(path), *own} - {""}
+        if not names and not self._is_kept(key):
+            raise NoSuchFile(full)
+        return sorted(names)
+
+    # -- changing
+
+    def create(self, path: str) -> WriteFile:
+        full, key = self._at(path)
+        spooled = _Spooled()
+        if not self._is_own(key):
+            return _WriteFile(spooled, full, partial(self._upload_new, path))
+        if self._bucket.spool.setdefault(key, spooled) is not spooled:
+            raise FileExists(full)
+        return _WriteFile(spooled, full, None)
+
+    @staticmethod
+    def _is_own(key: str) -> bool:
+        """Whether a file that is made under this name is of this process."""
+        return paths.split(paths.split(key)[0])[1] == INCOMING
+
+    def _upload_new(self, path: str, spooled: _Spooled) -> None:
+        full, key = self._at(path)
+        store, content = self._bucket.store(), spooled.content()
+        try:
+            self._bucket.call("PUT", full, lambda: obstore.put(store, key, content, mode="create"))
+        except FileExists:
+            if self.get(path) != content:  # Else it was most likely made by this call, which was sent again.
+                raise
+
+    def publish(self, source: str, target: str) -> None:
+        self._publish(source, target)
+
+    def _publish(self, source: str, target: str) -> bytes:
+        """`publish`, and the content."""
+        full, key = self._at(target)
+        content, store = self.get(source), self._bucket.store(once=True)
+        self._bucket.call("PUT", full, lambda: obstore.put(store, key, content, mode="create"))
+        with contextlib.suppress(TransportError):  # It is published, whatever becomes of its old name.
+            self.delete(source)
+        return content
+
+    def publish_as_folder(self, source: str, target: str) -> None:
+        """As `publish`: there is one form."""
+        self._publish(source, target)
+
+    def rename(self, source: str, target: str) -> None:
+        bucket, (full, old), (there, new) = self._bucket, self._at(source), self._at(target)
+        store, spooled = bucket.store(), bucket.spool.get(old)
+        if old == new:
+            return
+        if spooled is None:
+            bucket.call("COPY", full, lambda: obstore.copy(store, old, new))
+            self.delete(source)
+        elif self._is_own(new):
+            bucket.spool[new] = bucket.spool.pop(old)
+        else:
+            part = max(PART, spooled.size // MOST_PARTS + 1)
+            put = partial(obstore.put, store, new, chunk_size=part, max_concurrency=PARTS)
+            bucket.call("PUT", there, lambda: spooled.send(put))
+            bucket.spool.pop(old, None)
+
+    def delete(self, path: str) -> None:
+        full, key = self._at(path)
+        if self._bucket.spool.pop(key, None) is None:
+            store = self._bucket.store()
+            self._bucket.call("DELETE", full, lambda: obstore.delete(store, key))
+
+    def withdraw(self, path: str, aside: str) -> None:
+        paths.check(aside)
+        self.delete(path)
+        self._bucket.folders.discard(self._at(path)[1])
+
+    def make_directory(self, path: str) -> None:
+        full, key = self._at(path)
+        with self._bucket.guard:
+            if key in self._bucket.folders:
+                raise FileExists(full)
+            self._bucket.folders.add(key)
+
+    def remove_directory(self, path: str) -> None:
+        full, key = self._at(path)
+        if self.list_directory(path):
+            raise DirectoryNotEmpty(full)
+        self._bucket.folders.discard(key)
+
+    def sync_directory(self, path: str) -> None:
+        self._at(path)
+
+    # -- many at once
+
+    def perform(self, steps: Sequence[Step]) -> None:
+        for path in itertools.chain.from_iterable(step.paths for step in steps):
+            self._at(path)
+        reads: list[Query[Any]] = []
+        published: dict[str, bytes] = {}
+        for step in steps:
+            if isinstance(step, GetPublished) and step.path in published:
+                step.settle(published[step.path])
+            elif isinstance(step, Query):
+                reads.append(step)
+            elif not isinstance(step, SyncDirectory):
+                self._read(reads)
+                reads = []
+                for path in step.paths:
+                    published.pop(path, None)
+                if isinstance(step, Publish):
+                    published[step.target] = self._publish(step.path, step.target)
+                else:
+                    step.do(self)
+        self._read(reads)
+
+    def _read(self, steps: Sequence[Query[Any]]) -> None:
+        """Perform steps that change nothing."""
+        logs: dict[str, list[Query[Any]]] = {}
+        for step in steps:
+            folder, name = paths.split(step.path)
+            if isinstance(step, GetPublished) and name.isdecimal():
+                logs.setdefault(folder, []).append(step)
+        asked: list[Query[Any]] = [step for step in steps if isinstance(step, ListDirectory)]
+        last = [step for records in logs.values() if len(records) < MANY for step in records[1:]]
+        flights = [[step for step in steps if step not in asked and step not in last], last]
+        answers: dict[Query[Any], object] = {}
+        when: dict[Query[Any], int] = {}
+        for flight in itertools.count():
+            answers.update(self._ask(asked))
+            if any(isinstance(answer, TransportError) for answer in answers.values()):
+                break
+            when.update(dict.fromkeys(asked, flight))
+            neighbours = (each for records in logs.values() for each in itertools.pairwise(records))
+            again = [
+                below
+                for above, below in neighbours
+                if above in when and below in when and answers[above] is None and answers[below] is not None
+                and when[below] <= when[above]
+            ]  # fmt: skip
+            asked = [*(flights.pop(0) if flights else ()), *again]
+            if not asked and not flights:
+                break
+        for step in steps:
+            if step in answers:
+                answer = answers[step]
+                if isinstance(answer, TransportError):
+                    raise answer
+                step.settle(answer)
+
+    def _ask(self, steps: Sequence[Query[Any]]) -> dict[Query[Any], object]:
+        """What comes of steps that are performed together: their results, or errors."""
+        looks: dict[str, list[Query[Any]]] = {}
+        for step in steps:
+            if isinstance(step, GetStat) and step.path:
+                looks.setdefault(paths.split(step.path)[0], []).append(step)
+        listed = {folder: group for folder, group in looks.items() if len(group) >= LOOKS}
+        grouped = {step for group in listed.values() for step in group}
+        single = [step for step in steps if step not in grouped]
+        asks = [
+            *(partial(self._look_at, folder, group) for folder, group in listed.items()),
+            *(partial(self._answers, [step]) for step in single),
+        ]
+        return dict(itertools.chain.from_iterable(self._bucket.all_of(asks, "steps")))
+
+    def _look_at(self, folder: str, steps: Sequence[Query[Any]]) -> list[tuple[Query[Any], object]]:
+        """Looks at files of one folder."""
+        try:
+            found = self._listing(folder)
+        except TransportError as wrong:
+            return [(step, wrong) for step in steps]
+        there = {step: found.get(paths.split(step.path)[1]) for step in steps}
+        keys = {step: self._at(step.path)[1] for step in steps}
+        own = [step for step in steps if keys[step] in self._bucket.spool or self._is_kept(keys[step])]
+        return list({**there, **dict(self._answers(own))}.items())
+
+    def _answers(self, steps: Iterable[Query[Any]]) -> list[tuple[Query[Any], object]]:
+        answers: list[tuple[Query[Any], object]] = []
+        for step in steps:
+            try:
+                answers.append((step, self._answer(step)))
+            except TransportError as wrong:
+                answers.append((step, wrong))
+        return answers
+
+    def _answer(self, step: Query[Any]) -> object:
+        try:
+            match step:
+                case Get() | GetPublished():
+                    return self.get(step.path)
+                case GetStat():
+                    return self.stat(step.path)
+                case ListDirectory():
+                    return self.list_directory(step.path)
+        except NoSuchFile:
+            return None
+        if not isinstance(step, ReadRanges):
+            raise NotSupported(type(step).__name__)
+        if self._at(step.path)[1] in self._bucket.spool:
+            return self.open_read(step.path).read_ranges(step.ranges)
+        return self._ranges(step.path, step.ranges)
+
+
+FOLDER = Stat(EntryKind.DIRECTORY, 0, 0.0)
+"""Nobody knows when a folder changed."""
+
+
+def _stat(found: Any) -> Stat:
+    return Stat(EntryKind.FILE, found["size"], found["last_modified"].timestamp())
+
+
+def from_url(url: str) -> S3Transport:
+    """A prefix of a bucket: `s3://bucket/prefix`. Nothing is connected yet.
+
+    Raises:
+        ValueError: it is no such URL.
+    """
+    parts = urlsplit(url)
+    if "@" in parts.netloc:
+        raise ValueError("an S3 URL has no credentials: they come from the environment")
+    if parts.scheme != "s3" or not re.fullmatch("[a-z0-9][a-z0-9.-]+", parts.netloc) or parts.query or parts.fragment:
+        raise ValueError(f"{url!r} is not a place in an S3 store: s3://BUCKET[/PREFIX]")
+    return S3Transport(parts.netloc, unquote(parts.path, errors="strict").strip("/"))
