@@ -136,8 +136,8 @@ class Snapshot:
         return sum(pack.records for pack in packs), sum(pack.length for pack in packs)
 
     def continues(self, before: Snapshot) -> bool:
-        """Whether its revisions begin with those of an earlier snapshot, as they are. Packs that both have are the same,
-        as names are never used again; of what was joined the revisions are compared.
+        """Whether its revisions begin with those of an earlier snapshot, as they are. Packs with the same name are
+        the same, since names are never reused; of joined packs the revisions are compared.
 
         Raises:
             CorruptFile, NoSuchFile, TransportFailed: an index cannot be read.
