@@ -212,7 +212,7 @@ class RequestContext:
     def changes(self, transaction: Transaction) -> Changes | None:
         """What the client is told of the stored repository; None where there is none to be shown."""
         snapshot = transaction.snapshot
-        return transaction.changes_since(self.known) if snapshot is not None and self.shows(snapshot.state) else None
+        return snapshot.state.changes_since(self.known) if snapshot is not None and self.shows(snapshot.state) else None
 
     def state_after(self, error: CodedError) -> State | None:
         """What a refused client needs to plan again; nothing where it may not read."""

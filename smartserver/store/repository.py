@@ -23,7 +23,7 @@ from smartserver.store.creation import Creation
 from smartserver.store.group import Group
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import Log, Perform
-from smartserver.store.model import Changes, PackReport, RootVersion, VerifyReport
+from smartserver.store.model import PackReport, VerifyReport
 from smartserver.store.quarantine import Quarantine, nothing
 from smartserver.store.repack import AHEAD, rows
 from smartserver.store.snapshot import Snapshot
@@ -117,14 +117,6 @@ class PackRepository:
         if found is None:
             raise NoSuchRepository(self.path)
         return found
-
-    def changes_since(self, known: RootVersion | None) -> Changes:
-        """What changed since the version a client knows; everything when that cannot be told.
-
-        Raises:
-            CorruptFile, Unsupported, TransportError: as `snapshot`.
-        """
-        return self.snapshot().state.changes_since(known)
 
     def verify(
         self, progress: Callable[[int, int], None] = lambda done, total: None, allowance: Allowance | None = None

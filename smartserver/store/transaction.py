@@ -33,7 +33,7 @@ from smartserver.store.browse import ContentBody, browse
 from smartserver.store.bulk import BulkReader
 from smartserver.store.content import ContentReader, SnapshotView
 from smartserver.store.graph import Graph, announced_graph
-from smartserver.store.model import INCOMPLETE, Changes, ContentPlan, PullPlan, RepositoryStats, RootVersion
+from smartserver.store.model import INCOMPLETE, ContentPlan, PullPlan, RepositoryStats
 from smartserver.store.segment_reader import SegmentReader
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.state import MAP
@@ -605,14 +605,6 @@ class Transaction:
             return ContentPlan(reading.pieces, reading.items), reading.said
         plan = self.plan_pull(reading.heads, haves, absent)
         return msgspec.structs.replace(plan, bulk=True, expanded=True), reading.said
-
-    def changes_since(self, known: RootVersion | None) -> Changes:
-        """What changed of the stored repository since the version a client knows; everything when that cannot be told.
-
-        Raises:
-            CorruptFile, TransportError: a table is damaged or cannot be read.
-        """
-        return self._present().state.changes_since(known)
 
     def open_body(
         self, plan: PullPlan | ContentPlan, level: int = 0

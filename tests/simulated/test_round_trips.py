@@ -289,7 +289,7 @@ def missing_base(stage: Stage) -> None:
 
 def _pretend(stage: Stage) -> State:
     """The state of the other repository: as if it had been at this path."""
-    return state_of(stage.joint.site.find(PATH).repository.changes_since(None))
+    return state_of(stage.joint.site.find(PATH).repository.snapshot().state.changes_since(None))
 
 
 OPERATIONS: dict[str, Callable[[Stage], None]] = {

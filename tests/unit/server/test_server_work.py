@@ -14,7 +14,7 @@ from smartserver.server import upkeep
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.upkeep import tidy
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import Transaction
+from smartserver.store.state import State
 from smartserver.wire.events import Body
 from smartserver.wire.messages import Failure, KnownRoot, RequestFlag, raw
 
@@ -65,7 +65,7 @@ def test_a_refusal_comes_without_the_state_where_that_cannot_be_read(
     def damaged(*_: object) -> None:
         raise CorruptFile("project/tables/x", 0, "the content does not match its check")
 
-    monkeypatch.setattr(Transaction, "changes_since", damaged)
+    monkeypatch.setattr(State, "changes_since", damaged)
     answer = dialog.ask(message(set_ref(line[1])))
     assert refused(answer).code == "diverged"
     assert isinstance(answer, Failure)

@@ -106,7 +106,7 @@ def test_all_that_it_has_is_kept(old: Path, said: Said, history: History, line: 
     # Who knows a version of before is told only what came since.
     version, request = said["log"][-2][:2]
     mark = int(request[:4], 16)
-    told = repository.changes_since(RootVersion(bytes.fromhex(said["incarnation"]), version, mark))
+    told = repository.snapshot().state.changes_since(RootVersion(bytes.fromhex(said["incarnation"]), version, mark))
     assert (told.since, set(told.refs)) == (version, {b"refs/heads/side"})
     # A repeat gets the first answer.
     repeat = push(repository, history, line[:1], {MAIN: line[0]}, request=b"%016d" % 0, age=1000)

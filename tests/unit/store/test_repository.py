@@ -147,7 +147,7 @@ def test_where_nothing_changes_nothing_is_written(history: History, clock: Clock
     assert not committed.changed
     assert committed.outcome == b"outcome of 2 revisions"
     assert counting[BYTES_WRITTEN] == counting[SYNCS] == 0
-    assert committed.changes_since(None).version == 2
+    assert committed.state.changes_since(None).version == 2
 
 
 def test_what_a_push_costs(history: History, clock: Clock) -> None:
@@ -168,11 +168,11 @@ def test_what_a_push_costs(history: History, clock: Clock) -> None:
 
 def test_the_changes_a_client_does_not_know(repository: PackRepository, history: History) -> None:
     line = history.line(3)
-    first = push(repository, history, line[:1], {MAIN: line[0]}).changes_since(None)
+    first = push(repository, history, line[:1], {MAIN: line[0]}).state.changes_since(None)
     known = RootVersion(first.incarnation, first.version, first.mark)
     committed = push(repository, history, line[1:], {SIDE: line[2]})
-    assert dict(committed.changes_since(known).refs) == {SIDE: encode_value((Tip(line[2]),))}
-    assert dict(repository.changes_since(known).refs) == {SIDE: encode_value((Tip(line[2]),))}
+    assert dict(committed.state.changes_since(known).refs) == {SIDE: encode_value((Tip(line[2]),))}
+    assert dict(repository.snapshot().state.changes_since(known).refs) == {SIDE: encode_value((Tip(line[2]),))}
 
 
 # -- repeats
