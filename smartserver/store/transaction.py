@@ -31,7 +31,7 @@ from smartserver.records.system import EntryValues, System, Tips, system_of
 from smartserver.store.allowance import Allowance
 from smartserver.store.browse import ContentBody, browse
 from smartserver.store.bulk import BulkReader
-from smartserver.store.content import ContentReader, SnapshotView
+from smartserver.store.content import ContentReader, PartReader, SnapshotView
 from smartserver.store.graph import Graph, announced_graph
 from smartserver.store.model import INCOMPLETE, ContentPlan, PullPlan, RepositoryStats
 from smartserver.store.segment_reader import SegmentReader
@@ -606,9 +606,7 @@ class Transaction:
         plan = self.plan_pull(reading.heads, haves, absent)
         return msgspec.structs.replace(plan, bulk=True, expanded=True), reading.said
 
-    def open_body(
-        self, plan: PullPlan | ContentPlan, level: int = 0
-    ) -> SegmentReader | BulkReader | ContentReader | ContentBody:
+    def open_body(self, plan: PullPlan | ContentPlan, level: int = 0) -> SegmentReader | BulkReader | PartReader:
         """The bytes of what a plan says. `level`: of the compression of a content body; 0: none."""
         if isinstance(plan, ContentPlan) and plan.items is not None:
             return ContentBody(plan.items, level)
