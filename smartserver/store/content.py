@@ -16,7 +16,7 @@ from smartserver.records.hunks import Buffer
 from smartserver.records.model import BaseTag, Entry, Key, Piece, Record, RefValue, RevisionId
 from smartserver.records.segment import STORED, encode_header
 from smartserver.store.allowance import Allowance
-from smartserver.store.model import RootVersion
+from smartserver.store.model import KnownVersion
 from smartserver.store.parts import LARGE
 from smartserver.store.snapshot import Snapshot
 
@@ -54,7 +54,7 @@ class SnapshotView:
             self._allowance.decode(size)
 
     def changed(self, name: str, known: tuple[bytes, int, int]) -> frozenset[bytes] | None:
-        return self.snapshot.state.changed_keys(name, RootVersion(*known))
+        return self.snapshot.state.changed_keys(name, KnownVersion(*known))
 
     def setting(self, name: str) -> bytes | None:
         return self.snapshot.state.settings.get(name)

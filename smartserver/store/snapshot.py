@@ -309,7 +309,7 @@ class Snapshot:
         return parts.Source(parts.cut(text), len(text))
 
     def _source(self, number: int, row: int, said: IndexRow, entry: Entry, charge: Charge) -> parts.Source:
-        """A text that is decoded as it is asked for, and what of its bases is so too."""
+        """Decodes a text, and its uncached bases, on demand."""
         charge(said.length)
         pack = self.packs[number]
         base = parts.Source(iter(()), 0)

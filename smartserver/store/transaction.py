@@ -45,7 +45,7 @@ MISSING_NAMED = 1024
 
 
 class Transaction:
-    """Over a snapshot; None where there is no repository (a tombstone counts as none).
+    """Over a snapshot; None where there is no repository (a deleted one is none).
 
     Whatever needs one raises NoSuchRepository then.
     """
@@ -570,7 +570,7 @@ class Transaction:
                 self.set_map(table, "opaque", key, entry)
 
     def delete(self) -> None:
-        """Put a tombstone in the repository's place; nothing else is asked for in the request."""
+        """Delete the repository; nothing else is asked for in the request."""
         self._present()
         self.deleted = True
 

@@ -30,7 +30,7 @@ from smartserver.store.allowance import Allowance
 from smartserver.store.cleanup import make_checkpoint
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.format import INCOMING, LOG, PACKS
-from smartserver.store.model import RootVersion
+from smartserver.store.model import KnownVersion
 from smartserver.store.record import record_path
 from smartserver.store.repository import PackRepository
 from smartserver.store.state import encode_value
@@ -169,7 +169,7 @@ def test_what_a_push_costs(history: History, clock: Clock) -> None:
 def test_the_changes_a_client_does_not_know(repository: PackRepository, history: History) -> None:
     line = history.line(3)
     first = push(repository, history, line[:1], {MAIN: line[0]}).state.changes_since(None)
-    known = RootVersion(first.incarnation, first.version, first.mark)
+    known = KnownVersion(first.incarnation, first.version, first.mark)
     committed = push(repository, history, line[1:], {SIDE: line[2]})
     assert dict(committed.state.changes_since(known).refs) == {SIDE: encode_value((Tip(line[2]),))}
     assert dict(repository.snapshot().state.changes_since(known).refs) == {SIDE: encode_value((Tip(line[2]),))}

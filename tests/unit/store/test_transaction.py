@@ -18,7 +18,7 @@ from smartserver.errors import (
 )
 from smartserver.records.model import GraphNode, Kind, Parent, Tip
 from smartserver.records.system import MapType, system_of
-from smartserver.store.model import INCOMPLETE, RootVersion
+from smartserver.store.model import INCOMPLETE, KnownVersion
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction, merge
 from transports.memory import MemoryTransport
@@ -333,7 +333,7 @@ def test_maps_of_no_repository_and_of_one_that_is_made(repository: PackRepositor
 def test_what_a_client_is_told_of_maps(repository: PackRepository, history: History, line: list[bytes]) -> None:
     before = repository.snapshot().state.changes_since(None)
     push(repository, history, [], first=lambda made: made.set_map("tags", "ids", MAIN + b"\0v1", b"one"))
-    seen = RootVersion(before.incarnation, before.version, before.mark)
+    seen = KnownVersion(before.incarnation, before.version, before.mark)
     assert repository.snapshot().state.changes_since(seen).maps == {"tags": {MAIN + b"\0v1": b"one"}}
     push(repository, history, [], first=lambda made: made.remove_entries(MAIN))
     assert repository.snapshot().state.changes_since(seen).maps == {"tags": {MAIN + b"\0v1": None}}
