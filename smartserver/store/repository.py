@@ -228,8 +228,8 @@ class PackRepository:
         parts = self.path, self.log, self._group, self._states, self._place, self.clock, self.randomness
         return Commit(*parts, request, age, user, plan, upload, progress, allowance, look).run()
 
-    def delete(self, request: bytes, age: int, user: str, outcome: bytes = b"") -> CommitOutcome:
-        """Delete the repository; its packs go a day later. A repeat gets the first answer.
+    def delete(self, request: bytes, age: int, user: str) -> CommitOutcome:
+        """Delete the repository; its packs go a day later. A repeat deletes nothing more.
 
         Raises:
             OutcomeUnknown: it may have been deleted.
@@ -238,7 +238,7 @@ class PackRepository:
 
         def plan(transaction: Transaction) -> bytes:
             transaction.delete()
-            return outcome
+            return b""
 
         return self.commit(request, age, user, plan)
 

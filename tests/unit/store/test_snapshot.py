@@ -95,7 +95,7 @@ def test_a_newer_snapshot_takes_over_what_is_open() -> None:
     made = stored([3, 2])
     made.transport = counted = CountedTransport(made.transport)
     before = opened(made)
-    before.segment(4)
+    before.read_ranges([(4, 5)]).read(1)
     counting = Counting()
     same = Snapshot.open(counted, made.state(), before)
     assert same.packs == before.packs
@@ -108,7 +108,7 @@ def test_a_newer_snapshot_takes_over_what_is_open() -> None:
     assert after.graph.parts[:2] == before.graph.parts
     assert after.texts is before.texts
     assert counting[FILES_READ] == 1  # The new index.
-    after.segment(5)
+    after.read_ranges([(5, 6)]).read(1)
     assert counting[FILES_READ] == 2  # The new pack, now that it is read.
     assert after.graph.parents(5) == (4,)
     assert before.graph.count == 5
