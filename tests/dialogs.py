@@ -20,7 +20,7 @@ from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_create import CreateRequest, KindField
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Body, Cancel, End, Error, Event, Reply, Request
-from smartserver.wire.messages import Call, Failure, KnownRoot, RequestFlag, decode_failure, decode_reply, encode
+from smartserver.wire.messages import Call, Failure, KnownVersion, RequestFlag, decode_failure, decode_reply, encode
 from smartserver.wire.messages import Reply as ReplyMessage
 from smartserver.wire.messages import Request as RequestMessage
 from transports.base import Transport
@@ -44,7 +44,7 @@ def message(
     request: bytes = numbered(1),
     age: int = 0,
     flags: RequestFlag = RequestFlag.NONE,
-    known: KnownRoot | None = None,
+    known: KnownVersion | None = None,
 ) -> RequestMessage:
     """A request of these calls."""
     listed = [Call(verb.name, msgspec.Raw(msgspec.msgpack.encode(arguments))) for verb, arguments in calls]

@@ -30,8 +30,6 @@ class Capability(enum.Flag):
     NONE = 0
     ROUND_TRIPS = enum.auto()
     """Each call waits for another machine: callers perform their steps together."""
-    COMPARE_AND_SWAP = enum.auto()
-    """The store replaces a file only if it still is what the caller read (object stores)."""
     APPEND = enum.auto()
     """`append` works."""
     HANDLES = enum.auto()

@@ -27,7 +27,6 @@ from transports.sftp_login import Account, log_in
 from transports.sftp_session import Pending, Session
 from transports.sftp_talks import Place, Talk
 from transports.steps import (
-    Append,
     Delete,
     Get,
     GetPublished,
@@ -37,7 +36,6 @@ from transports.steps import (
     Publish,
     Put,
     ReadRanges,
-    RemoveDirectory,
     Rename,
     SyncDirectory,
     Withdraw,
@@ -204,7 +202,7 @@ _ASKS = (Get, GetPublished, ReadRanges, GetStat, ListDirectory, SyncDirectory)
 
 _FINAL = (Rename, Publish, Withdraw, Delete)
 """Steps that cannot be taken back: they are sent when all that came before them has succeeded. Folders and files that
-were made can be removed, since nobody had the name before, and an empty folder that was removed can be made."""
+were made can be removed, since nobody had the name before."""
 
 
 _MOST = 256
@@ -354,7 +352,7 @@ class SftpTransport(Transport):
         self._have(talks.make_directory(self._at(path), []))
 
     def remove_directory(self, path: str) -> None:
-        self._have(talks.remove_directory(self._at(path), []))
+        self._have(talks.remove_directory(self._at(path)))
 
     def list_directory(self, path: str) -> list[str]:
         place = self._at(path)
@@ -471,16 +469,12 @@ class SftpTransport(Transport):
                 return talks.put(place, step.content, fsync=session.has(sftp.FSYNC), undo=undo)
             case MakeDirectory():
                 return talks.make_directory(place, undo)
-            case RemoveDirectory():
-                return talks.remove_directory(place, undo)
-            case Append():
-                return talks.unsupported("append")
             case Rename():
                 return talks.rename(place, self._at(step.target), posix=session.has(sftp.POSIX_RENAME))
             case Publish():
                 return self._publish(session, place, self._at(step.target))
             case Withdraw():
-                return talks.withdraw(place, self._at(step.aside), posix=session.has(sftp.POSIX_RENAME))
+                return talks.withdraw(place, self._at(step.target), posix=session.has(sftp.POSIX_RENAME))
             case Delete():
                 return talks.delete(place)
             case _:

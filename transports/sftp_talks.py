@@ -458,12 +458,6 @@ def check_finished(place: Place, answers: Iterable[sftp.Answer]) -> None:
             raise TransportFailed(place.name, f"sync failed, {_says(refused, takes_room=True)}")
 
 
-def unsupported(what: str) -> Talk[None]:
-    """What this store cannot do, said in its turn."""
-    yield from ()
-    raise NotSupported(what)
-
-
 def make_directory(place: Place, undo: list[Request]) -> Talk[None]:
     """One folder."""
     answer, there = yield [sftp.make_directory(place.path), sftp.lstat(place.path)]
@@ -472,7 +466,7 @@ def make_directory(place: Place, undo: list[Request]) -> Talk[None]:
     undo[:] = [sftp.remove_directory(place.path)]
 
 
-def remove_directory(place: Place, undo: list[Request]) -> Talk[None]:
+def remove_directory(place: Place) -> Talk[None]:
     """One empty folder."""
     answer, there = yield [sftp.remove_directory(place.path), sftp.lstat(place.path)]
     if refused := _refused(answer):
@@ -482,7 +476,6 @@ def remove_directory(place: Place, undo: list[Request]) -> Talk[None]:
         if isinstance(there, Attributes) and isinstance(error, TransportFailed) and (yield from names(place, [])):
             raise DirectoryNotEmpty(place.name)
         raise error
-    undo[:] = [sftp.make_directory(place.path)]
 
 
 def delete(place: Place) -> Talk[None]:

@@ -137,21 +137,6 @@ class Put(Step):
 
 
 @dataclass(eq=False, slots=True)
-class Append(Step):
-    """That content behind what is in a file that is there; it is durable. Where it fails a part may be written."""
-
-    content: bytes = b""
-
-    def do(self, transport: Transport) -> None:
-        file = transport.append(self.path)
-        try:
-            file.write(self.content)
-            file.sync()
-        finally:
-            file.close()
-
-
-@dataclass(eq=False, slots=True)
 class MakeDirectory(Step):
     """One folder."""
 
@@ -192,22 +177,11 @@ class Publish(_ToTarget):
 
 
 @dataclass(eq=False, slots=True)
-class Withdraw(Step):
-    """As `Transport.withdraw`, by way of `aside`."""
-
-    aside: str = ""
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        return self.path, self.aside
-
-    def below(self, folder: str) -> Self:
-        made = Step.below(self, folder)
-        made.aside = paths.join(folder, self.aside)
-        return made
+class Withdraw(_ToTarget):
+    """As `Transport.withdraw`, by way of `target`."""
 
     def do(self, transport: Transport) -> None:
-        transport.withdraw(self.path, self.aside)
+        transport.withdraw(self.path, self.target)
 
 
 @dataclass(eq=False, slots=True)
@@ -216,14 +190,6 @@ class Delete(Step):
 
     def do(self, transport: Transport) -> None:
         transport.delete(self.path)
-
-
-@dataclass(eq=False, slots=True)
-class RemoveDirectory(Step):
-    """Remove an empty folder."""
-
-    def do(self, transport: Transport) -> None:
-        transport.remove_directory(self.path)
 
 
 @dataclass(eq=False, slots=True)

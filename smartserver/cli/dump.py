@@ -130,7 +130,7 @@ def told_by(source: CopyEndpoint, earlier: Snapshot | None, spooled: BinaryIO, r
     from smartserver.client.copy import TAGS, CannotCopy, of_remote, untold_pages
     from smartserver.records.segment import SegmentStream, decode_revision
     from smartserver.records.system import system_of
-    from smartserver.store.archive import Told, dumped
+    from smartserver.store.archive import ServerDump, dumped
     from smartserver.wire.limits import MAX_HAVES
 
     there = source.repository
@@ -142,7 +142,7 @@ def told_by(source: CopyEndpoint, earlier: Snapshot | None, spooled: BinaryIO, r
     if earlier is not None and earlier.state.vcs != known.vcs:
         raise CannotCopy(f"{source.place} is a repository of {known.vcs}, the earlier dump one of {earlier.state.vcs}")
     system = system_of(known.vcs)
-    told = Told(known.vcs, system.kinds, known.settings, known.refs, known.maps)
+    told = ServerDump(known.vcs, system.kinds, known.settings, known.refs, known.maps)
     pages = ((name, page) for name in system.untold for page in untold_pages(there, name))
     segments, size = pulled.result.segments, pulled.result.size
     body = _received(pulled.body, size, received)

@@ -16,7 +16,7 @@ import msgspec
 
 from smartserver.cli.errors import CommandError
 from smartserver.records.model import Kind, Tip
-from smartserver.store.archive import Told, dumped
+from smartserver.store.archive import ServerDump, dumped
 from smartserver.store.state import State
 
 MAGIC: Final = b"smartserver dump 1\n"
@@ -56,7 +56,7 @@ def converted(file: BinaryIO, name: str, earlier: State | None) -> Iterator[Bina
     header = read.header
     if header.rests_on and earlier is None:
         raise CommandError(f"{name} {CONTINUES}")
-    told = Told(header.vcs, header.kinds, header.settings, header.refs, header.maps)
+    told = ServerDump(header.vcs, header.kinds, header.settings, header.refs, header.maps)
     base = earlier if header.rests_on else None
     with tempfile.TemporaryFile() as made:
         made.writelines(dumped(told, base, header.segments, header.size, read.segments(), iter(read.pages)))

@@ -56,16 +56,16 @@ def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...
         act_as_owner_at(target)
     with repository_in(source, flags) as repository:
         stored = StoreSource(repository)
-        root, whole = stored.snapshot.state, of_snapshot(stored.snapshot)
+        state, whole = stored.snapshot.state, of_snapshot(stored.snapshot)
     with between(source, target):
         copied = whole.only(refs, stored.beyond)
         with repository_at(target, flags) as remote:
             # Of a folder nobody remembers what it has, and it is soon asked.
-            if not is_url(target) or system_of(root.vcs).settings_matter:
+            if not is_url(target) or system_of(state.vcs).settings_matter:
                 with contextlib.suppress(NoSuchRepository, IncompleteRepository):
                     remote.learn_refs()
             remote.sent = on_terminal("push")
-            new = NewRepository(root.vcs, root.kinds, dict(root.settings))
+            new = NewRepository(state.vcs, state.kinds, dict(state.settings))
             try:
                 done = copy(copied, stored, new, remote, force=force)
             except IncompleteRepository:

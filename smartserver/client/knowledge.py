@@ -20,7 +20,7 @@ from smartserver.client.replace import new_file
 from smartserver.records.model import RefValue, RevisionId, Tip
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.limits import MAX_ENTRIES, MAX_TIPS, MAX_TIPS_KNOWN
-from smartserver.wire.messages import KnownRoot, State, entries_of
+from smartserver.wire.messages import KnownVersion, State, entries_of
 
 if TYPE_CHECKING:
     from smartserver.verbs.repository_open import OpenResult
@@ -155,9 +155,9 @@ class Knowledge:
         return bool(self._saved.incarnation)
 
     @property
-    def known(self) -> KnownRoot | None:
+    def known(self) -> KnownVersion | None:
         """The newest version seen."""
-        return KnownRoot(self._saved.incarnation, self._saved.version, self._saved.mark) if self.met else None
+        return KnownVersion(self._saved.incarnation, self._saved.version, self._saved.mark) if self.met else None
 
     @property
     def vcs(self) -> str:

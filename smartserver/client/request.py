@@ -9,7 +9,7 @@ import msgspec
 
 from smartserver.errors import AccessDenied, NotDone
 from smartserver.verbs.declare import AnyVerb, Arguments, Effect, Result
-from smartserver.wire.messages import Advice, Counters, KnownRoot, RequestFlag, State
+from smartserver.wire.messages import Advice, Counters, KnownVersion, RequestFlag, State
 from transports.errors import CodedError
 
 BodySource = Callable[[], Iterable[tuple[bytes, int]]]
@@ -25,7 +25,7 @@ class Outgoing(msgspec.Struct, frozen=True):
     path: str
     calls: Sequence[tuple[AnyVerb, Arguments]]
     flags: RequestFlag = RequestFlag.NONE
-    known: KnownRoot | None = None
+    known: KnownVersion | None = None
     body: BodySource | None = None
     says_agent: bool = False
     """Whether it says who asks although the repository was seen before."""

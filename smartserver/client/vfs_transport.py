@@ -23,7 +23,6 @@ from transports import paths
 from transports.base import Capability, EntryKind, ReadFile, Stat, Step, Transport, WriteFile
 from transports.errors import CodedError, NoSuchFile, TransportFailed
 from transports.steps import (
-    Append,
     Delete,
     Get,
     GetPublished,
@@ -33,7 +32,6 @@ from transports.steps import (
     Publish,
     Put,
     ReadRanges,
-    RemoveDirectory,
     Rename,
     SyncDirectory,
     Withdraw,
@@ -44,7 +42,6 @@ HELD = 1 << 20
 
 SIMPLE: dict[type[Step], Verb[vfs.PathRequest, vfs.NoResult]] = {
     MakeDirectory: vfs.mkdir,
-    RemoveDirectory: vfs.rmdir,
     Delete: vfs.delete,
     SyncDirectory: vfs.sync_dir,
 }
@@ -204,14 +201,12 @@ class VfsTransport(Transport):
                 return list(_reads(full, step.ranges))
             case Put():
                 return [Call(vfs.put, vfs.BringRequest(full), io.BytesIO(step.content), len(step.content))]
-            case Append():
-                return [Call(vfs.append, vfs.BringRequest(full), io.BytesIO(step.content), len(step.content))]
             case Rename():
                 return [Call(vfs.rename, vfs.RenameRequest(full, self._full(step.target)))]
             case Publish():
                 return [Call(vfs.publish, vfs.RenameRequest(full, self._full(step.target)))]
             case Withdraw():
-                return [Call(vfs.withdraw, vfs.WithdrawRequest(full, self._full(step.aside)))]
+                return [Call(vfs.withdraw, vfs.WithdrawRequest(full, self._full(step.target)))]
             case _:
                 return None
 

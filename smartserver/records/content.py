@@ -51,8 +51,8 @@ class RepositoryView(Protocol):
         caller charges a walk."""
 
     def changed(self, name: str, known: tuple[bytes, int, int]) -> Collection[bytes] | None:
-        """The keys of a map's entries that changed since a root, by its incarnation, version and mark; None where that
-        cannot be told."""
+        """The keys of a map's entries that changed since an incarnation, version and mark; None where that cannot be
+        told."""
 
     def setting(self, name: str) -> bytes | None:
         """A setting of the repository, None where it is not set."""

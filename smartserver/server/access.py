@@ -57,9 +57,9 @@ class Access:
         """Whether the user may do anything here."""
         raise NotImplementedError
 
-    def may(self, permission: Permission, path: str, ref: bytes = b"") -> bool:
+    def may(self, permission: Permission, path: str) -> bool:
         """Whether a permission is given."""
-        return not self.objection(permission, path, ref)
+        return not self.objection(permission, path)
 
     def require(self, permission: Permission, path: str, ref: bytes = b"") -> None:
         """Check one permission.

@@ -31,9 +31,9 @@ from smartserver.server.site import RepositoryLocation, Site
 from smartserver.store.allowance import Allowance
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.mend import mend
-from smartserver.store.model import Changes, ContentPlan, ListingEntry, PackReport, PullPlan, RootVersion, VerifyReport
+from smartserver.store.model import Changes, ContentPlan, KnownVersion, ListingEntry, PackReport, PullPlan, VerifyReport
 from smartserver.store.state import State as StoredState
-from smartserver.store.states import Latest
+from smartserver.store.states import RepositoryLook
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report
 from smartserver.verbs.declare import AnyVerb, Arguments, Files, Permission, Result
@@ -75,7 +75,7 @@ class RequestContext:
         self.site = site
         self.location: RepositoryLocation | None = None
         """What `find` gave; None as long as nobody looked."""
-        self._look: Latest | None = None
+        self._look: RepositoryLook | None = None
         """What `find` saw of it, until that was used."""
         self._repeated: CommitOutcome | None = None
         self._arrived = site.clock() if header.message.age else 0.0
@@ -86,10 +86,10 @@ class RequestContext:
         return self.header.message.id
 
     @property
-    def known(self) -> RootVersion | None:
+    def known(self) -> KnownVersion | None:
         """The newest version the client has seen."""
         known = self.header.message.known
-        return None if known is None else RootVersion(known.incarnation, known.version, known.mark)
+        return None if known is None else KnownVersion(known.incarnation, known.version, known.mark)
 
     def find(self) -> RepositoryLocation:
         """The repository, or the place where it may be made.
@@ -156,7 +156,7 @@ class RequestContext:
         repository = self.find().repository
         return repository.begin(announced, self.take_look(), self.allowance)
 
-    def take_look(self) -> Latest | None:
+    def take_look(self) -> RepositoryLook | None:
         """The repository as it was found, once."""
         look, self._look = self._look, None
         return look
@@ -212,7 +212,7 @@ class RequestContext:
     def changes(self, transaction: Transaction) -> Changes | None:
         """What the client is told of the stored repository; None where there is none to be shown."""
         snapshot = transaction.snapshot
-        return transaction.changes_since(self.known) if snapshot is not None and self.shows(snapshot.state) else None
+        return snapshot.state.changes_since(self.known) if snapshot is not None and self.shows(snapshot.state) else None
 
     def state_after(self, error: CodedError) -> State | None:
         """What a refused client needs to plan again; nothing where it may not read."""

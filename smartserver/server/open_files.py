@@ -26,14 +26,10 @@ class OpenFiles:
     def __init__(self, most: int, of: OpenFiles | None = None) -> None:
         self.most = most
         self._of = of
-        self._count = 0
+        self.count = 0
+        """How many there are."""
         self._mutex = threading.RLock()
         """Reentrant: the garbage collector may finalize a file, which calls `_remove`, while this thread holds it."""
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return self._count
 
     def hold(self, file: ReadFile) -> None:
         """Count a file until nothing refers to it any more, which closes it.
@@ -46,12 +42,12 @@ class OpenFiles:
 
     def _add(self) -> None:
         with self._mutex:
-            if self._count >= self.most:
+            if self.count >= self.most:
                 what = "files of a connection" if self._of is not None else "files of all connections"
                 raise LimitExceeded(
-                    f"open {what}, whose content was asked for and not taken", self._count + 1, self.most
+                    f"open {what}, whose content was asked for and not taken", self.count + 1, self.most
                 )
-            self._count += 1
+            self.count += 1
         try:
             if self._of is not None:
                 self._of._add()
@@ -66,4 +62,4 @@ class OpenFiles:
 
     def _remove_own(self) -> None:
         with self._mutex:
-            self._count -= 1
+            self.count -= 1

@@ -30,11 +30,6 @@ class Outbox:
     def __bool__(self) -> bool:
         return bool(self._unsent)
 
-    @property
-    def size(self) -> int:
-        """Bytes in it."""
-        return sum(map(len, self._unsent))
-
     def add(self, content: bytes) -> None:
         """Send this after what is there."""
         self._unsent.append(content)

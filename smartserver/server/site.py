@@ -25,7 +25,7 @@ from smartserver.store.format import FORMAT, is_marked, is_ours
 from smartserver.store.log import Perform, first_reads
 from smartserver.store.model import ListingEntry
 from smartserver.store.repository import PackRepository
-from smartserver.store.states import Latest
+from smartserver.store.states import RepositoryLook
 from smartserver.store.surroundings import holds_repository
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import Calls, ServerFacts
@@ -36,8 +36,8 @@ from transports.errors import CodedError, TransportError
 from transports.steps import GetPublished, GetStat, ListDirectory
 
 MAX_OPEN = 256
-"""Repositories kept open. Each holds about 20 packs at most, with two descriptors each (the file, and the mapped index:
-Python keeps one for a mapping), and one for each table file: some 11,000, and `serve` asks for 65,536."""
+"""Repositories kept open. Each holds about 20 packs at most, with two descriptors each (the pack and its index): some
+10,000, and `serve` asks for 65,536."""
 
 
 FAR_LEVEL = 3
@@ -65,8 +65,8 @@ class RepositoryLocation:
 
     repository: PackRepository
     exists: bool
-    look: Latest | None = field(default=None, compare=False)
-    """What was seen of it; None where its root was not looked at."""
+    look: RepositoryLook | None = field(default=None, compare=False)
+    """What was seen of it; None where its log was not looked at."""
 
     @property
     def at(self) -> str:

@@ -50,7 +50,7 @@ def inside_of(root: Transport) -> Callable[[str], bool]:
 
 
 def tidy_all(site: Site, executor: Executor) -> None:
-    """Clear `incoming` of every repository below the root and delete files no record names any more."""
+    """Clear `incoming` of every repository below the root, and delete packs that were dropped a day ago."""
     for path in repositories(site.root, site.inside):
         if executor.stopping:
             return

@@ -14,16 +14,16 @@ log = logging.getLogger("smartserver")
 GONE = "is not there"
 """Of what is served; said also of a repository that was in it: nobody deleted that one by itself."""
 
-NAMED_BY_A_ROOT = (f"{PACKS}/", f"{LOG}/")
+NAMED_BY_A_STATE = (f"{PACKS}/", f"{LOG}/")
 
 
 def user_error(error: CodedError, found: RepositoryLocation | None, served: str) -> CodedError:
     """The error as it is sent; `found`: the repository the request is about, None as long as nobody looked for it.
     `served`: what the folder that is served is called.
 
-    No repository: with what is there instead, or that the served folder itself is gone. A file a root names and that is
-    gone: as the damage that is. Damage is logged, since a client can only be told of it. Other failures of
-    the store are logged with the refusal (`server.request`).
+    No repository: with what is there instead, or that the served folder itself is gone. A missing file that a state
+    names: as damage. Damage is logged, since a client can only be told of it. Other failures of the store are logged
+    with the refusal (`server.request`).
     """
     if found is None:
         return error
@@ -34,7 +34,7 @@ def user_error(error: CodedError, found: RepositoryLocation | None, served: str)
         return NoSuchRepository(error.path, repository.describe_place())
     if isinstance(error, NoSuchFile) and found.exists:
         inner = error.path.removeprefix(f"{repository.path}/")
-        if inner.startswith(NAMED_BY_A_ROOT):
+        if inner.startswith(NAMED_BY_A_STATE):
             error = CorruptFile(inner, 0, "the file is missing")
     if isinstance(error, CorruptFile):
         log.warning("%s is damaged: %s", repository.path or "the served folder", error)

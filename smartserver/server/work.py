@@ -303,7 +303,7 @@ class RequestWork:
         try:
             state = committed.state
             gone = not state.exists  # By this request, or since it was carried out.
-            changes = committed.changes_since(context.known) if not gone and context.shows(state) else None
+            changes = state.changes_since(context.known) if not gone and context.shows(state) else None
             reply = context.reply(outcomes, changes, None if gone else state, advice)
         except CodedError as wrong:
             # The change is made, whatever is damaged beside it: an error would say that it is not.

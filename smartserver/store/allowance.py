@@ -46,8 +46,8 @@ class Allowance:
     """The limits of one request; charged by one thread at a time, cancelled from any."""
 
     __slots__ = (
-        "_decoded", "_limited", "_most_decoded", "_most_steps", "_records", "_sent", "_size", "_steps", "_stored",
-        "cancelled",
+        "_limited", "_most_decoded", "_most_steps", "_records", "_sent", "_size", "_stored", "cancelled", "decoded",
+        "steps",
     )  # fmt: skip
 
     def __init__(self, *, limited: bool = True) -> None:
@@ -59,8 +59,10 @@ class Allowance:
         self._stored = 0
         self._records = 0
         self._size = 0
-        self._steps = 0
-        self._decoded = 0
+        self.steps = 0
+        """Charged so far."""
+        self.decoded = 0
+        """Bytes charged so far."""
         self._set_limits()
 
     def __call__(self) -> None:
@@ -97,7 +99,7 @@ class Allowance:
 
     def restart(self) -> None:
         """Forget what was charged: the same work is done again, for a reason the client has no part in."""
-        self._steps = self._decoded = 0
+        self.steps = self.decoded = 0
 
     def charge(self, steps: int) -> None:
         """Charge steps.
@@ -108,9 +110,9 @@ class Allowance:
         """
         if self.cancelled:
             raise Cancelled
-        self._steps += steps
-        if self._steps > self._most_steps:
-            raise LimitExceeded("steps of work for one request", self._steps, self._most_steps)
+        self.steps += steps
+        if self.steps > self._most_steps:
+            raise LimitExceeded("steps of work for one request", self.steps, self._most_steps)
 
     def decode(self, size: int) -> None:
         """Charge bytes that are about to be decoded.
@@ -121,16 +123,6 @@ class Allowance:
         """
         if self.cancelled:
             raise Cancelled
-        self._decoded += size
-        if self._decoded > self._most_decoded:
-            raise LimitExceeded("decoded bytes of one request", self._decoded, self._most_decoded)
-
-    @property
-    def steps(self) -> int:
-        """Charged so far."""
-        return self._steps
-
-    @property
-    def decoded(self) -> int:
-        """Bytes charged so far."""
-        return self._decoded
+        self.decoded += size
+        if self.decoded > self._most_decoded:
+            raise LimitExceeded("decoded bytes of one request", self.decoded, self._most_decoded)

@@ -43,7 +43,7 @@ USER = "dump"
 """Who made the entry of a dump."""
 
 
-class Told(NamedTuple):
+class ServerDump(NamedTuple):
     """What a server tells of a repository; the maps by name, each with what its values are."""
 
     vcs: str
@@ -95,7 +95,7 @@ def _files(folder: Transport, sizes: Mapping[str, int]) -> Iterator[bytes]:
 
 
 def dumped(
-    told: Told,
+    told: ServerDump,
     earlier: State | None,
     segments: int,
     size: int,
@@ -147,7 +147,7 @@ def dumped(
     yield _member(record_path(record.number), following(state, record)[0]) + END
 
 
-def _changes(state: State, told: Told) -> Iterator[Change]:
+def _changes(state: State, told: ServerDump) -> Iterator[Change]:
     """What makes a state what was told."""
     tables = {REFS: {name: encode_value(value) for name, value in told.refs.items()}}
     for word, (kind, entries) in sorted(told.maps.items()):

@@ -39,8 +39,7 @@ from smartserver.records.hunks import Buffer
 from smartserver.records.model import HERE, RevisionId
 from smartserver.records.system import system_of
 from smartserver.store.caches import HEADERS
-from smartserver.store.content import SnapshotView
-from smartserver.store.parts import LARGE
+from smartserver.store.content import PartReader, SnapshotView
 
 _BITS: Final = 8
 BLOCK: Final = 1 << _BITS
@@ -77,46 +76,15 @@ def browse(view: SnapshotView, contents: Contents, selector: Selector, inner: by
     return ReadPlan(items=_tree(view, contents, selector, revision, path, itertools.chain((first,), nodes)))
 
 
-class ContentBody:
-    """The bytes of a content body, front to back; for one thread at a time."""
+class ContentBody(PartReader):
+    """The bytes of a content body. Each piece is twice as long as the one before: a client receives the first revisions
+    of a log while the server reads the next ones."""
 
     def __init__(self, items: Iterator[Buffer], level: int) -> None:
         """`level`: of zstd; 0: it is not compressed."""
-        self.segments = 0
-        """It has none."""
-        self.size = 0
-        """Bytes read so far."""
         checked = checked_items(items)
-        self._parts = _compressed(checked, level) if level else itertools.chain((PLAIN,), checked)
-        self._rest: Buffer = b""
-        """What is left of the last part."""
-        self._piece = FIRST_PIECE
-        """The most bytes of the next piece."""
-
-    def read(self, size: int) -> bytes:
-        """The next bytes, at most `size`; empty at the end. Each piece is twice as long as the one before: a client
-        receives the first revisions of a log while the server reads the next ones.
-
-        Raises:
-            CorruptFile, CorruptRecord: a record cannot be read.
-            NoSuchFile: a pack not opened before is gone.
-        """
-        gathered: list[Buffer] = []
-        missing = min(size, self._piece)
-        self._piece = max(self._piece, 2 * missing)
-        while missing and (part := self._rest or next(self._parts, None)) is not None:
-            self._rest = b""
-            if len(part) > missing:
-                # Views: the rest is not copied for each piece of it.
-                view = memoryview(part)
-                part, self._rest = view[:missing], view[missing:]
-            gathered.append(part)
-            missing -= len(part)
-        read = b"".join(gathered)
-        if len(self._rest) <= LARGE:
-            self._rest = bytes(self._rest)  # A view would keep all of a large text.
-        self.size += len(read)
-        return read
+        parts = _compressed(checked, level) if level else itertools.chain((PLAIN,), checked)
+        super().__init__(parts, FIRST_PIECE)
 
 
 def _compressed(items: Iterator[Buffer], level: int) -> Iterator[bytes]:

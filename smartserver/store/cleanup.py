@@ -1,7 +1,7 @@
 """Checkpoints are made, and the records that nobody needs any more are deleted.
 
-Records are deleted one by one in rising order, from the lowest: so who sees that the record it stands on is there knows
-that no later one was deleted. The floor is a checkpoint but never the newest, which may rot, and it is an hour old: a
+Records are deleted one by one in rising order, from the lowest. If a server's own record still exists, no later record
+was deleted. The floor is a checkpoint but never the newest, which may rot, and it is an hour old: a
 store that repeats a late request must not put a deleted record back.
 """
 

@@ -1,8 +1,8 @@
 """`Commit`: one request on its way into the log.
 
 It is planned on the newest state (refusals touch nothing). The entry is written down behind the pack, the pack is moved
-among the others, and a record is appended that names it. Where another writer was first, the plan is made again on what
-he left; where he brought some of it, the body is checked again.
+among the others, and a record is appended that names it. If another writer was first, the request is planned again on
+its state; if that writer brought part of the body, the body is checked again.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from smartserver.store.draft import entry_of
 from smartserver.store.far import is_far
 from smartserver.store.group import Draft, Group
 from smartserver.store.log import Head, Log
-from smartserver.store.model import Changes, RootVersion
 from smartserver.store.record import NOTHING, Entry
 from smartserver.store.remains import LookBelow
 from smartserver.store.state import State
-from smartserver.store.states import Latest, States, Stored
+from smartserver.store.states import OpenedState, RepositoryLook, States
 from smartserver.store.trailer import Trailer
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report, Upload
@@ -49,10 +48,6 @@ class CommitOutcome:
     """What the plan gave, the first time."""
     changed: bool
     """Whether this call changed the repository."""
-
-    def changes_since(self, known: RootVersion | None) -> Changes:
-        """What changed since the version a client knows; everything when that cannot be told."""
-        return self.state.changes_since(known)
 
 
 class LastLook(NamedTuple):
@@ -95,7 +90,7 @@ class Commit:
     upload: Upload | None
     progress: Report
     allowance: Allowance | None
-    look: Latest | None
+    look: RepositoryLook | None
     _incarnation: bytes = field(init=False)
     """Of a repository that it makes."""
     _draft: Draft | None = field(init=False, default=None)
@@ -125,12 +120,12 @@ class Commit:
                 if self._draft is not None:
                     self.log.discard_draft(self._draft.record[0])
 
-    def _first_plan(self) -> tuple[Stored, PlannedCommit | CommitOutcome]:
+    def _first_plan(self) -> tuple[OpenedState, PlannedCommit | CommitOutcome]:
         """The change on the newest state. It is planned on the state that the request saw, or that is known where it
         brings a pack: whether that is the newest is seen when the pack is moved or the record is published. But it is
         refused on the newest alone."""
         brings = self.upload is not None and self.upload.entry is not None
-        look = Latest(self.log.known) if brings else self.look
+        look = RepositoryLook(self.log.known) if brings else self.look
         if look is not None:
             known = self.states.read(look)
             with contextlib.suppress(CodedError), span(Part.SERVER, "plan"):
@@ -240,7 +235,7 @@ class Commit:
         for below in last.below:
             self.place.check_below(below)
 
-    def _planned(self, stored: Stored) -> PlannedCommit | CommitOutcome:
+    def _planned(self, stored: OpenedState) -> PlannedCommit | CommitOutcome:
         """The change on top of a state; the answer where there is none to make, or it was made before."""
         head, snapshot, upload = stored.latest.head, stored.snapshot, self.upload
         first = earlier(head, self.clock, self.request, self.age)

@@ -6,6 +6,7 @@ revision's, the records those that its system named, each stored whole and sent 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from smartserver.records.bulk import BulkWriter
@@ -15,7 +16,8 @@ from smartserver.records.hunks import Buffer
 from smartserver.records.model import BaseTag, Entry, Key, Piece, Record, RefValue, RevisionId
 from smartserver.records.segment import STORED, encode_header
 from smartserver.store.allowance import Allowance
-from smartserver.store.model import RootVersion
+from smartserver.store.model import KnownVersion
+from smartserver.store.parts import LARGE
 from smartserver.store.snapshot import Snapshot
 
 PART_BYTES = 4 << 20
@@ -52,7 +54,7 @@ class SnapshotView:
             self._allowance.decode(size)
 
     def changed(self, name: str, known: tuple[bytes, int, int]) -> frozenset[bytes] | None:
-        return self.snapshot.state.changed_keys(name, RootVersion(*known))
+        return self.snapshot.state.changed_keys(name, KnownVersion(*known))
 
     def setting(self, name: str) -> bytes | None:
         return self.snapshot.state.settings.get(name)
@@ -94,19 +96,19 @@ class SnapshotView:
         return None if location is None else location.length
 
 
-class ContentReader:
-    """The bytes of an answer of pieces, front to back; for one thread at a time."""
+class PartReader:
+    """The bytes of parts, each made when it is needed, front to back; for one thread at a time."""
 
-    def __init__(self, moment: SnapshotView, pieces: Iterable[Piece]) -> None:
+    def __init__(self, parts: Iterator[Buffer], piece: int = sys.maxsize) -> None:
+        """`piece`: bytes of the first piece at most; each may be twice as long as the one before."""
         self.segments = 0
         """Sent so far."""
         self.size = 0
         """Bytes read so far."""
-        self._moment = moment
-        self._pieces = pieces
-        self._sent: set[Place] = set()
-        self._compressed = self._compress()
-        self._rest = b""
+        self._parts = parts
+        self._rest: Buffer = b""
+        """What is left of the last part."""
+        self._piece = piece
 
     def read(self, size: int) -> bytes:
         """The next bytes, at most `size`; empty at the end.
@@ -115,16 +117,32 @@ class ContentReader:
             CorruptFile, CorruptRecord: a record cannot be read.
             NoSuchFile: a pack not opened before is gone.
         """
-        gathered = [self._rest]
-        length = len(self._rest)
-        while length < size and (compressed := next(self._compressed, None)) is not None:
-            gathered.append(compressed)
-            length += len(compressed)
-        joined = b"".join(gathered)
-        self._rest = joined[size:]
-        read = joined[:size]
+        gathered: list[Buffer] = []
+        missing = min(size, self._piece)
+        self._piece = max(self._piece, 2 * missing)
+        while missing and (part := self._rest or next(self._parts, None)) is not None:
+            self._rest = b""
+            if len(part) > missing:
+                # Views: the rest is not copied for each piece of it.
+                view = memoryview(part)
+                part, self._rest = view[:missing], view[missing:]
+            gathered.append(part)
+            missing -= len(part)
+        read = b"".join(gathered)
+        if len(self._rest) <= LARGE:
+            self._rest = bytes(self._rest)  # A view would keep all of a large text.
         self.size += len(read)
         return read
+
+
+class ContentReader(PartReader):
+    """The bytes of an answer of pieces."""
+
+    def __init__(self, moment: SnapshotView, pieces: Iterable[Piece]) -> None:
+        super().__init__(self._compress())
+        self._moment = moment
+        self._pieces = pieces
+        self._sent: set[Place] = set()
 
     def _compress(self) -> Iterator[bytes]:
         bulk = BulkWriter()

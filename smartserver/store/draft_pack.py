@@ -14,7 +14,6 @@ from smartserver.store.numbered import Numbering
 from smartserver.store.pack import PackWriter
 from smartserver.store.quarantine import Quarantine
 from smartserver.store.record import PackEntry
-from transports.base import ReadFile
 from transports.errors import TransportFailed
 
 GATHERED = 64 << 10
@@ -32,10 +31,9 @@ class DraftPack:
         """
         self.quarantine = quarantine
         self.index = IndexBuilder(numbering=numbering)
-        self._reader: ReadFile | None = None
         self._pending = bytearray()
         """What is not written yet."""
-        self._file = quarantine.create()
+        self._file = quarantine.pack
         try:
             self._writer = PackWriter(self._file, kinds)
         except BaseException:
@@ -70,9 +68,7 @@ class DraftPack:
         """
         if offset + size > self._writer.length:
             self._write()
-        if self._reader is None:
-            self._reader = self.quarantine.open_pack()
-        found = self._reader.read_at(offset, size)
+        found = self._file.read_at(offset, size)
         if len(found) != size:
             why = f"{len(found)} bytes at {offset}, {size} were written"
             raise TransportFailed(self.quarantine.pack_path, why)
@@ -113,11 +109,8 @@ class DraftPack:
         self.close()
 
     def close(self) -> None:
-        """Close the files; closing twice is harmless."""
+        """Close the file; closing twice is harmless."""
         self._file.close()
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
 
     def _write(self) -> None:
         content, self._pending = bytes(self._pending), bytearray()

@@ -21,7 +21,7 @@ AT_ONCE = 8 << 20
 """Bytes that are asked for at once, or held to be written at once: what a link of 64 Mbit/s brings in a second, so that
 trips are little of it, and few enough to be held for each reader and writer."""
 MOVES = 4
-"""Times in one read that packs are looked for in the newest state because one is gone: as `states.ROOT_READS`."""
+"""Times in one read that packs are looked for in the newest state because one is gone."""
 NEAR = 4 << 20
 """Bytes of a record that are read with its header: a trip saved is worth more than the bytes."""
 

@@ -166,20 +166,18 @@ class Index:
         """
         self.blocks = blocks
         self.name = name = blocks.name
-        self.size = blocks.size
         self.hash = blocks.hash
         """The file's trailer, as the log names it."""
         body = blocks.length
         if body < HEADER.size:
             raise CorruptFile(name, body, f"{body} bytes before its hashes, an index has {HEADER.size} or more")
-        magic, version, flags, bits, *counts, pack_length, pack_hash = HEADER.unpack(blocks.read(0, HEADER.size))
+        magic, version, flags, bits, *counts, _, pack_hash = HEADER.unpack(blocks.read(0, HEADER.size))
         if magic != MAGIC:
             raise CorruptFile(name, 0, f"begins with {magic!r}, an index with {MAGIC!r}")
         if version != VERSION or flags:
             raise CorruptFile(name, 8, f"index version {version} flags {flags}, this release reads version {VERSION}")
         # The bytes are those that were written: what follows finds a writer's mistake, not damage.
-        self.records, self.segments, _, external, outside = counts
-        self.pack_length: int = pack_length
+        self.records, self.segments, _, _, outside = counts
         self.pack_hash: bytes = pack_hash
         at = HEADER.size
         places: list[tuple[int, int]] = []
@@ -205,7 +203,6 @@ class Index:
         if at != body:
             raise CorruptFile(name, at, f"the tables end here, not at the hashes at {body}")
         self._ids, self._external_keys, outside_ids = tables
-        self.external_count: int = external
         ends = outsides[:]
         content = blocks.read(outside_ids, ends[-1])
         self.outside = tuple(content[ends[entry] : ends[entry + 1]] for entry in range(outside))
@@ -223,12 +220,8 @@ class Index:
         """
         return cls(Blocks(content, name))
 
-    def find(self, kind: int, key: Key) -> range:
-        """The rows of that record, the lowest position first; none where it is not here."""
-        return self.find_digest(record_digest(kind, key))
-
     def find_digest(self, digest: bytes) -> range:
-        """As `find`, for a digest that is looked up in several packs."""
+        """The rows of the record of a `record_digest`, the lowest position first; none where it is not here."""
         read = self.blocks.read
         if self._bits:
             bucket = (digest[0] << 8 | digest[1]) >> 16 - self._bits

@@ -50,7 +50,7 @@ class ContentPlan(msgspec.Struct, frozen=True):
         return self.pieces is not None or self.items is not None
 
 
-class RootVersion(NamedTuple):
+class KnownVersion(NamedTuple):
     """The newest version a client has seen. `mark`: of the newest entry at that version; a version alone does not tell
     a state, because a backup that was put back goes on from an older one."""
 
@@ -72,7 +72,7 @@ class Changes(msgspec.Struct, frozen=True):
     settings: Mapping[str, bytes]
     """`vcs` and `settings` are empty where they did not change after `since`."""
     mark: int = 0
-    """As in `RootVersion`."""
+    """As in `KnownVersion`."""
 
 
 class RepositoryStats(msgspec.Struct, frozen=True):

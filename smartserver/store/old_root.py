@@ -48,7 +48,7 @@ from smartserver.store.state import Dropped, State
 from smartserver.store.table import Table
 from transports.base import Transport
 from transports.errors import DirectoryNotEmpty, FileExists, NoSuchFile, TransportError, TransportFailed
-from transports.steps import Get, Put, RemoveDirectory, Rename, SyncDirectory
+from transports.steps import Get, Put, Rename, SyncDirectory
 
 OLD = f"{LOST}/format1"
 """Where an upgrade leaves what was there."""
@@ -204,7 +204,8 @@ def _locked(folder: Transport, place: str, line: bytes) -> Iterator[None]:
     finally:
         with contextlib.suppress(TransportError):
             folder.rename(f"{held}/{NONCE}", own)
-            folder.perform([RemoveDirectory(held), RemoveDirectory(own)])
+            for path in (held, own):
+                folder.remove_directory(path)
 
 
 # -- what moves

@@ -50,7 +50,7 @@ def index_path(name: bytes) -> str:
 
 
 class OpenPack:
-    """A pack and its index, shared by the snapshots whose roots name it."""
+    """A pack and its index, shared by the snapshots whose states name it."""
 
     def __init__(self, transport: Transport, entry: PackEntry, kinds: Sequence[Kind], seek: Seek) -> None:
         self.entry = entry

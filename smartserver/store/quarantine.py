@@ -55,7 +55,8 @@ class Quarantine:
         """The pack's name, used once."""
         self._stem = f"{INCOMING}/{request.hex()}-{self.name.hex()}"
         self._prepare = prepare
-        self._pack = HeldFile(self)
+        self.pack = HeldFile(self)
+        """The pack, to be written and read."""
         self._index: bytes | None = None
         """The index, while it is in memory."""
         self._published = False
@@ -70,18 +71,10 @@ class Quarantine:
         """Where the index is at present."""
         return f"{PACKS}/{self.name.hex()}.idx" if self._published else f"{self._stem}.idx"
 
-    def create(self) -> WriteFile:
-        """The pack, to be written."""
-        return self._pack
-
     def create_file(self) -> WriteFile:
         """The file of the pack, once it is to be one."""
         self._prepare()
         return self.folder.create(self.pack_path)
-
-    def open_pack(self) -> ReadFile:
-        """The pack, to be read by position."""
-        return _HeldReader(self._pack)
 
     def open_index(self) -> ReadFile:
         """The index, to be read by position."""
@@ -98,9 +91,9 @@ class Quarantine:
                 size += len(last)
                 yield last
 
-        if self._pack.is_held:
+        if self.pack.is_held:
             self._index = b"".join(count())
-            self._pack.most = sys.maxsize  # What follows goes where the index is.
+            self.pack.most = sys.maxsize  # What follows goes where the index is.
         else:
             with contextlib.closing(self.folder.create(self.index_path)) as file:
                 for piece in count():
@@ -120,12 +113,12 @@ class Quarantine:
         if self._index is None:
             return [moves, Rename(index, self.index_path), SyncDirectory(PACKS)]
         # The index is a cache with checks: that one may be there without its pack saves a trip.
-        puts = [Put(pack, bytes(self._pack.content)), Put(self.index_path, self._index)]
+        puts = [Put(pack, bytes(self.pack.content)), Put(self.index_path, self._index)]
         return [*puts, moves, SyncDirectory(PACKS)]
 
     def discard(self) -> None:
         """Delete what was written, as far as that works: no record names it and none ever will."""
-        self._pack.close()
+        self.pack.close()
         files = [f"{stem}.{end}" for stem in (self._stem, f"{PACKS}/{self.name.hex()}") for end in ("pack", "idx")]
         looks = [GetStat(path) for path in files]
         with contextlib.suppress(TransportError):
@@ -133,8 +126,9 @@ class Quarantine:
             self.folder.perform([Delete(each.path) for each in looks if each.result is not None])
 
 
-class HeldFile(WriteFile):
-    """The pack of a quarantine: in memory until it is too large for that, then a file. It may be read meanwhile."""
+class HeldFile(WriteFile, ReadFile):
+    """The pack of a quarantine: in memory until it is too large for that, then a file. It may be read meanwhile, and
+    after `close`."""
 
     def __init__(self, quarantine: Quarantine) -> None:
         self.content = bytearray()
@@ -188,22 +182,6 @@ class HeldFile(WriteFile):
         if self._reader is None:
             self._reader = self._quarantine.folder.open_read(self._quarantine.pack_path)
         return self._reader
-
-
-class _HeldReader(ReadFile):
-    """Reads a held file; to close it closes nothing."""
-
-    def __init__(self, held: HeldFile) -> None:
-        self._held = held
-
-    def read_at(self, offset: int, size: int) -> bytes:
-        return self._held.read_at(offset, size)
-
-    def size(self) -> int:
-        return self._held.size()
-
-    def close(self) -> None:
-        """It is read until it is deleted."""
 
 
 def store_time(folder: Transport, randomness: Callable[[int], bytes]) -> float:

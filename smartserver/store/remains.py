@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from smartserver.errors import InvalidPath
-from smartserver.store.format import FOLDERS, FOREIGN, FORMAT, LOG, NAMES, PACKS, foreign_in, is_ours
+from smartserver.store.format import FOLDERS, FORMAT, LOG, NAMES, PACKS, foreign_in, is_ours
 from smartserver.store.record import record_path
 from smartserver.store.surroundings import LookAbove, folders_to, join_path, name_of
 from transports.base import EntryKind, Step, Transport
-from transports.errors import TransportError
 from transports.steps import GetPublished, GetStat, ListDirectory
 
 
@@ -17,10 +16,10 @@ class PlaceLook:
     def __init__(self, above: Transport, path: str) -> None:
         self._path = path
         self._folders = [GetStat(place) for place in folders_to(path)]
-        self._others = [GetStat(join_path(path, name)) for name in FOREIGN]
         self._left, self._above, self.below = Remains(path), LookAbove(above, path), LookBelow()
+        # The format is looked for last: a creation that is going on makes it before anything that counts as left.
         below = [step.below(path) for step in self.below.steps]
-        self.steps: list[Step] = [*self._folders, *self._others, *self._left.steps, *self._above.steps, *below]
+        self.steps: list[Step] = [*self._folders, *self._left.steps, *self._above.steps, *below]
 
     @property
     def has_root(self) -> bool:
@@ -37,7 +36,8 @@ class PlaceLook:
         file = self._file()
         if file is not None:
             return "a file" if file == self._path else f"a file, {name_of(file)}, above it"
-        return self._foreign() or (f"what is left of one: {self._left.found}" if self._left.found is not None else "")
+        left = self._remains()
+        return foreign_in(self._names) or (f"what is left of one: {left}" if left is not None else "")
 
     def check(self) -> None:
         """Refuse a place where no repository can be made; what is below it is not looked at.
@@ -49,34 +49,28 @@ class PlaceLook:
         if file is not None:
             raise InvalidPath(path, "a file is there" if file == path else f"{name_of(file)} is a file")
         self._above.check()
-        other = self._foreign()
+        other, left = foreign_in(self._names), self._remains()
         if other is not None:
             raise InvalidPath(path, f"{other} is there")
-        if self._left.found is not None:
-            raise InvalidPath(path, f"the folder holds {self._left.found}: restore that file, or move the folder away")
+        if left is not None:
+            raise InvalidPath(path, f"the folder holds {left}: restore that file, or move the folder away")
 
     def missing(self) -> list[str]:
         """The folders that are to be made."""
-        there = self.below.names.result or ()
-        own = [join_path(self._path, name) for name in FOLDERS if name not in there]
+        own = [join_path(self._path, name) for name in FOLDERS if name not in self._names]
         return [*(each.path for each in self._folders[1:] if each.result is None), *own]
 
     def _file(self) -> str | None:
         found = [(each.path, each.result) for each in self._folders[1:]]
         return next((path for path, stat in found if stat and stat.kind is not EntryKind.DIRECTORY), None)
 
-    def _foreign(self) -> str | None:
-        return foreign_in([name for name, each in zip(FOREIGN, self._others, strict=True) if each.result is not None])
+    def _remains(self) -> str | None:
+        return None if FORMAT in self._names else self._left.found
 
-
-def describe_place(above: Transport, path: str) -> str:
-    """What lies where no repository is, for a message; empty where that is nothing, or cannot be told."""
-    look = PlaceLook(above, path)
-    try:
-        above.perform(look.steps)
-    except TransportError:
-        return ""
-    return look.describe()
+    @property
+    def _names(self) -> list[str]:
+        """The names in the folder, if it is there."""
+        return self.below.names.result or []
 
 
 class LookBelow:
@@ -102,22 +96,18 @@ class LookBelow:
 
 
 class Remains:
-    """What says that there was a repository, which has lost its format; looked at in one trip.
+    """Where there is no format: what says that there was a repository. It is looked at in one trip.
 
     No repository is ever made over one: its packs may be all there is. An index says nothing that its pack does not.
     """
 
     def __init__(self, path: str) -> None:
-        # Listed before the format is looked for: a creation that is going on makes that first.
         self._kept = {name: ListDirectory(join_path(path, name)) for name in (PACKS, LOG)}
-        self._format = GetStat(join_path(path, FORMAT))
-        self.steps: list[Step] = [*self._kept.values(), self._format]
+        self.steps: list[Step] = [*self._kept.values()]
 
     @property
     def found(self) -> str | None:
         """What that is, once it was looked at; None where nothing says so."""
-        if self._format.result is not None:
-            return None
         first = record_path(1).partition("/")[2]  # It says nothing, and a creation that was cut short leaves it.
         kept = [
             folder

@@ -26,8 +26,6 @@ AHEAD = 4
 """Packs that may come while others are joined at a slow pace, before that is left: with as many no more than 15 packs
 were seen in `bench pushes`, without a bound 23 (doc/performance.md). That pace takes three times as long as
 none: 17,000 records took 0.1 s and 0.4 to 1.1 s, ten million would take ten minutes."""
-BEHIND = 2 * MOST_PACKS
-"""With so many packs a process joins them although another is at it: that one may be stopped."""
 FEW_PACKS = 6
 """Packs a repack leaves at most: the next one is then this many pushes off at least, `MOST_PACKS` less this."""
 LARGE = 1 << 30

@@ -23,11 +23,11 @@ from smartserver.store.creation import Creation
 from smartserver.store.group import Group
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import Log, Perform
-from smartserver.store.model import Changes, PackReport, RootVersion, VerifyReport
+from smartserver.store.model import PackReport, VerifyReport
 from smartserver.store.quarantine import Quarantine, nothing
 from smartserver.store.repack import AHEAD, rows
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.states import Latest, States
+from smartserver.store.states import RepositoryLook, States
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report, Upload, unreported
 from smartserver.store.verify import verify
@@ -72,7 +72,7 @@ class PackRepository:
         self._policy = policy
         self._repacking = threading.Lock()
         self._joins_packs = False
-        """Whether who has that lock has found packs to join."""
+        """Whether the repack that holds the lock found packs to join."""
         self._awaited = threading.Event()
         """Somebody waits for the repack that is being made."""
         self._collected: float | None = None
@@ -118,14 +118,6 @@ class PackRepository:
             raise NoSuchRepository(self.path)
         return found
 
-    def changes_since(self, known: RootVersion | None) -> Changes:
-        """What changed since the version a client knows; everything when that cannot be told.
-
-        Raises:
-            CorruptFile, Unsupported, TransportError: as `snapshot`.
-        """
-        return self.snapshot().state.changes_since(known)
-
     def verify(
         self, progress: Callable[[int, int], None] = lambda done, total: None, allowance: Allowance | None = None
     ) -> VerifyReport:
@@ -141,7 +133,7 @@ class PackRepository:
 
     # -- changing
 
-    def look(self) -> Latest:
+    def look(self) -> RepositoryLook:
         """Whether it is there, as a request begins.
 
         Raises:
@@ -149,7 +141,7 @@ class PackRepository:
         """
         return self._states.look()
 
-    def look_around(self, perform: Perform | None = None) -> Latest:
+    def look_around(self, perform: Perform | None = None) -> RepositoryLook:
         """As `look`. Of a store behind a link, what a creation looks at is asked in the same trip. `perform`: performs
         steps of that store.
 
@@ -161,7 +153,7 @@ class PackRepository:
     def begin(
         self,
         announced: Sequence[GraphNode] = (),
-        look: Latest | None = None,
+        look: RepositoryLook | None = None,
         allowance: Allowance | None = None,
     ) -> Transaction:
         """A transaction on the repository as `look` saw it, or as it is now. The repository need not exist.
@@ -217,7 +209,7 @@ class PackRepository:
         upload: Upload | None = None,
         progress: Report = unreported,
         allowance: Allowance | None = None,
-        look: Latest | None = None,
+        look: RepositoryLook | None = None,
     ) -> CommitOutcome:
         """Carry out a request: one record, or none where nothing changes. A repeat gets the first answer.
 
@@ -236,8 +228,8 @@ class PackRepository:
         parts = self.path, self.log, self._group, self._states, self._place, self.clock, self.randomness
         return Commit(*parts, request, age, user, plan, upload, progress, allowance, look).run()
 
-    def delete(self, request: bytes, age: int, user: str, outcome: bytes = b"") -> CommitOutcome:
-        """Delete the repository; its packs go a day later. A repeat gets the first answer.
+    def delete(self, request: bytes, age: int, user: str) -> CommitOutcome:
+        """Delete the repository; its packs go a day later. A repeat deletes nothing more.
 
         Raises:
             OutcomeUnknown: it may have been deleted.
@@ -246,7 +238,7 @@ class PackRepository:
 
         def plan(transaction: Transaction) -> bytes:
             transaction.delete()
-            return outcome
+            return b""
 
         return self.commit(request, age, user, plan)
 

@@ -138,8 +138,8 @@ class Snapshot:
     def continues(self, before: Snapshot) -> bool:
         """Whether its revisions begin with those of an earlier snapshot, as they are.
 
-        Packs that both have are the same, as names are never used again. Of others the revisions are compared, and the
-        lengths of their segments: see `place_of`.
+        Packs with the same name are the same, since names are never reused. Of joined packs the revisions are compared,
+        and the lengths of their segments: see `place_of`.
 
         Raises:
             CorruptFile, NoSuchFile, TransportFailed: an index cannot be read.
@@ -197,8 +197,8 @@ class Snapshot:
         self._base_row(found, number, row, said)
         return self._location(*found)
 
-    def record(self, location: Location, *, check: bool = True) -> Record:
-        """A record, its chain decoded. With `check` it is proved to be what its key or check says.
+    def record(self, location: Location) -> Record:
+        """A record, its chain decoded. It is proved to be what its key or check says.
 
         Raises:
             CorruptFile: it cannot be read, or is not what it says.
@@ -206,7 +206,7 @@ class Snapshot:
         """
         number, row = location.pack, location.row
         pack = self.packs[number]
-        return self._read(number, row, self.texts.get(_text_key(pack, row)), check=check)
+        return self._read(number, row, self.texts.get(_text_key(pack, row)))
 
     def lookup(self, kind: int, key: Key, charge: Charge = free) -> Record | None:
         """The record of a kind and key, proved; None where there is none. Nothing is read where its text is cached.
@@ -225,7 +225,7 @@ class Snapshot:
         if cached is not None and cached.proved:
             charge(len(cached.text))
             return Record(kind, key, cached.meta, cached.text)
-        return self._read(number, row, cached, (kind, key), charge, check=True)
+        return self._read(number, row, cached, (kind, key), charge)
 
     def _read(
         self,
@@ -234,11 +234,9 @@ class Snapshot:
         cached: CachedText | None,
         asked: tuple[int, Key] | None = None,
         charge: Charge = free,
-        *,
-        check: bool,
     ) -> Record:
-        """The record of a row, by what the index and the cache of texts have of it. `asked`: as of `_header`; `charge`:
-        as of `lookup`."""
+        """The record of a row, proved, by what the index and the cache of texts have of it. `asked`: as of `_header`;
+        `charge`: as of `lookup`."""
         pack = self.packs[number]
         if self.far and (number, row) not in self._fetched:
             self.fetch([self._location(number, row)])
@@ -247,15 +245,13 @@ class Snapshot:
         entry, frame = self._load(number, row, said, asked)
         kind = self.state.kinds[entry.kind]
         text = cached.text if cached is not None else self._decode(number, row, said, entry, frame, charge)
-        proved = cached is not None and cached.proved
-        if check and not proved:
+        if cached is None or not cached.proved:
             try:
                 verify_record(kind, entry.key, entry.meta, text, entry.check)
             except ValueError as wrong:
                 raise _damaged(pack, said.header_offset, entry, str(wrong)) from wrong
-            proved = True
-        if kind.base and (cached is None or cached.proved != proved):
-            self.texts.put(_text_key(pack, row), CachedText(text, proved, entry.meta))
+            if kind.base:
+                self.texts.put(_text_key(pack, row), CachedText(text, True, entry.meta))
         return Record(entry.kind, entry.key, entry.meta, text)
 
     def text(self, kind: int, key: Key, charge: Charge = free) -> Text | None:
@@ -276,7 +272,7 @@ class Snapshot:
             return Text(cached.meta, len(cached.text), (cached.text,))
         said = self.packs[number].index.at(row)
         if self.far or said.length <= parts.LARGE:
-            record = self._read(number, row, cached, (kind, key), charge, check=True)
+            record = self._read(number, row, cached, (kind, key), charge)
             return Text(record.meta, len(record.text), (record.text,))
         entry = self._entry(number, row, said, (kind, key))
         return Text(entry.meta, entry.length, self._in_parts(number, row, said, entry, charge), entry.check)
@@ -309,11 +305,11 @@ class Snapshot:
             charge(len(cached.text))
             text = cached.text
         else:
-            text = self._read(number, row, cached, None, charge, check=True).text
+            text = self._read(number, row, cached, None, charge).text
         return parts.Source(parts.cut(text), len(text))
 
     def _source(self, number: int, row: int, said: IndexRow, entry: Entry, charge: Charge) -> parts.Source:
-        """A text that is decoded as it is asked for, and what of its bases is so too."""
+        """Decodes a text, and its uncached bases, on demand."""
         charge(said.length)
         pack = self.packs[number]
         base = parts.Source(iter(()), 0)
@@ -468,15 +464,6 @@ class Snapshot:
                 if size == stop - start or isinstance(wrong, LimitExceeded):
                     raise CorruptFile(pack.path, start, f"segment header: {wrong}") from wrong
                 size = min(size * 16, stop - start)
-
-    def segment(self, ordinal: int) -> bytes:
-        """One segment as it lies.
-
-        Raises:
-            CorruptFile, NoSuchFile, TransportFailed: as `SegmentReader.read`.
-        """
-        reader = self.read_ranges(((ordinal, ordinal + 1),))
-        return reader.read(reader.left)
 
     def _location(self, number: int, row: int) -> Location:
         pack = self.packs[number]

@@ -18,7 +18,7 @@ from smartserver.errors import CorruptFile
 from smartserver.records.model import Kind, RefValue, Tip, encode_ref
 from smartserver.records.system import system_of
 from smartserver.store.history import History
-from smartserver.store.model import INCOMPLETE, Changes, RootVersion
+from smartserver.store.model import INCOMPLETE, Changes, KnownVersion
 from smartserver.store.record import Beginning, Bytes16, Change, Entry, Join, Natural, PackEntry, Record
 from smartserver.store.table import DecodedTable, Table
 
@@ -135,7 +135,7 @@ class State:
 
     # -- what changed
 
-    def changes_since(self, known: RootVersion | None) -> Changes:
+    def changes_since(self, known: KnownVersion | None) -> Changes:
         """What changed since the version a client knows; everything when that cannot be told."""
         untold = system_of(self.vcs).untold
         if not self._continues(known):
@@ -155,7 +155,7 @@ class State:
         vcs, settings = ("", {}) if told_before else (self.vcs, dict(self.settings))
         return Changes(self.incarnation, self.version, known.version, refs, maps, vcs, settings, self.mark)
 
-    def changed_keys(self, word: str, known: RootVersion) -> frozenset[bytes] | None:
+    def changed_keys(self, word: str, known: KnownVersion) -> frozenset[bytes] | None:
         """The keys of a map's entries that changed since a version; None where that cannot be told."""
         if not self._continues(known):
             return None
@@ -164,7 +164,7 @@ class State:
     def _changes(self, version: int) -> Iterator[Change]:
         return (change for entry in self.history.after(version) for change in entry.changes)
 
-    def _continues(self, known: RootVersion | None) -> TypeGuard[RootVersion]:
+    def _continues(self, known: KnownVersion | None) -> TypeGuard[KnownVersion]:
         """Whether the entries say what changed since a version."""
         return (
             known is not None

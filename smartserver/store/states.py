@@ -18,7 +18,7 @@ from transports.errors import NoSuchFile
 
 
 @dataclass(frozen=True, slots=True)
-class Latest:
+class RepositoryLook:
     """What was seen of a repository; `head` is None where none was ever made."""
 
     head: Head | None
@@ -35,10 +35,10 @@ class Latest:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class OpenedState:
     """A repository as it was looked at, and its packs; `snapshot` is None where there is none."""
 
-    latest: Latest
+    latest: RepositoryLook
     snapshot: Snapshot | None
 
 
@@ -57,7 +57,7 @@ class States:
         """The newest snapshot that was opened; None where none was."""
         return self._latest
 
-    def look(self, perform: Perform | None = None) -> Latest:
+    def look(self, perform: Perform | None = None) -> RepositoryLook:
         """The repository as it is now. `perform`: as of `Log.look`.
 
         Raises:
@@ -66,12 +66,12 @@ class States:
         try:
             head = self._log.look(perform)
         except NoSuchRepository:
-            return Latest(None)
+            return RepositoryLook(None)
         if head.damage is not None and not head.state.exists:
             raise head.damage
-        return Latest(head)
+        return RepositoryLook(head)
 
-    def read(self, look: Latest | None = None) -> Stored:
+    def read(self, look: RepositoryLook | None = None) -> OpenedState:
         """The repository as it is now, or as it was looked at.
 
         Raises:
@@ -81,20 +81,20 @@ class States:
             latest = look or self.look()
             look = None
             try:
-                return Stored(latest, self.open(latest.state))
+                return OpenedState(latest, self.open(latest.state))
             except NoSuchFile:
                 if tries_left == 1:
                     raise
         raise AssertionError("the last try returns or raises")
 
-    def read_at(self, head: Head) -> Stored:
+    def read_at(self, head: Head) -> OpenedState:
         """The repository as a head says it is.
 
         Raises:
             NoSuchFile, CorruptFile, TransportError: as `open`.
         """
-        latest = Latest(head)
-        return Stored(latest, self.open(latest.state))
+        latest = RepositoryLook(head)
+        return OpenedState(latest, self.open(latest.state))
 
     def open(self, state: State | None) -> Snapshot | None:
         """What a state names.

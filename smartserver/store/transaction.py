@@ -31,9 +31,9 @@ from smartserver.records.system import EntryValues, System, Tips, system_of
 from smartserver.store.allowance import Allowance
 from smartserver.store.browse import ContentBody, browse
 from smartserver.store.bulk import BulkReader
-from smartserver.store.content import ContentReader, SnapshotView
+from smartserver.store.content import ContentReader, PartReader, SnapshotView
 from smartserver.store.graph import Graph, announced_graph
-from smartserver.store.model import INCOMPLETE, Changes, ContentPlan, PullPlan, RepositoryStats, RootVersion
+from smartserver.store.model import INCOMPLETE, ContentPlan, PullPlan, RepositoryStats
 from smartserver.store.segment_reader import SegmentReader
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.state import MAP
@@ -45,7 +45,7 @@ MISSING_NAMED = 1024
 
 
 class Transaction:
-    """Over a snapshot; None where there is no repository (a tombstone counts as none).
+    """Over a snapshot; None where there is no repository (a deleted one is none).
 
     Whatever needs one raises NoSuchRepository then.
     """
@@ -570,7 +570,7 @@ class Transaction:
                 self.set_map(table, "opaque", key, entry)
 
     def delete(self) -> None:
-        """Put a tombstone in the repository's place; nothing else is asked for in the request."""
+        """Delete the repository; nothing else is asked for in the request."""
         self._present()
         self.deleted = True
 
@@ -606,17 +606,7 @@ class Transaction:
         plan = self.plan_pull(reading.heads, haves, absent)
         return msgspec.structs.replace(plan, bulk=True, expanded=True), reading.said
 
-    def changes_since(self, known: RootVersion | None) -> Changes:
-        """What changed of the stored repository since the version a client knows; everything when that cannot be told.
-
-        Raises:
-            CorruptFile, TransportError: a table is damaged or cannot be read.
-        """
-        return self._present().state.changes_since(known)
-
-    def open_body(
-        self, plan: PullPlan | ContentPlan, level: int = 0
-    ) -> SegmentReader | BulkReader | ContentReader | ContentBody:
+    def open_body(self, plan: PullPlan | ContentPlan, level: int = 0) -> SegmentReader | BulkReader | PartReader:
         """The bytes of what a plan says. `level`: of the compression of a content body; 0: none."""
         if isinstance(plan, ContentPlan) and plan.items is not None:
             return ContentBody(plan.items, level)

@@ -69,7 +69,7 @@ def repack(
     with contextlib.ExitStack() as undo:
         undo.callback(place.discard)
         earlier = snapshot.only(snapshot.packs[: span.start])
-        with contextlib.closing(place.create()) as made:
+        with contextlib.closing(place.pack) as made:
             entry = packs.run(
                 made,
                 chosen,

@@ -158,7 +158,7 @@ class Upload:
         assert quarantine is not None  # It holds the entry.
         intake = Intake(transaction, self._quarantine, self._policy)
         try:
-            with contextlib.closing(quarantine.open_pack()) as file:
+            with contextlib.closing(quarantine.pack) as file:
                 pack = PackReader(file, self.entry.length, quarantine.pack_path)
                 for offset, content in pack.segments():
                     progress("check again", offset, self.entry.length)

@@ -159,9 +159,6 @@ class _Verification:
         elif len(self._problems) == MAX_PROBLEMS:
             self._problems.append(f"and more: only the first {MAX_PROBLEMS} damages are listed")
 
-    def _at(self, pack: OpenPack, offset: int, why: object) -> None:
-        self._report(f"{pack.path} at byte {offset}: {why}")
-
     def _check_refs(self, snapshot: Snapshot) -> None:
         try:
             for name, value in snapshot.state.refs().items():
@@ -180,7 +177,8 @@ class _Verification:
             self._report(f"{index_path(entry.name)}: {NO_INDEX}")
         if (index.segments, index.records if entry.has_index else 0) != (entry.segments, entry.records):
             found = f"{index.segments} segments and {index.records} records"
-            self._at(pack, 0, f"holds {found}, the log says {entry.segments} and {entry.records}")
+            why = f"holds {found}, the log says {entry.segments} and {entry.records}"
+            self._report(damage(CorruptFile(pack.path, 0, why)))
         earlier = snapshot.only(snapshot.packs[:number])
         builder = IndexBuilder(lambda kind, key: earlier.first_row(kind, key) is not None)
         try:
@@ -205,7 +203,8 @@ class _Verification:
             raise
         self._take(check, number)
         if digest.digest() != trailer or trailer != entry.hash:
-            self._at(pack, pack.reader.end, "the pack's bytes, the hash it ends with and the log's are not the same")
+            why = "the pack's bytes, the hash it ends with and the log's are not the same"
+            self._report(damage(CorruptFile(pack.path, pack.reader.end, why)))
         elif builder.segments == index.segments and pack.rebuilt is None:
             self._compare(pack, builder)
 

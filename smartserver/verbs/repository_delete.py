@@ -1,4 +1,4 @@
-"""`Repository.delete`: put a tombstone in a repository's place."""
+"""`Repository.delete`: delete a repository."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ MAX_FILE_PATH = 4096
 """Characters of a path: Linux takes no longer one (PATH_MAX)."""
 
 MAX_CONTENT = 64 * 1024
-"""Bytes of content in the arguments of a call, and in all results of a request: the largest root of a repository. What
+"""Bytes of content in the arguments of a call, and in all results of a request: most records of a log are smaller. What
 is longer is in a body. Of that a server holds no more than a piece; a client that wants a file whole has it whole."""
 
 MAX_RANGES = 4096

@@ -51,8 +51,8 @@ class Call(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
     arguments: msgspec.Raw
 
 
-class KnownRoot(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The newest root of a repository the client has seen: what a `State` said of it."""
+class KnownVersion(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The newest version of a repository that the client has seen, as a `State` told it."""
 
     incarnation: bytes
     version: int
@@ -71,7 +71,7 @@ class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     age: int
     calls: Annotated[list[Call], msgspec.Meta(max_length=MAX_CALLS)]
     flags: int = 0
-    known: KnownRoot | None = None
+    known: KnownVersion | None = None
     extras: dict[str, msgspec.Raw] = {}
 
 
@@ -103,7 +103,7 @@ Entries = dict[bytes, bytes | None]
 
 
 class State(msgspec.Struct, frozen=True, array_like=True):
-    """The repository's root: everything, or what changed after version `since`.
+    """The state of a repository: everything, or what changed after version `since`.
 
     `refs` and `maps` map a name to its new value, still encoded; that of a ref is what `records.model` says, or nil for
     one that is gone, that of a map its `Entries` (`entries_of`). `vcs` and `settings` are left out (empty) where they

@@ -18,7 +18,7 @@ from smartserver.verbs.map_update import (
     Verdict,
     map_update,
 )
-from smartserver.wire.messages import Failure, KnownRoot, Reply, State, entries_of
+from smartserver.wire.messages import Failure, KnownVersion, Reply, State, entries_of
 
 HISTORY = History()
 LINE = HISTORY.line(2)
@@ -84,7 +84,7 @@ def test_it_does_what_dictionaries_do(moves: list[MapUpdateRequest | str]) -> No
     told: Maps = {}
     last: tuple[MapUpdateRequest, int, Reply] | None = None
     for number, move in enumerate(moves, 1):
-        seen = None if known is None else KnownRoot(known.incarnation, known.version, known.mark)
+        seen = None if known is None else KnownVersion(known.incarnation, known.version, known.mark)
         if move == "delete":
             answer = dialog.ask(
                 message((branch_delete, BranchDeleteRequest(SIDE)), request=numbered(number), known=seen)

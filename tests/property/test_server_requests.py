@@ -26,7 +26,7 @@ from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.errors import LocalProtocolError
 from smartserver.wire.events import Body, Cancel, End, Ping, Request
 from smartserver.wire.frames import PREFACE
-from smartserver.wire.messages import Call, Failure, KnownRoot, RequestFlag, encode, named
+from smartserver.wire.messages import Call, Failure, KnownVersion, RequestFlag, encode, named
 from smartserver.wire.messages import Request as RequestMessage
 
 HISTORY = History()
@@ -131,7 +131,7 @@ requests = st.builds(
     st.sampled_from([0, 1, 1000, 10**15, -5]),
     st.lists(calls, max_size=4),
     st.integers(0, 31) | st.integers(-(2**31), 2**31),
-    st.none() | st.builds(KnownRoot, st.binary(max_size=16), st.integers(-(2**31), 2**62)),
+    st.none() | st.builds(KnownVersion, st.binary(max_size=16), st.integers(-(2**31), 2**62)),
     st.dictionaries(st.text(max_size=4), raw, max_size=2),
 )
 bodies = st.one_of(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from smartserver.store.checkpoint import decode_checkpoint, encode_checkpoint
-from smartserver.store.model import RootVersion
+from smartserver.store.model import KnownVersion
 from smartserver.store.record import (
     Beginning,
     Change,
@@ -33,7 +33,7 @@ HOUR = 3600 * 1000
 class Told(NamedTuple):
     """What a client may know: a version, and what there was."""
 
-    known: RootVersion
+    known: KnownVersion
     tables: dict[str, dict[bytes, bytes]]
     settings: dict[str, bytes]
 
@@ -68,7 +68,7 @@ class States(RuleBasedStateMachine):
         for entry in entries:
             self.requests[entry.request] = (record.number, record.time)
         if self.read.exists:
-            known = RootVersion(self.read.incarnation, self.read.version, self.read.mark)
+            known = KnownVersion(self.read.incarnation, self.read.version, self.read.mark)
             self.told.append(Told(known, {name: dict(rows) for name, rows in self.tables.items()}, dict(self.settings)))
 
     def entry(self, changes: list[Change], **what: object) -> Entry:

@@ -137,9 +137,9 @@ def test_a_repository_made_anew_takes_the_rest_at_the_second_try(work: Work) -> 
     """What was known is of another repository: refs it has the tips of move, the others need their revisions."""
     work.push([RefUpdate(MAIN, work.line[0])], [])
     remote = work.remote()
-    there = state_of(work.joint.site.find("project").repository.changes_since(None))
+    there = state_of(work.joint.site.find("project").repository.snapshot().state.changes_since(None))
     work.joint.remote("other", work.client).push(PushRequest([RefUpdate(MAIN, work.line[5])], work.source, NEW))
-    remote.knowledge.learn(state_of(work.joint.site.find("other").repository.changes_since(None)))
+    remote.knowledge.learn(state_of(work.joint.site.find("other").repository.snapshot().state.changes_since(None)))
     assert there.refs
     work.network.take()
     updates = [RefUpdate(b"refs/heads/a", work.line[0]), RefUpdate(b"refs/heads/b", work.line[4])]

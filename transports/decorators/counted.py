@@ -23,7 +23,6 @@ from smartserver.meters import (
 from transports.base import ReadFile, Stat, Step, WriteFile
 from transports.decorators.passing import PassingTransport
 from transports.steps import (
-    Append,
     Delete,
     Get,
     GetPublished,
@@ -32,7 +31,6 @@ from transports.steps import (
     Publish,
     Put,
     ReadRanges,
-    RemoveDirectory,
     Rename,
     SyncDirectory,
     Withdraw,
@@ -43,7 +41,6 @@ _ONE_EACH: dict[type[Step], Index] = {
     Publish: RENAMES,
     Delete: DELETIONS,
     Withdraw: DELETIONS,
-    RemoveDirectory: DELETIONS,
     ListDirectory: LISTINGS,
     GetStat: STATS,
     SyncDirectory: SYNCS,
@@ -161,7 +158,7 @@ class CountedTransport(PassingTransport):
                 case ReadRanges():
                     tally[FILES_READ] += 1
                     _count_ranges(step.ranges, step.result, 0)
-                case Put() | Append():
+                case Put():
                     tally[FILES_WRITTEN] += 1
                     tally[WRITES] += 1
                     tally[BYTES_WRITTEN] += len(step.content)

@@ -1,8 +1,8 @@
 """Obsolescence markers that a local repository and one on a server exchange.
 
 A repository may have thousands of markers, most of which both sides have. So the local repository remembers for each
-URL which of them the server has, and the root of the server whose markers it took last. That is a file in its cache
-folder, whose loss costs bytes and nothing else. It says how much of the local file of markers the server has, with a
+URL which of them the server has, and the version there whose markers it took last. That is a file in its cache folder,
+whose loss costs bytes and nothing else. It says how much of the local file of markers the server has, with a
 hash of that much: where markers were removed here, what was taken before does not count.
 """
 
@@ -17,14 +17,14 @@ import msgspec
 from mercurial import obsolete, obsutil
 
 from smartserver.vcs.hg.kinds import OBSOLETE
-from smartserver.vcs.hg.markers import VERSION, KnownRoot, key_of
+from smartserver.vcs.hg.markers import VERSION, KnownVersion, key_of
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.map_update import EntryChange, How, MapKind, MapUpdateRequest
 
 FILE: Final = b"hpss-markers"
 """In the cache folder of the local repository."""
 
-NO_ROOT: Final[KnownRoot] = (b"", 0, 0)
+UNKNOWN: Final[KnownVersion] = (b"", 0, 0)
 
 Marker = tuple[Any, ...]
 """As Mercurial has it: predecessor, successors, flags, metadata, date, parents."""
@@ -33,7 +33,7 @@ Marker = tuple[Any, ...]
 class Exchanged(msgspec.Struct, frozen=True, array_like=True):
     """What a local repository and a URL both have."""
 
-    root: KnownRoot = NO_ROOT
+    version: KnownVersion = UNKNOWN
     """The server's whose markers were taken last; its incarnation alone if none were."""
     size: int = 0
     """The first bytes of the local file of markers that `lacking` is about."""
@@ -69,12 +69,12 @@ class MarkerMemory:
         self._repository = repository.unfiltered()
         self._url = url
         self._there: set[Marker] = set()
-        self.root = NO_ROOT
-        """The root of the server whose markers were taken last."""
+        self.version = UNKNOWN
+        """The version there whose markers were taken last."""
         found = self._every().get(url, Exchanged())
         content = self._content()
         if found.size <= len(content) and _digest(content[: found.size]) == found.digest:
-            self.root = found.root
+            self.version = found.version
             self._there = _parse(content[: found.size])
             if found.lacking:
                 lacking = set(found.lacking)
@@ -91,36 +91,40 @@ class MarkerMemory:
 
     def _is_of(self, incarnation: bytes) -> None:
         """Forget what is of a repository that was there before."""
-        if self.root[0] != incarnation:
-            self.root, self._there = (incarnation, 0, 0), set()
+        if self.version[0] != incarnation:
+            self.version, self._there = (incarnation, 0, 0), set()
 
     def unsent(self, relevant: Collection[Marker], incarnation: bytes) -> list[Marker]:
         """Those of some markers that the server may lack. `incarnation`: of the repository there, as last seen."""
         self._is_of(incarnation)
         return list(obsutil.sortedmarkers(set(relevant) - self._there))
 
-    def took(self, encoded: bytes, root: KnownRoot, *, is_all: bool) -> None:
+    def took(self, encoded: bytes, version: KnownVersion, *, is_all: bool) -> None:
         """Remember what a pull took. `is_all`: whether these are the markers of all that is there."""
-        self._is_of(root[0])
+        self._is_of(version[0])
         self._there |= _parse(stream(encoded))
         if is_all:
-            self.root = root
+            self.version = version
         self._keep()
 
-    def sent(self, markers: Iterable[Marker], before: KnownRoot | None, after: KnownRoot, *, is_changed: bool) -> None:
-        """Remember what a push sent. `before`: the root there as last seen before the push; `is_changed`: whether that
+    def sent(
+        self, markers: Iterable[Marker], before: KnownVersion | None, after: KnownVersion, *, is_changed: bool
+    ) -> None:
+        """Remember what a push sent. `before`: the version there as last seen before it; `is_changed`: whether it
         changed anything."""
-        is_next = after[1] == 1 if before is None else self.root == before and after[:2] == (before[0], before[1] + 1)
+        is_next = (
+            after[1] == 1 if before is None else self.version == before and after[:2] == (before[0], before[1] + 1)
+        )
         self._is_of(after[0])
         self._there.update(markers)
         if is_changed and is_next:  # All that is new there came from here.
-            self.root = after
+            self.version = after
         self._keep()
 
     def _keep(self) -> None:
         content = self._content()
         lacking = [key_of(encode(each)) for each in _parse(content) - self._there]
-        every = {**self._every(), self._url: Exchanged(self.root, len(content), _digest(content), lacking)}
+        every = {**self._every(), self._url: Exchanged(self.version, len(content), _digest(content), lacking)}
         with contextlib.suppress(OSError):
             self._repository.cachevfs.write(FILE, msgspec.msgpack.encode(every), atomictemp=True)
 

@@ -36,7 +36,7 @@ from smartserver.plugins.mercurial.words import refusal
 from smartserver.records.model import Plan, Tip
 from smartserver.spans import Part, spent
 from smartserver.vcs.hg.kinds import BOOKMARKS, KINDS, PUBLIC
-from smartserver.vcs.hg.markers import KnownRoot
+from smartserver.vcs.hg.markers import KnownVersion
 from smartserver.vcs.hg.plan import plan
 from smartserver.vcs.hg.repository import HgRepository
 from smartserver.vcs.hg.system import HG
@@ -73,7 +73,7 @@ class View(NamedTuple):
 
     is_cached: bool
     """Whether the server was not asked before in this command."""
-    root: KnownRoot | None
+    version: KnownVersion | None
     heads: list[bytes]
     evolves: bool
     publishes: bool
@@ -107,7 +107,7 @@ class Push:
             operation.repo.hook(b"preoutgoing", throw=True, source=b"push")
         self._check()
         while any(changes := self._changes()):
-            view = View(not remote.level, remote.root, remote.heads(), remote.evolves, remote.publishes)
+            view = View(not remote.level, remote.version, remote.heads(), remote.evolves, remote.publishes)
             outcome = self._send(*changes)
             reason = outcome.error()
             if reason is None:
@@ -140,7 +140,7 @@ class Push:
         self._missing = ()
         operation.outbookmarks, operation.bookmarks, operation.outobsmarkers = [], (), set()
         operation.outdatedphases = operation.fallbackoutdatedphases = []
-        is_recreated = view.root is not None and remote.root is not None and view.root[0] != remote.root[0]
+        is_recreated = view.version is not None and remote.version is not None and view.version[0] != remote.version[0]
         steps = [b"bookmarks"] if view.is_cached else []
         steps += [b"phase"] if view.publishes and not remote.publishes else []
         steps += [b"obsmarker"] if remote.evolves and not view.evolves else []
@@ -181,7 +181,7 @@ class Push:
         operation, remote = self._operation, self._remote
         found = bookmark_updates(operation.outbookmarks)
         if operation.outobsmarkers:
-            incarnation = b"" if remote.root is None else remote.root[0]
+            incarnation = b"" if remote.version is None else remote.version[0]
             found = [*marker_updates(self._memory.unsent(operation.outobsmarkers, incarnation)), *found]
         if not remote.publishes:
             found += phase_updates(self._published())
@@ -296,7 +296,7 @@ class Push:
 
     def _report(self, outcome: PushOutcome, view: View) -> None:
         """Say what the server did, as Mercurial's own would, and remember it."""
-        operation, root = self._operation, self._remote.root
+        operation, version = self._operation, self._remote.version
         is_moved = any(each.outcome is Outcome.DONE for each in outcome.refs)
         if self._missing:
             if not view.heads and outcome.revisions == len(self._missing) and self._remote.has_unknown_heads():
@@ -307,10 +307,10 @@ class Push:
         report_markers(operation, outcome, view.heads)
         self._report_bookmarks(outcome)
         is_locked = operation.trmanager is not None
-        if operation.outobsmarkers and root is not None and is_locked:
+        if operation.outobsmarkers and version is not None and is_locked:
             entries = [entry for each in outcome.maps for entry in each.entries]
             is_changed = is_moved or any(entry.verdict is Verdict.DONE for entry in entries)
-            self._memory.sent(operation.outobsmarkers, view.root, root, is_changed=is_changed)
+            self._memory.sent(operation.outobsmarkers, view.version, version, is_changed=is_changed)
 
     def _report_changesets(self, count: int, *, is_new: bool) -> None:
         """Say how many the server added. `is_new`: whether it added any, or shows one that it hid before."""

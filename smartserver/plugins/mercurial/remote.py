@@ -30,7 +30,7 @@ from smartserver.records.segment import SegmentStream
 from smartserver.spans import Part, spent
 from smartserver.vcs.hg.insert import Arrived
 from smartserver.vcs.hg.kinds import BOOKMARKS, EVOLUTION, KINDS, NODE_BYTES, NULL, OBSOLETE, PUBLIC, YES
-from smartserver.vcs.hg.markers import KnownRoot, encode_selector
+from smartserver.vcs.hg.markers import KnownVersion, encode_selector
 from smartserver.vcs.hg.repository import HgRepository
 from smartserver.vcs.hg.selector import GRAPH, Names, decode_found, encode
 from smartserver.vcs.hg.system import HG, is_publishing
@@ -89,7 +89,7 @@ class Remote:
         """Whether the command shows changesets and puts nothing into the local repository."""
         self.markers = b""
         """Those that came, encoded."""
-        self._markers_root: KnownRoot | None = None
+        self._markers_version: KnownVersion | None = None
         """Of the answer that they came with."""
         self._graph: dict[bytes, tuple[bytes, ...]] = {}
         self._found: dict[bytes, bytes] = {}
@@ -113,8 +113,8 @@ class Remote:
         return MarkerMemory(local.mercurial, self.location.key.encode())
 
     @property
-    def root(self) -> KnownRoot | None:
-        """The newest root that was seen."""
+    def version(self) -> KnownVersion | None:
+        """The newest version that was seen."""
         known = self.knowledge.known
         return None if known is None else (known.incarnation, known.version, known.mark)
 
@@ -209,8 +209,8 @@ class Remote:
             return
         selector = names or b""
         if with_markers:
-            root = None if self.local is None else self.marker_memory(self.local).root
-            selector = encode_selector(root, selector)
+            version = None if self.local is None else self.marker_memory(self.local).version
+            selector = encode_selector(version, selector)
         try:
             content = self._read(selector, None if names is None else [], haves=haves)
         except LimitExceeded:
@@ -224,20 +224,20 @@ class Remote:
             said = said[NODE_BYTES * len(self.wanted.names) :]
         self.markers = said if self.evolves else b""
         if with_markers:
-            self._markers_root = self.root
+            self._markers_version = self.version
         self._receive(content.segments, content.result.segments)
 
     def _ask_history_and_pages(self, haves: list[bytes]) -> None:
         """Request the history, and after it all markers in parts: those that are new do not fit into one answer."""
         self._ask_history(haves, with_markers=False)
-        self._markers_root = self.root
+        self._markers_version = self.version
         self.markers = b"".join(untold_entries(self.repository, OBSOLETE).values()) if self.evolves else b""
 
     def took_markers(self) -> None:
         """Remember that a pull put in the markers that came."""
-        if self._exchanges_markers() and self.local is not None and self._markers_root is not None:
+        if self._exchanges_markers() and self.local is not None and self._markers_version is not None:
             memory = self.marker_memory(self.local)
-            memory.took(self.markers, self._markers_root, is_all=self.wanted is None)
+            memory.took(self.markers, self._markers_version, is_all=self.wanted is None)
 
     def _learn_graph(self, content: Content) -> None:
         for each in content.parts:

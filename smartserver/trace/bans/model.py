@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 import msgspec
 
 from smartserver.verbs.declare import AnyVerb, Arguments, Calls, Effect, Result
-from smartserver.wire.messages import Fault, KnownRoot, RequestFlag, State
+from smartserver.wire.messages import Fault, KnownVersion, RequestFlag, State
 
 
 class WatchedRequest(msgspec.Struct):
@@ -20,7 +20,7 @@ class WatchedRequest(msgspec.Struct):
     path: str
     calls: Calls
     flags: RequestFlag
-    known: KnownRoot | None
+    known: KnownVersion | None
     number: int = 0
     """How many the client sent before it."""
     is_repeat: bool = False

@@ -5,9 +5,9 @@ the node of the predecessor and the start of a hash of the value, both in hex. S
 by the start of their keys, and one marker that two users push is one entry.
 
 The map grows with every amend and is not told with the refs. A pull of all that is there gets the markers that came
-since the root it took them from last; the first pull gets every marker. A marker that matters to nothing there is sent,
-too: its changeset may come later, or come back, and nothing says then that the marker began to matter. A pull of a part
-leaves out what does not matter to that part, and is not remembered.
+since the version it took them from last; the first pull gets every marker. A marker that matters to nothing there is
+sent, too: its changeset may come later, or come back, and nothing says then that the marker began to matter. A pull of
+a part leaves out what does not matter to that part, and is not remembered.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ VERSION: Final = b"\x01"
 """Begins a stream of markers in Mercurial's encoding of version 1."""
 
 _KNOWN: Final = struct.Struct(">16sQH")
-"""The root that markers were last taken from: incarnation, version, mark; all zero for none."""
+"""The version that markers were last taken from: incarnation, version, mark; all zero for none."""
 
 _HEAD: Final = struct.Struct(">IdhHBBB")
 """Size, date, time zone, flags; how many successors, parents and pairs of metadata."""
@@ -51,7 +51,7 @@ _NO_PARENTS: Final = 3
 
 _HASH_BYTES: Final = 8
 
-KnownRoot = tuple[bytes, int, int]
+KnownVersion = tuple[bytes, int, int]
 
 
 class Marker(NamedTuple):
@@ -139,8 +139,8 @@ def _anchors(encoded: bytes) -> Sequence[Node]:
     return parse(encoded).anchors
 
 
-def encode_selector(known: KnownRoot | None, names: bytes) -> bytes:
-    """Selects the history that `names` selects, empty for that of the wants, and the markers that came since the root
+def encode_selector(known: KnownVersion | None, names: bytes) -> bytes:
+    """Selects the history that `names` selects, empty for that of the wants, and the markers that came since
     `known`: with names those that matter to that history.
 
     What the answer says of the names comes first, then the markers, one after the other.
@@ -148,8 +148,8 @@ def encode_selector(known: KnownRoot | None, names: bytes) -> bytes:
     return MARKERS + _KNOWN.pack(*(known or (b"", 0, 0))) + names
 
 
-def decode_selector(selector: bytes) -> tuple[KnownRoot, bytes]:
-    """The root and the names of such a selector.
+def decode_selector(selector: bytes) -> tuple[KnownVersion, bytes]:
+    """The version and the names of such a selector.
 
     Raises:
         Unsupported: it is none of this release's.

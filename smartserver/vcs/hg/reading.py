@@ -75,8 +75,8 @@ def _named(stored: RepositoryView, selector: bytes) -> ReadPlan:
     return ReadPlan(encode_found(found), heads=heads if asked.is_all else None)
 
 
-def _markers(stored: RepositoryView, known: markers.KnownRoot, heads: Sequence[Node] | None) -> bytes:
-    """The obsolescence markers that came since a root. Where heads are named, only those that matter to them."""
+def _markers(stored: RepositoryView, known: markers.KnownVersion, heads: Sequence[Node] | None) -> bytes:
+    """The obsolescence markers that came since a version. Where heads are named, only those that matter to them."""
     if stored.setting(EVOLUTION) != YES:
         return b""
     chosen = stored.changed(OBSOLETE, known)

@@ -24,7 +24,7 @@ from smartserver.client import load
 from smartserver.client.medium import ConnectionLost
 from smartserver.records.model import Tip
 from smartserver.server.same_process import SameProcess
-from smartserver.store.archive import Told, dumped
+from smartserver.store.archive import ServerDump, dumped
 from smartserver.store.record import record_path
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
@@ -322,7 +322,7 @@ def test_what_a_dump_says_is_checked_as_any_upload(
     body = b"".join(map(history.segment, history.parents))
     flipped = bytearray(body)
     flipped[len(body) // 2] ^= 0x41
-    told = Told("git sha1", tuple(KINDS), {}, {MAIN: (Tip(tip),)}, {})
+    told = ServerDump("git sha1", tuple(KINDS), {}, {MAIN: (Tip(tip),)}, {})
     for part in (load.PART, 1000):
         monkeypatch.setattr(load, "PART", part)
         for odd in (bytes(flipped), bytes(len(body)), b"\xff" * len(body)):

@@ -14,7 +14,7 @@ from smartserver.records.model import Tip
 from smartserver.verbs.repository_open import OpenResult
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.limits import MAX_TIPS_KNOWN
-from smartserver.wire.messages import KnownRoot, State, raw
+from smartserver.wire.messages import KnownVersion, State, raw
 
 URL = "hpss://example.org:4155/project"
 MAIN, TOPIC = b"refs/heads/main", b"refs/heads/topic"
@@ -46,7 +46,7 @@ def test_what_was_learnt_is_there_for_the_next_command(tmp_path: Path) -> None:
     Knowledge(str(tmp_path / "k"), URL).learn(full({MAIN: value(1), TOPIC: value(2, 3)}), ["Server.ping"])
     knowledge = Knowledge(str(tmp_path / "k"), URL)
     assert knowledge.met
-    assert knowledge.known == KnownRoot(HERE, 1)
+    assert knowledge.known == KnownVersion(HERE, 1)
     assert (knowledge.vcs, knowledge.settings) == ("git sha1", {"HEAD": MAIN})
     assert tip_ids(knowledge) == {MAIN: [numbered(1)], TOPIC: [numbered(2), numbered(3)]}
     assert [path.name for path in (tmp_path / "k").iterdir()] == [Path(knowledge.path or "").name]
@@ -67,7 +67,7 @@ def test_a_delta_changes_what_it_names() -> None:
     knowledge.learn(full({MAIN: value(1), TOPIC: value(2)}))
     knowledge.learn(delta({MAIN: value(4), TOPIC: raw(None), b"refs/tags/absent": raw(None)}, 1, 2))
     assert tip_ids(knowledge) == {MAIN: [numbered(4)]}
-    assert knowledge.known == KnownRoot(HERE, 2)
+    assert knowledge.known == KnownVersion(HERE, 2)
     assert (knowledge.vcs, knowledge.settings) == ("git sha1", {"HEAD": MAIN})
     assert knowledge.tips() == [numbered(4), numbered(1), numbered(2)]
 
@@ -118,7 +118,7 @@ def test_refs_without_a_tip_and_maps_that_are_none_are_refused_and_change_nothin
     before = Path(knowledge.path or "").read_bytes()
     with pytest.raises(RemoteProtocolError, match=why):
         knowledge.learn(State(HERE, 2, 1, {MAIN: raw(None), **refs}, maps))
-    assert knowledge.known == KnownRoot(HERE, 1)
+    assert knowledge.known == KnownVersion(HERE, 1)
     assert tip_ids(knowledge) == {MAIN: [numbered(1)]}
     assert knowledge.maps() == []
     assert Path(knowledge.path or "").read_bytes() == before
@@ -131,7 +131,7 @@ def test_an_answer_that_says_nothing_new_writes_nothing(tmp_path: Path) -> None:
     knowledge.learn(delta({}, 1, 1))
     assert list(tmp_path.iterdir()) == []
     knowledge.learn(delta({}, 1, 2))
-    assert Knowledge(str(tmp_path), URL).known == KnownRoot(HERE, 2)
+    assert Knowledge(str(tmp_path), URL).known == KnownVersion(HERE, 2)
 
 
 def test_what_is_a_day_old_is_made_new_by_the_next_answer(tmp_path: Path) -> None:
@@ -210,10 +210,10 @@ def test_two_branches_of_a_repository_share_what_is_known_of_it(tmp_path: Path) 
     assert (first.at, first.named, first.branch, first.inner) == ("project", b"trunk", b"trunk", "a")
     second = below(tmp_path, "project/team/fix")
     assert (second.at, second.named, second.branch) == ("project", b"team/fix", b"")
-    assert second.known == KnownRoot(HERE, 1)
+    assert second.known == KnownVersion(HERE, 1)
     assert second.tips() == [numbered(1)]
     # As does who names the repository itself.
-    assert Knowledge(str(tmp_path), HOST + "project").known == KnownRoot(HERE, 1)
+    assert Knowledge(str(tmp_path), HOST + "project").known == KnownVersion(HERE, 1)
     assert below(tmp_path, "project").named == b"."
     assert below(tmp_path, "project2").at is None
 
@@ -226,7 +226,7 @@ def test_another_branch_of_a_repository_is_known_by_what_was_answered_not_by_an_
     first.learn(full({b"trunk": value(2), b"fix": value(3)}, 2), ["x"], opened("project"))
     Path(first.path).write_bytes(old)  # As where the disk was full.
     second = first.beside("project/fix")
-    assert (second.at, second.named, second.known) == ("project", b"fix", KnownRoot(HERE, 2))
+    assert (second.at, second.named, second.known) == ("project", b"fix", KnownVersion(HERE, 2))
     assert second.ref(b"fix") == (Tip(numbered(3), b""),)
     assert first.beside("project2/fix").at is None
     below(tmp_path, "project/sub/trunk").learn(full({b"trunk": value(9)}), ["x"], opened("project/sub"))
@@ -256,12 +256,12 @@ def test_a_longer_prefix_comes_first_and_a_wrong_one_goes(tmp_path: Path) -> Non
     longer = below(tmp_path, "a/trunk")
     longer.learn(full({}, 3, b"j" * 16), [], opened("a/trunk", b"."))
     assert (longer.at, longer.named) == ("a/trunk", b".")
-    assert below(tmp_path, "a/trunk").known == KnownRoot(b"j" * 16, 3)
-    assert below(tmp_path, "a/other").known == KnownRoot(HERE, 1)
+    assert below(tmp_path, "a/trunk").known == KnownVersion(b"j" * 16, 3)
+    assert below(tmp_path, "a/other").known == KnownVersion(HERE, 1)
     # The longer one is gone, and its place is a branch of the other now.
     again = below(tmp_path, "a/trunk")
     again.learn(full({b"trunk": value(4)}, 5), [], opened("a"))
-    assert (again.at, again.known) == ("a", KnownRoot(HERE, 5))
+    assert (again.at, again.known) == ("a", KnownVersion(HERE, 5))
     assert below(tmp_path, "a/trunk").at == "a"
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -269,7 +269,7 @@ def test_a_longer_prefix_comes_first_and_a_wrong_one_goes(tmp_path: Path) -> Non
 def test_what_a_refusal_tells_is_kept_when_an_answer_says_where_it_is(tmp_path: Path) -> None:
     knowledge = below(tmp_path, "a/trunk")
     knowledge.learn(full({b"trunk": value(1)}, 3))
-    assert (knowledge.at, knowledge.known) == (None, KnownRoot(HERE, 3))
+    assert (knowledge.at, knowledge.known) == (None, KnownVersion(HERE, 3))
     assert list(tmp_path.iterdir()) == []
     knowledge.learn(delta({b"fix": value(2)}, 3, 4), [], opened("a"))
     assert below(tmp_path, "a/b").tips() == [numbered(1), numbered(2)]
@@ -280,8 +280,8 @@ def test_a_refusal_of_another_repository_is_not_kept_as_that_of_this_one(tmp_pat
     below(tmp_path, "a/trunk").learn(full({b"trunk": value(1)}), [], opened("a"))
     knowledge = below(tmp_path, "a/trunk")
     knowledge.learn(full({b"trunk": value(2)}, 1, b"j" * 16))
-    assert (knowledge.at, knowledge.known) == (None, KnownRoot(b"j" * 16, 1))
-    assert below(tmp_path, "a/trunk").known == KnownRoot(HERE, 1)
+    assert (knowledge.at, knowledge.known) == (None, KnownVersion(b"j" * 16, 1))
+    assert below(tmp_path, "a/trunk").known == KnownVersion(HERE, 1)
 
 
 # -- maps

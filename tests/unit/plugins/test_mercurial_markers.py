@@ -16,7 +16,7 @@ from smartserver.plugins.mercurial.markers import (
     marker_updates,
     stream,
 )
-from smartserver.vcs.hg.markers import KnownRoot, key_of, parse
+from smartserver.vcs.hg.markers import KnownVersion, key_of, parse
 from smartserver.verbs.fields import MAX_IDS
 
 ONE, OTHER = b"one" + bytes(13), b"other" + bytes(11)
@@ -62,18 +62,18 @@ class Repository:
         return self.memory().unsent(relevant, incarnation)
 
 
-def root(version: int, incarnation: bytes = ONE) -> KnownRoot:
+def version(version: int, incarnation: bytes = ONE) -> KnownVersion:
     return (incarnation, version, version % 7)
 
 
 def test_what_was_sent_is_not_sent_again() -> None:
     repository = Repository(A, B)
     assert repository.unsent(B, A) == [A, B]
-    repository.memory().sent([A], root(4), root(5), is_changed=True)
+    repository.memory().sent([A], version(4), version(5), is_changed=True)
     assert repository.unsent(A, B) == [B]
     repository.add(C)
     assert repository.unsent(A, B, C) == [B, C]
-    repository.memory().sent([B, C], root(5), root(6), is_changed=True)
+    repository.memory().sent([B, C], version(5), version(6), is_changed=True)
     assert repository.unsent(A, B, C) == []
     assert MarkerMemory(repository, b"hpss://h/another").unsent([A], ONE) == [A]
     # Of a repository that was recreated there nothing is known.
@@ -83,47 +83,47 @@ def test_what_was_sent_is_not_sent_again() -> None:
 def test_what_was_taken_is_not_sent_back() -> None:
     repository = Repository(A)
     repository.add(B)
-    repository.memory().took(encode(B), root(3), is_all=True)
+    repository.memory().took(encode(B), version(3), is_all=True)
     assert repository.unsent(A, B) == [A]
-    assert repository.memory().root == root(3)
+    assert repository.memory().version == version(3)
     repository.add(C)
-    repository.memory().took(encode(C), root(5), is_all=False)
+    repository.memory().took(encode(C), version(5), is_all=False)
     assert repository.unsent(A, B, C) == [A]
-    assert repository.memory().root == root(3)
-    repository.memory().took(b"", root(1, OTHER), is_all=True)
+    assert repository.memory().version == version(3)
+    repository.memory().took(b"", version(1, OTHER), is_all=True)
     assert repository.unsent(A, incarnation=OTHER) == [A]
-    assert repository.memory().root == root(1, OTHER)
+    assert repository.memory().version == version(1, OTHER)
 
 
 def test_what_is_new_there_came_from_here_alone() -> None:
     repository = Repository(A)
-    repository.memory().took(b"", root(3), is_all=True)
-    repository.memory().sent([A], root(3), root(4), is_changed=True)
-    assert repository.memory().root == root(4)
-    repository.memory().sent([A], root(4), root(6), is_changed=True)  # Somebody else was there, too.
-    assert repository.memory().root == root(4)
-    repository.memory().sent([A], root(5), root(6), is_changed=True)
-    assert repository.memory().root == root(4)
+    repository.memory().took(b"", version(3), is_all=True)
+    repository.memory().sent([A], version(3), version(4), is_changed=True)
+    assert repository.memory().version == version(4)
+    repository.memory().sent([A], version(4), version(6), is_changed=True)  # Somebody else was there, too.
+    assert repository.memory().version == version(4)
+    repository.memory().sent([A], version(5), version(6), is_changed=True)
+    assert repository.memory().version == version(4)
 
 
 def test_where_markers_were_removed_nothing_is_known() -> None:
     repository = Repository(A, B)
-    repository.memory().took(encode(A), root(3), is_all=True)
+    repository.memory().took(encode(A), version(3), is_all=True)
     kept = dict(repository.svfs)
     repository.svfs.clear()
     repository.add(B)
-    assert repository.memory().root == (b"", 0, 0)
+    assert repository.memory().version == (b"", 0, 0)
     repository.add(C)  # As long as before.
     assert repository.unsent(A, B) == [A, B]
     repository.svfs.update(kept)
-    assert repository.memory().root == root(3)
+    assert repository.memory().version == version(3)
 
 
 def test_a_damaged_file() -> None:
     repository = Repository(A)
-    repository.memory().took(encode(A), root(3), is_all=True)
+    repository.memory().took(encode(A), version(3), is_all=True)
     repository.cachevfs[b"hpss-markers"] = b"\xc1"
-    assert repository.memory().root == (b"", 0, 0)
+    assert repository.memory().version == (b"", 0, 0)
 
 
 def test_updates_of_the_map() -> None:

@@ -12,7 +12,7 @@ from smartserver.verbs.repository_create import repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.server_ping import PingRequest, server_ping
-from smartserver.wire.messages import Failure, KnownRoot, Reply, RequestFlag, named
+from smartserver.wire.messages import Failure, KnownVersion, Reply, RequestFlag, named
 from transports.errors import CodedError
 
 PING: tuple[AnyVerb, Arguments] = (server_ping, PingRequest())
@@ -50,6 +50,6 @@ def refused(answer: Reply | Failure) -> CodedError:
     return error_from_wire(answer.fault.code, named(answer.fault))
 
 
-def known(served: Served, path: str = PATH) -> KnownRoot:
+def known(served: Served, path: str = PATH) -> KnownVersion:
     state = served.repository(path).snapshot().state
-    return KnownRoot(state.incarnation, state.version, state.mark)
+    return KnownVersion(state.incarnation, state.version, state.mark)

@@ -8,7 +8,7 @@ from dialogs import PATH, Dialog, Served, message, numbered
 from session_calls import BODY, INSERT, PULL, done, set_ref
 
 from smartserver.store.repository import PackRepository
-from smartserver.wire.messages import Failure, KnownRoot, RequestFlag
+from smartserver.wire.messages import Failure, KnownVersion, RequestFlag
 
 ATOMIC = BODY | RequestFlag.ATOMIC | RequestFlag.GRAPH_FIRST
 
@@ -22,11 +22,11 @@ def served() -> Served:
     return served
 
 
-def seen(dialog: Dialog) -> KnownRoot:
+def seen(dialog: Dialog) -> KnownVersion:
     """What a client learns."""
     state = done(dialog.ask(message(PULL, request=numbered(9)))).state
     assert state is not None
-    return KnownRoot(state.incarnation, state.version, state.mark)
+    return KnownVersion(state.incarnation, state.version, state.mark)
 
 
 def elsewhere(served: Served) -> PackRepository:

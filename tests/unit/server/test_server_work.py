@@ -14,17 +14,18 @@ from smartserver.server import upkeep
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.upkeep import tidy
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import Transaction
+from smartserver.store.state import State
 from smartserver.wire.events import Body
-from smartserver.wire.messages import Failure, KnownRoot, RequestFlag, raw
+from smartserver.wire.messages import Failure, KnownVersion, RequestFlag, raw
 
 # -- reads
 
 
 @pytest.mark.parametrize(
-    "wrong", [KnownRoot(b"", 0), KnownRoot(b"x" * 16, 5), KnownRoot(b"y" * 5000, -3), KnownRoot(b"z", 1 << 62)]
+    "wrong",
+    [KnownVersion(b"", 0), KnownVersion(b"x" * 16, 5), KnownVersion(b"y" * 5000, -3), KnownVersion(b"z", 1 << 62)],
 )
-def test_knowledge_of_another_repository_counts_as_none(dialog: Dialog, line: list[bytes], wrong: KnownRoot) -> None:
+def test_knowledge_of_another_repository_counts_as_none(dialog: Dialog, line: list[bytes], wrong: KnownVersion) -> None:
     answer = done(dialog.ask(message(PULL, known=wrong)))
     assert answer.state is not None
     assert answer.state.since is None
@@ -33,7 +34,7 @@ def test_knowledge_of_another_repository_counts_as_none(dialog: Dialog, line: li
 
 @pytest.mark.parametrize("version", [-1, 0, 99, 1 << 62])
 def test_a_version_that_never_was_counts_as_none(dialog: Dialog, served: Served, version: int) -> None:
-    answer = done(dialog.ask(message(PULL, known=KnownRoot(known(served).incarnation, version))))
+    answer = done(dialog.ask(message(PULL, known=KnownVersion(known(served).incarnation, version))))
     assert answer.state is not None
     assert MAIN in answer.state.refs
 
@@ -65,7 +66,7 @@ def test_a_refusal_comes_without_the_state_where_that_cannot_be_read(
     def damaged(*_: object) -> None:
         raise CorruptFile("project/tables/x", 0, "the content does not match its check")
 
-    monkeypatch.setattr(Transaction, "changes_since", damaged)
+    monkeypatch.setattr(State, "changes_since", damaged)
     answer = dialog.ask(message(set_ref(line[1])))
     assert refused(answer).code == "diverged"
     assert isinstance(answer, Failure)

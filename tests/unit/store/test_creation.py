@@ -13,7 +13,6 @@ from trips import Trips
 
 from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository
 from smartserver.store.format import LINE
-from smartserver.store.remains import describe_place
 from smartserver.store.repository import PackRepository
 from smartserver.store.surroundings import LOOKED_AT
 from smartserver.store.transaction import Transaction
@@ -145,7 +144,7 @@ def test_what_somebody_called_as_we_do_stops_nothing(storage: Transport, folders
 def test_a_folder_called_format_in_the_place_is_left_alone(storage: Transport) -> None:
     for path in ("a", "a/format", "a/format/letters"):
         storage.make_directory(path)
-    assert describe_place(storage, "a") == ""
+    assert PackRepository(storage, "a").describe_place() == ""
     with pytest.raises(InvalidPath, match="the folder holds 'format', which belongs to no repository"):
         make(storage)
     assert (storage.list_directory("a"), storage.list_directory("a/format")) == (["format"], ["letters"])
@@ -200,15 +199,15 @@ def test_what_is_there_instead_of_a_repository(storage: Transport, files: list[s
             with contextlib.suppress(FileExists):
                 storage.make_directory("/".join(parts[:depth]))
         storage.put(file, [b""])
-    assert describe_place(storage, "a") == found
-    below = describe_place(storage, "a/b")
+    assert PackRepository(storage, "a").describe_place() == found
+    below = PackRepository(storage, "a/b").describe_place()
     assert below == ("a file, 'a', above it" if found == "a file" else "")
 
 
 def test_what_lies_there_is_asked_for_in_one_trip(storage: Transport) -> None:
     storage.make_directory("a")
     store = Trips(storage)
-    assert describe_place(store, "a/b") == ""
+    assert PackRepository(store, "a/b").describe_place() == ""
     assert len(store.log) == 1
 
 
@@ -217,7 +216,7 @@ def test_a_store_that_fails_knows_of_nothing_instead() -> None:
         def stat(self, path: str) -> Stat:
             raise TransportFailed(path, "input/output error")
 
-    assert describe_place(Sick(MemoryTransport()), "a") == ""
+    assert PackRepository(Sick(MemoryTransport()), "a").describe_place() == ""
 
 
 # -- every moment of it
@@ -334,6 +333,6 @@ def test_another_may_look_slowly_at_any_moment() -> None:
                 raise
 
     storage.make_directory("a")
-    assert describe_place(Slow(storage), "a") == ""
+    assert PackRepository(Slow(storage), "a").describe_place() == ""
     push(PackRepository(Slow(storage), "a", randomness=Repeatable()), history, [])
     assert refs_of(PackRepository(storage, "a")) == {MAIN: line[0]}

@@ -11,7 +11,6 @@ from faulty_transport import FaultyTransport
 
 from smartserver.errors import InvalidPath, OutcomeUnknown
 from smartserver.store.format import LINE
-from smartserver.store.remains import describe_place
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from transports.base import Transport
@@ -74,7 +73,7 @@ def cut_short(fail_at: int, power: Aftermath | None, way: Callable[[Transport], 
     with contextlib.suppress(TransportError, OutcomeUnknown):
         push(PackRepository(way(faulty), "a/b", clock=clock, randomness=Repeatable()), history, line, {MAIN: line[1]})
     left = storage if power is None else storage.crash(power, fail_at)
-    assert describe_place(left, "a/b") == ""
+    assert PackRepository(left, "a/b").describe_place() == ""
     again = PackRepository(left, "a/b", clock=clock, randomness=Repeatable(7))
     if not again.exists():
         push(again, history, line, {MAIN: line[1]})

@@ -59,7 +59,7 @@ def test_behind_a_link_a_small_pack_is_held_until_it_is_published(
         draft.read(draft.length - 9, 10)
     entry = draft.seal()
     draft.close()
-    pack = far.open_pack()
+    pack = far.pack
     assert pack.read_at(0, pack.size()) == folder.get(near.pack_path)
     with draft.open_index() as index:
         assert index.hash == entry.index_hash

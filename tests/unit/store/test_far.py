@@ -162,7 +162,7 @@ def joined_a_day_ago(stored: Stored) -> None:
 
 def test_a_pack_that_is_not_wanted_is_deleted_together(stored: Stored) -> None:
     quarantine = Quarantine(stored.trips.child("project"), b"request", Repeatable(7))
-    quarantine.create().write(b"pack")
+    quarantine.pack.write(b"pack")
     quarantine.put_index([b"index"])
     quarantine.folder.perform(quarantine.publication())
     del stored.trips.log[:]
@@ -288,7 +288,7 @@ def test_a_pack_that_is_gone(stored: Stored) -> None:
     snapshot = stored.snapshot()
     stored.storage.delete(f"project/packs/{snapshot.state.packs[-1].name.hex()}.pack")
     with pytest.raises(NoSuchFile):
-        snapshot.segment(8)
+        snapshot.read_ranges([(8, 9)]).read(1 << 20)
 
 
 def test_a_missing_or_damaged_index_is_made_again(stored: Stored) -> None:
@@ -297,7 +297,7 @@ def test_a_missing_or_damaged_index_is_made_again(stored: Stored) -> None:
     stored.storage.delete(f"project/{index_path(entry.name)}")
     snapshot = stored.snapshot()
     assert [pack.rebuilt is not None for pack in snapshot.packs] == [True, *[False] * 5, True]
-    assert snapshot.segment(8) == stored.history.segment(stored.line[8])
+    assert snapshot.read_ranges([(8, 9)]).read(1 << 20) == stored.history.segment(stored.line[8])
 
 
 def test_ranges_across_near_and_far_packs(stored: Stored) -> None:

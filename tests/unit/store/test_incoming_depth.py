@@ -48,7 +48,7 @@ def test_a_record_that_is_encoded_anew(repository: PackRepository) -> None:
     # The base is the version 32 before it, as the k-ary rule says: every version until then had its predecessor.
     assert location.depth == MAX_STORED_DEPTH + 1 - 32 + 1 <= REBASED_DEPTH + 1
     assert location.lineage == MAX_STORED_DEPTH + 1
-    stored = decode_segment(snapshot.segment(location.ordinal), 0, KINDS)
+    stored = decode_segment(snapshot.read_ranges([(location.ordinal, location.ordinal + 1)]).read(1 << 20), 0, KINDS)
     sent = decode_segment(history.segment(line[MAX_STORED_DEPTH + 1]), 0, KINDS)
     assert [entry.key for entry in stored.entries] == [entry.key for entry in sent.entries]
     assert (stored.revision, stored.parents) == (sent.revision, sent.parents)

@@ -12,7 +12,7 @@ from pack_samples import Revision, history, note
 from smartserver.errors import CorruptFile
 from smartserver.store import index_build
 from smartserver.store.blocks import seal
-from smartserver.store.index import Index
+from smartserver.store.index import Index, record_digest
 from smartserver.store.index_build import IndexBuilder
 
 
@@ -28,7 +28,7 @@ def test_a_match_across_two_digests_is_no_match() -> None:
 def test_an_empty_index() -> None:
     index = Index.of(b"".join(IndexBuilder().finish(40, b"h" * 16)), "index")
     assert (index.records, index.segments, index.outside) == (0, 0, ())
-    assert not index.find(0, b"k")
+    assert not index.find_digest(record_digest(0, b"k"))
     assert index.segment_of(b"r") is None
     assert index.segment_offsets[0] == 24
 

@@ -64,8 +64,8 @@ def test_numbers_over_their_columns_stop_at_the_largest() -> None:
 def test_merging_at_a_pace_stops_for_it_all_along() -> None:
     index = build(history(3 * PACED))
     calls: list[None] = []
-    merged = b"".join(merge([index], index.pack_length, index.pack_hash, pace=lambda: calls.append(None)))
-    assert merged == b"".join(merge([index], index.pack_length, index.pack_hash))
+    merged = b"".join(merge([index], 99, index.pack_hash, pace=lambda: calls.append(None)))
+    assert merged == b"".join(merge([index], 99, index.pack_hash))
     assert len(calls) >= 3 + index.records // PACED
 
 

@@ -93,7 +93,7 @@ def test_it_goes_on_after_several_sweeps_and_pushes(busy: Busy) -> None:
             push(busy.writer, busy.history, [tip], {MAIN: tip})
         busy.join_and_sweep()
     assert b"".join(pieces) == expected
-    assert b"".join(map(snapshot.segment, range(snapshot.graph.count))) == expected
+    assert snapshot.read_ranges([(0, snapshot.graph.count)]).read(len(expected)) == expected
 
 
 def test_a_snapshot_is_read_after_its_packs_are_deleted(busy: Busy) -> None:
@@ -106,7 +106,7 @@ def test_a_snapshot_is_read_after_its_packs_are_deleted(busy: Busy) -> None:
                 assert snapshot.record(location).key == key
         ordinal = snapshot.ordinal(revision)
         assert ordinal is not None
-        assert snapshot.segment(ordinal)
+        assert snapshot.read_ranges([(ordinal, ordinal + 1)]).read(1 << 20)
 
 
 def test_a_reader_outlives_the_repository_it_began_in(busy: Busy) -> None:

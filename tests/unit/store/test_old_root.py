@@ -20,7 +20,7 @@ from faulty_transport import FaultyTransport
 from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown, Unsupported
 from smartserver.store.cleanup import make_checkpoint
 from smartserver.store.lost import find
-from smartserver.store.model import RootVersion
+from smartserver.store.model import KnownVersion
 from smartserver.store.old_root import undo, upgrade
 from smartserver.store.repository import PackRepository
 from transports.errors import TransportError, TransportFailed
@@ -106,7 +106,7 @@ def test_all_that_it_has_is_kept(old: Path, said: Said, history: History, line: 
     # Who knows a version of before is told only what came since.
     version, request = said["log"][-2][:2]
     mark = int(request[:4], 16)
-    told = repository.changes_since(RootVersion(bytes.fromhex(said["incarnation"]), version, mark))
+    told = repository.snapshot().state.changes_since(KnownVersion(bytes.fromhex(said["incarnation"]), version, mark))
     assert (told.since, set(told.refs)) == (version, {b"refs/heads/side"})
     # A repeat gets the first answer.
     repeat = push(repository, history, line[:1], {MAIN: line[0]}, request=b"%016d" % 0, age=1000)

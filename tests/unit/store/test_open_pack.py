@@ -66,9 +66,9 @@ def test_a_pack_that_is_gone_is_for_the_caller_to_meet() -> None:
     made = stored([2, 2])
     snapshot = opened(made)
     made.transport.delete(pack_path(made.entries[1].name))
-    assert snapshot.segment(0)
+    assert snapshot.read_ranges([(0, 1)]).read(1 << 20)
     with pytest.raises(NoSuchFile):
-        snapshot.segment(2)
+        snapshot.read_ranges([(2, 3)]).read(1 << 20)
     with pytest.raises(NoSuchFile):
         snapshot.record(locate(snapshot, 1, b"note-3")[0])
     assert opened(made).graph.count == 4
@@ -146,4 +146,4 @@ def test_a_pack_of_other_kinds_is_refused() -> None:
     kinds = (*KINDS[:2], KINDS[1])
     snapshot = Snapshot.open(made.transport, dataclasses.replace(made.state(), kinds=kinds))
     with pytest.raises(CorruptFile, match="its kinds are"):
-        snapshot.segment(0)
+        snapshot.read_ranges([(0, 1)]).read(1 << 20)

@@ -38,7 +38,7 @@ def test_discarded_files_are_gone_wherever_they_are(folder: MemoryTransport, far
 def test_nothing_is_made_before_there_is_a_file(folder: MemoryTransport) -> None:
     made: list[str] = []
     place = Quarantine(folder, b"request", Repeatable(), lambda: made.append("place"))
-    file = place.create()
+    file = place.pack
     assert made == []
     file.write(b"x")
     assert made == ["place"]

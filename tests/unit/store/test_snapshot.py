@@ -13,7 +13,7 @@ from smartserver.records.model import Parent, Record
 from smartserver.store import far
 from smartserver.store import snapshot as snapshot_module
 from smartserver.store.caches import CachedText, TextCache
-from smartserver.store.index import Index
+from smartserver.store.index import Index, record_digest
 from smartserver.store.open_pack import pack_path
 from smartserver.store.snapshot import Snapshot
 from transports.decorators.counted import CountedTransport
@@ -95,7 +95,7 @@ def test_a_newer_snapshot_takes_over_what_is_open() -> None:
     made = stored([3, 2])
     made.transport = counted = CountedTransport(made.transport)
     before = opened(made)
-    before.segment(4)
+    before.read_ranges([(4, 5)]).read(1)
     counting = Counting()
     same = Snapshot.open(counted, made.state(), before)
     assert same.packs == before.packs
@@ -108,7 +108,7 @@ def test_a_newer_snapshot_takes_over_what_is_open() -> None:
     assert after.graph.parts[:2] == before.graph.parts
     assert after.texts is before.texts
     assert counting[FILES_READ] == 1  # The new index.
-    after.segment(5)
+    after.read_ranges([(5, 6)]).read(1)
     assert counting[FILES_READ] == 2  # The new pack, now that it is read.
     assert after.graph.parents(5) == (4,)
     assert before.graph.count == 5
@@ -163,7 +163,7 @@ def test_a_row_that_leads_to_another_record_is_damage(kind: int, key: bytes, mon
     others = note(b"k", TEXT), note(b"z", TEXT + b"changed\n"), note(b"k", b"signed\n", 2)
     snapshot = made.add([Revision(b"a", (), [(each, None) for each in others])])
     assert snapshot.lookup(kind, key) in others[1:]
-    rows = snapshot.packs[0].index.find(1, b"k")
+    rows = snapshot.packs[0].index.find_digest(record_digest(1, b"k"))
     monkeypatch.setattr(Index, "find_digest", lambda index, digest: rows)
     with pytest.raises(CorruptFile, match="not the key in the index"):
         opened(made).lookup(kind, key)

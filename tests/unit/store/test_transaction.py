@@ -18,9 +18,8 @@ from smartserver.errors import (
 )
 from smartserver.records.model import GraphNode, Kind, Parent, Tip
 from smartserver.records.system import MapType, system_of
-from smartserver.store.model import INCOMPLETE, RootVersion
+from smartserver.store.model import INCOMPLETE, KnownVersion
 from smartserver.store.repository import PackRepository
-from smartserver.store.state import encode_value
 from smartserver.store.transaction import Transaction, merge
 from transports.memory import MemoryTransport
 
@@ -53,7 +52,6 @@ def test_without_a_repository(repository: PackRepository) -> None:
         lambda: transaction.ref(MAIN),
         lambda: transaction.set_ref(MAIN, None),
         lambda: transaction.plan_pull([], []),
-        lambda: transaction.changes_since(None),
     ):
         with pytest.raises(NoSuchRepository) as caught:
             ask()
@@ -220,15 +218,6 @@ def test_the_body_of_a_pull(repository: PackRepository, history: History, line: 
     assert len(body) == plan.size
 
 
-def test_changes_since(repository: PackRepository, line: list[bytes]) -> None:
-    changes = begin(repository).changes_since(None)
-    assert dict(changes.refs) == {MAIN: encode_value((Tip(line[3]),))}
-    assert (
-        dict(begin(repository).changes_since(RootVersion(changes.incarnation, changes.version, changes.mark)).refs)
-        == {}
-    )
-
-
 @pytest.mark.parametrize(
     ("ordinals", "ranges"),
     [([], ()), ([4], ((4, 5),)), ([0, 1, 2], ((0, 3),)), ([0, 2, 3, 9], ((0, 1), (2, 4), (9, 10)))],
@@ -342,13 +331,15 @@ def test_maps_of_no_repository_and_of_one_that_is_made(repository: PackRepositor
 
 
 def test_what_a_client_is_told_of_maps(repository: PackRepository, history: History, line: list[bytes]) -> None:
-    before = begin(repository).changes_since(None)
+    before = repository.snapshot().state.changes_since(None)
     push(repository, history, [], first=lambda made: made.set_map("tags", "ids", MAIN + b"\0v1", b"one"))
-    seen = RootVersion(before.incarnation, before.version, before.mark)
-    assert begin(repository).changes_since(seen).maps == {"tags": {MAIN + b"\0v1": b"one"}}
+    seen = KnownVersion(before.incarnation, before.version, before.mark)
+    assert repository.snapshot().state.changes_since(seen).maps == {"tags": {MAIN + b"\0v1": b"one"}}
     push(repository, history, [], first=lambda made: made.remove_entries(MAIN))
-    assert begin(repository).changes_since(seen).maps == {"tags": {MAIN + b"\0v1": None}}
-    assert {name: dict(each) for name, each in begin(repository).changes_since(None).maps.items()} == {"tags": {}}
+    assert repository.snapshot().state.changes_since(seen).maps == {"tags": {MAIN + b"\0v1": None}}
+    assert {name: dict(each) for name, each in repository.snapshot().state.changes_since(None).maps.items()} == {
+        "tags": {}
+    }
 
 
 def test_a_system_says_what_its_maps_are(monkeypatch: pytest.MonkeyPatch) -> None:

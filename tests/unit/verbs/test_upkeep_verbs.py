@@ -126,9 +126,9 @@ def test_settings_of_a_repository_that_is_made_and_of_one_that_is_stored(project
         transaction.set_setting("a", b"1")
         return b""
 
-    before = project.context().transaction.changes_since(None).version
+    before = project.repository.snapshot().state.changes_since(None).version
     assert project.repository.commit(request_id(), 0, "user", plan).changed
     assert dict(project.context().transaction.settings) == {"a": b"1"}
-    changes = project.context().transaction.changes_since(None)
+    changes = project.repository.snapshot().state.changes_since(None)
     assert (changes.settings, changes.vcs, changes.version) == ({"a": b"1"}, GIT, before + 1)
     assert not project.repository.commit(request_id(), 0, "user", plan).changed

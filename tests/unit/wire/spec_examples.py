@@ -24,7 +24,7 @@ from smartserver.wire.messages import (
     Counters,
     Failure,
     Fault,
-    KnownRoot,
+    KnownVersion,
     Outcome,
     RequestFlag,
     State,
@@ -57,7 +57,7 @@ PUSH = RequestMessage(
         Call("Branch.set_last_revision", raw([MAIN, TIP, "ff", True, b"", b""])),
     ],
     int(RequestFlag.ATOMIC | RequestFlag.BODY),
-    KnownRoot(INCARNATION, 7, OLDER_MARK),
+    KnownVersion(INCARNATION, 7, OLDER_MARK),
 )
 PUSHED = ReplyMessage(
     [Outcome(Status.DONE, raw([1])), Outcome(Status.DONE, raw([[OLD]]))],

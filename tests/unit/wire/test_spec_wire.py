@@ -180,7 +180,7 @@ def test_statuses() -> None:
     [
         messages.Request,
         messages.Call,
-        messages.KnownRoot,
+        messages.KnownVersion,
         messages.Reply,
         messages.Outcome,
         messages.Failure,

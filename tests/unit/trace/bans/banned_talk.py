@@ -14,9 +14,10 @@ from smartserver.trace.bans.watcher import Watcher
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import VERBS, Arguments, Context, Effect, Result, verb
 from smartserver.verbs.vfs import GetResult, LookRequest
+from smartserver.wire import messages
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Body, End, Error, Event, Reply, Request
-from smartserver.wire.messages import Call, Failure, Fault, KnownRoot, Outcome, RequestFlag, State, Status, encode, raw
+from smartserver.wire.messages import Call, Failure, Fault, Outcome, RequestFlag, State, Status, encode, raw
 from smartserver.wire.messages import Reply as ReplyMessage
 from smartserver.wire.messages import Request as RequestMessage
 from transports.errors import CodedError
@@ -113,7 +114,7 @@ class Talk:
             0,
             listed,
             int(flags),
-            None if known is None else KnownRoot(INCARNATION, known),
+            None if known is None else messages.KnownVersion(INCARNATION, known),
         )
         self.up(Request(number, encode(message), bool(flags & RequestFlag.BODY)))
         return number
