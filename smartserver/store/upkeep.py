@@ -113,10 +113,8 @@ def repack(
 
 @contextlib.contextmanager
 def _turn(folder: Transport, randomness: Callable[[int], bytes]) -> Iterator[bool]:
-    """Whether this process is the one that joins packs of the repository now. No more than a courtesy: two that do so at
-    once do no harm, but one of them works for nothing.
-
-    It is the one that published the file `TURN`. One that died does not take the turn for ever.
+    """Whether it is this process's turn to join packs: it has published the file `TURN`. If two do so at once, no harm is
+    done, but one works for nothing. So the turn of a process that died ends by itself.
     """
     leave = Withdraw(TURN, f"{INCOMING}/{randomness(8).hex()}.withdrawn")
     temporary, there = f"{INCOMING}/{randomness(8).hex()}.turn", GetStat(TURN)
