@@ -113,8 +113,8 @@ def repack(
 
 @contextlib.contextmanager
 def _turn(folder: Transport, randomness: Callable[[int], bytes]) -> Iterator[bool]:
-    """Whether it is this process's turn to join packs: it has published the file `TURN`. If two do so at once, no harm is
-    done, but one works for nothing. So the turn of a process that died ends by itself.
+    """Whether it is this process's turn to join packs: it has published the file `TURN`. If two do so at once, no harm
+    is done, but one works for nothing. So the turn of a process that died ends by itself.
     """
     leave = Withdraw(TURN, f"{INCOMING}/{randomness(8).hex()}.withdrawn")
     temporary, there = f"{INCOMING}/{randomness(8).hex()}.turn", GetStat(TURN)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+import psycopg
 import pytest
 from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id
 from needs import needs
@@ -13,7 +14,7 @@ from postgres import Postgres
 
 from smartserver.errors import OutcomeUnknown
 from smartserver.records.model import Tip
-from smartserver.store import cleanup, postgres_log
+from smartserver.store import cleanup
 from smartserver.store.postgres_log import Database, PostgresLog, create_tables
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
@@ -92,7 +93,7 @@ def with_database(
     database = Database(postgres.address, "faults")
 
     def make() -> Transport:
-        with postgres_log.psycopg.connect(postgres.address) as connection:
+        with psycopg.connect(postgres.address) as connection:
             connection.execute("DROP TABLE IF EXISTS smartserver_record, smartserver_cluster")
         create_tables(postgres.address, "faults")
         return PostgresLog(bucket(), database)
