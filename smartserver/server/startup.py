@@ -69,7 +69,7 @@ def repositories(
         names = root.list_directory(path)
     except CodedError:
         return
-    if "packs" in names and "incoming" in names:
+    if "packs" in names and ("incoming" in names or "format" in names):  # A bucket has no empty folder.
         yield path
         return
     if depth == MAX_DEPTH:

@@ -259,7 +259,7 @@ class PackRepository:
             if snapshot is None:
                 return False
             paced = partial(self._unless_pressed, pace, len(snapshot.packs))
-            made = upkeep.repack(self.log, snapshot, self._begin_repack, self.clock, pace=paced)
+            made = upkeep.repack(self.log, snapshot, self._begin_repack, self.clock, self.randomness, pace=paced)
             return made is not None
         finally:
             self._repacking.release()
@@ -292,7 +292,7 @@ class PackRepository:
             for done in range(rows(packs)):  # Not until there is none: each push that comes makes another.
                 if done:
                     snapshot = self.snapshot()
-                made = upkeep.repack(self.log, snapshot, self._begin_repack, self.clock, whole=True)
+                made = upkeep.repack(self.log, snapshot, self._begin_repack, self.clock, self.randomness, whole=True)
                 if made is None:
                     break
                 packs = made.packs

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 from smartserver.store import cleanup
@@ -28,11 +28,15 @@ from smartserver.store.snapshot import Snapshot
 from smartserver.store.state import State
 from smartserver.store.trailer import trailer_of
 from transports.base import Transport
-from transports.errors import NoSuchFile, TransportError
-from transports.steps import GetStat, ListDirectory, Withdraw
+from transports.errors import FileExists, NoSuchFile, TransportError
+from transports.steps import Delete, GetStat, ListDirectory, Publish, Put, Withdraw
 
 REPACK = b"repack"
 """What the quarantine of a joined pack is named after, where a push has its request."""
+TURN = f"{PACKS}/joining"
+"""Who has published this file joins packs."""
+LONGEST_TURN = 900
+"""Seconds after which another may do so."""
 MOST_OVER_LINK = 1 << 20
 """Bytes that a checkpoint may move unasked over a link: a second at 8 Mbit/s, once in 64 changes."""
 
@@ -49,12 +53,14 @@ def repack(
     snapshot: Snapshot,
     quarantine: Callable[[], Quarantine],
     clock: Callable[[], float],
+    randomness: Callable[[int], bytes],
     *,
     whole: bool = False,
     pace: Pace = unpaced,
 ) -> State | None:
     """Join the neighbouring packs `repack.plan` names, and give the new state; None where there are none, or another
-    changed them meanwhile. `whole`: as many as may be joined, however few there are. `pace`: as `index_build.Pace`.
+    changed them meanwhile, or is at it. `whole`: as many as may be joined, however few there are, whoever is at it.
+    `pace`: as `index_build.Pace`.
 
     Raises:
         OutcomeUnknown: they may have been replaced; both sets of files are there.
@@ -65,8 +71,10 @@ def repack(
         return None
     chosen = snapshot.packs[span]
     old = tuple(pack.entry.name for pack in chosen)
-    place = quarantine()
-    with contextlib.ExitStack() as undo:
+    with contextlib.ExitStack() as turns, contextlib.ExitStack() as undo:
+        if not whole and not turns.enter_context(_turn(line.folder, randomness)):
+            return None
+        place = quarantine()
         undo.callback(place.discard)
         earlier = snapshot.only(snapshot.packs[: span.start])
         with contextlib.closing(place.pack) as made:
@@ -101,6 +109,30 @@ def repack(
                 kept.close()
             return None
     return state
+
+
+@contextlib.contextmanager
+def _turn(folder: Transport, randomness: Callable[[int], bytes]) -> Iterator[bool]:
+    """Whether it is this process's turn to join packs: it has published the file `TURN`. If two do so at once, no harm
+    is done, but one works for nothing. So the turn of a process that died ends by itself.
+    """
+    leave = Withdraw(TURN, f"{INCOMING}/{randomness(8).hex()}.withdrawn")
+    temporary, there = f"{INCOMING}/{randomness(8).hex()}.turn", GetStat(TURN)
+    folder.perform([there])
+    if there.result is not None and store_time(folder, randomness) - there.result.modified >= LONGEST_TURN:
+        with contextlib.suppress(NoSuchFile):
+            folder.perform([leave])
+    try:
+        folder.perform([Put(temporary, b"\n"), Publish(temporary, TURN)])
+    except FileExists:
+        folder.perform([Delete(temporary)])
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        with contextlib.suppress(TransportError):
+            folder.perform([leave])
 
 
 def _following(

@@ -240,11 +240,22 @@ def test_it_is_known_while_packs_are_joined(repository: PackRepository, history:
     assert not repository.is_repacking
 
 
-def test_one_repack_at_a_time(repository: PackRepository, history: History) -> None:
+def test_one_repack_at_a_time(
+    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
+) -> None:
+    """In a process, and of several processes; one that died in its turn is waited for a while only."""
+    other = PackRepository(storage, clock=clock, randomness=Repeatable(1))
     push_each(repository, history, MOST_PACKS + 1)
     with repository._repacking:
         assert not repository.repack_if_needed()
-    assert repository.repack_if_needed()
+    storage.put(upkeep.TURN, [])
+    assert not repository.repack_if_needed()
+    clock.now += upkeep.LONGEST_TURN
+    seen: list[bool] = []
+    assert repository.repack_if_needed(lambda: seen.append(other.repack_if_needed()))
+    assert seen
+    assert not any(seen)
+    assert not storage.exists(upkeep.TURN)
 
 
 def test_a_repack_that_somebody_waits_for_rests_no_more(repository: PackRepository, history: History) -> None:

@@ -1,0 +1,177 @@
+"""A repository in a bucket, or with its log in a database: each call to these fails, or its answer is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import psycopg
+import pytest
+from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id
+from needs import needs
+from obstore.store import MemoryStore
+from postgres import Postgres
+
+from smartserver.errors import OutcomeUnknown
+from smartserver.records.model import Tip
+from smartserver.store import cleanup
+from smartserver.store.postgres_log import Database, PostgresLog, create_tables
+from smartserver.store.repository import PackRepository
+from smartserver.store.transaction import Transaction
+from transports import s3
+from transports.base import Transport
+from transports.errors import CodedError, TransportFailed
+from transports.s3 import S3Transport
+
+NEW = b"refs/heads/new"
+AHEAD = 3
+"""Pushes before what is tried; a checkpoint is due after fewer."""
+
+Result = TypeVar("Result")
+Make = Callable[[], Transport]
+
+
+class Breaking:
+    """One call fails, or is done and its answer is lost; calls are counted from `begin` on."""
+
+    def __init__(self) -> None:
+        self.left, self.is_done = 0, False
+
+    def begin(self, at: int, *, is_done: bool) -> None:
+        """From now on; the one with this number breaks."""
+        self.left, self.is_done = at, is_done
+
+    def call(self, path: str, ask: Callable[[], Result]) -> Result:
+        self.left -= 1
+        if self.left:
+            return ask()
+        if self.is_done:
+            ask()
+        raise TransportFailed(path, "it broke")
+
+
+@pytest.fixture
+def breaking() -> Breaking:
+    return Breaking()
+
+
+@pytest.fixture
+def bucket(breaking: Breaking, monkeypatch: pytest.MonkeyPatch) -> Make:
+    """Makes buckets in memory, which the library has for tests: the semantics that `transports.s3` relies on are those
+    that its own tests find in a real store."""
+    call = s3._Bucket.call
+
+    def broken(bucket: s3._Bucket, method: str, path: str, ask: Callable[[], Result]) -> Result:
+        return breaking.call(path, lambda: call(bucket, method, path, ask))
+
+    def store(bucket: s3._Bucket, *, once: bool = False) -> MemoryStore:
+        return memory[-1]
+
+    memory: list[MemoryStore] = []
+    monkeypatch.setattr(s3._Bucket, "call", broken)
+    monkeypatch.setattr(s3._Bucket, "store", store)
+
+    def make() -> Transport:
+        memory.append(MemoryStore())
+        return S3Transport("bucket")
+
+    return make
+
+
+@pytest.fixture
+def with_database(
+    bucket: Make, breaking: Breaking, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Make]:
+    """The same, with the logs in a database."""
+    for name in ("_ask", "_change"):
+        inner: Callable[..., object] = getattr(Database, name)
+
+        def broken(self: Database, path: str, *query: object, inner: Callable[..., object] = inner) -> object:
+            return breaking.call(path, lambda: inner(self, path, *query))
+
+        monkeypatch.setattr(Database, name, broken)
+    database = Database(postgres.address, "faults")
+
+    def make() -> Transport:
+        with psycopg.connect(postgres.address) as connection:
+            connection.execute("DROP TABLE IF EXISTS smartserver_record, smartserver_cluster")
+        create_tables(postgres.address, "faults")
+        return PostgresLog(bucket(), database)
+
+    yield make
+    database.close()
+
+
+def ref(repository: PackRepository, tip: bytes) -> None:
+    def plan(transaction: Transaction) -> bytes:
+        transaction.set_ref(NEW, (Tip(tip),))
+        return b""
+
+    repository.commit(request_id(), 0, "user", plan)
+
+
+def tidied(repository: PackRepository) -> None:
+    repository.save_log()
+    repository.collect_garbage_files()
+
+
+KINDS = ["bucket", pytest.param("with_database", marks=needs("initdb", "postgres"))]
+WORKS = ["push", "ref", "creation", "deletion", "repack", "tidying"]
+
+
+@pytest.mark.parametrize("is_done", [False, True], ids=["fails", "lost"])
+@pytest.mark.parametrize("work", WORKS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_call_breaks(
+    kind: str,
+    work: str,
+    is_done: bool,
+    breaking: Breaking,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Afterwards another server sees the old or the new state, whole, and the new one if that was the answer."""
+    make: Make = request.getfixturevalue(kind)
+    monkeypatch.setattr(cleanup, "FEW", 2)
+    monkeypatch.setattr(cleanup, "FLOOR_AGE", 0.0)
+    at = 1
+    while attempt(make(), work, at, breaking, is_done=is_done):
+        at += 1
+    assert at > 1
+
+
+def attempt(transport: Transport, work: str, at: int, breaking: Breaking, *, is_done: bool) -> bool:
+    """Do a work of which one call breaks; False where it makes fewer."""
+    history, clock = History(), Clock()
+    line = history.line(AHEAD + 1)
+    repository = PackRepository(transport, "a/b", clock=clock, randomness=Repeatable())
+    for tip in line[:AHEAD] if work != "creation" else ():
+        push(repository, history, [tip], {MAIN: tip})
+    other = PackRepository(transport, "a/b", clock=clock, randomness=Repeatable(1))
+    works: dict[str, tuple[Callable[[], object], dict[bytes, bytes] | None]] = {
+        "push": (lambda: push(repository, history, line[AHEAD:], {MAIN: line[AHEAD]}), {MAIN: line[AHEAD]}),
+        "ref": (lambda: ref(repository, line[0]), {MAIN: line[AHEAD - 1], NEW: line[0]}),
+        "creation": (lambda: push(repository, history, line, {MAIN: line[AHEAD]}), {MAIN: line[AHEAD]}),
+        "deletion": (lambda: repository.delete(request_id(), 0, "user"), None),
+        "repack": (repository.repack, {MAIN: line[AHEAD - 1]}),
+        "tidying": (lambda: tidied(repository), {MAIN: line[AHEAD - 1]}),
+    }
+    do, new = works[work]
+    old = None if work == "creation" else {MAIN: line[AHEAD - 1]}
+    breaking.begin(at, is_done=is_done)
+    try:
+        do()
+        expected = [new]
+    except OutcomeUnknown:
+        expected = [old, new]
+    except CodedError:
+        expected = [old]
+    broke, breaking.left = breaking.left <= 0, 0
+    found = refs_of(other) if other.exists() else None
+    assert found in expected, at
+    if found is not None:
+        check_whole(other, history)
+        if work != "deletion":  # What was asked for can be asked for again.
+            do()
+            assert refs_of(other) == new, at
+    return broke
