@@ -6,12 +6,15 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from pathlib import Path
 
 import psycopg
 import pytest
 from builders import MAIN, Clock, History, check_whole, push, refs_of, request_id
 from needs import needs
 from postgres import Postgres
+from serving import SMARTSERVER, Server, User, run, write_history
+from versitygw import S3
 
 from smartserver.errors import Unsupported
 from smartserver.records.model import Tip
@@ -193,3 +196,16 @@ def test_tables_of_another_release_or_store(site: Site, history: History) -> Non
         site.database().numbers("a")
     with pytest.raises(TransportFailed, match="has the logs of a store already"):
         create_tables(site.address, "one")
+
+
+def test_commands_find_it_from_a_repository_in_a_bucket(postgres: Postgres, s3: S3, tmp_path: Path) -> None:
+    site, user, root = Site(postgres), User(tmp_path / "user"), f"s3://{s3.bucket()}/team/code"
+    with psycopg.connect(site.address) as connection:
+        connection.execute("DROP TABLE smartserver_record, smartserver_cluster")
+    run(*SMARTSERVER, "cluster", "init", root, "--log", site.address).worked()
+    commits = write_history(user, "w", 1, seed="cluster", size=100)
+    with Server(root, "--cache-dir", str(tmp_path / "cache")) as server:
+        user.git("push", "-q", server.url("p"), "main", folder="w").worked()
+    assert "1 revision" in run(*SMARTSERVER, "verify", f"{root}/p").worked().out
+    assert commits[0] in run(*SMARTSERVER, "log", f"{root}/p").worked().out
+    assert "1 repositories, 2 records" in run(*SMARTSERVER, "cluster", "status", root).worked().out
