@@ -18,10 +18,11 @@ from versitygw import S3
 
 from smartserver.errors import Unsupported
 from smartserver.records.model import Tip
-from smartserver.store import cleanup
+from smartserver.store import cleanup, recovery
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.draft import following
 from smartserver.store.log import Head
+from smartserver.store.lost import find
 from smartserver.store.postgres_log import Database, PostgresLog, create_tables
 from smartserver.store.record import Record, record_path
 from smartserver.store.repository import PackRepository
@@ -183,6 +184,21 @@ def test_a_lost_reply(site: Site, history: History, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(database, "publish", lose)
     assert move(repository, b"refs/heads/side", line[0]).changed
     assert repository.log.look().state.version == 3
+
+
+@pytest.mark.parametrize("gone", [[4, 5], [4]], ids=["a backup was put back", "a record is lost"])
+def test_recovery(site: Site, history: History, gone: list[int]) -> None:
+    """What the database lacks is done again from the packs; a record above a gap is moved aside."""
+    for each in (line := history.line(4)):
+        push(site.repository(), history, [each], {MAIN: each})
+    for number in gone:
+        assert site.database().delete("a/b", number)
+    server = site.repository()
+    while changes := (findings := find(server.folder)).changes:
+        recovery.restore(server, findings, changes)
+    check_whole(site.repository(), history)
+    assert refs_of(server) == {MAIN: line[3]}
+    assert find(server.folder).changes == []
 
 
 def test_tables_of_another_release_or_store(site: Site, history: History) -> None:
