@@ -6,10 +6,10 @@ import os
 import random
 import re
 import signal
+import struct
 import subprocess
 import threading
 import time
-import urllib.error
 import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import click
 from haproxy import Haproxy
-from needs import FAKETIME, Missing
+from needs import Missing
 from postgres import Postgres
 from versitygw import S3, environment
 
@@ -34,8 +34,10 @@ KILL_EVERY = 10.0
 FROZEN = 15.0
 AWAY = 2.0
 """Seconds for which PostgreSQL and a process of the S3 store are not there."""
-AHEAD = "+10m"
-"""The clock of one server, where the library for that is there."""
+AHEAD = 600.0
+"""Seconds by which the clock of one server is ahead."""
+CLOCK = Path(__file__).parents[1] / "sockets" / "soak_clock.py"
+"""Begins a server with another clock."""
 GIT, BRZ_USERS, HG = 20, 6, 6
 """Of 32 users."""
 SHARED = "refs/heads/shared"
@@ -60,13 +62,15 @@ class Node:
     def __init__(self, work: Workspace, root: str, gateway: str, number: int) -> None:
         self.port, self.ready = free_port(), free_port()
         options = ("--metrics", f"{HOST}:{self.ready}", "--cache-dir", str(work.folder / f"copies{number}"))
-        self._command = [root if each == "ROOT" else each for each in serving(Path("ROOT"), HOST, self.port, *options)]
+        self._command = list(serving(root, HOST, self.port, *options))
         self._environment = work.environment(f"server{number}") | environment(gateway)
-        if FAKETIME and number == 0:
-            self._environment |= {"LD_PRELOAD": FAKETIME[0], "FAKETIME": AHEAD, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+        if number == 0:
+            clock = work.folder / "clock"
+            clock.write_bytes(struct.pack("d", AHEAD))
+            self._command[1:3] = [str(CLOCK), str(clock)]
         self._log = (work.folder / f"server{number}.log").open("ab")
         work.later(self._log.close)
-        self.guard = threading.Lock()
+        self._guard = threading.Lock()
         self.start()
         work.later(self.stop)
 
@@ -79,12 +83,18 @@ class Node:
         self.process.kill()
         self.process.wait()
 
-    def kill(self) -> None:
-        self.stop()
-        self.start()
+    def kill_unless_frozen(self) -> bool:
+        if not self._guard.acquire(blocking=False):
+            return False
+        try:
+            self.stop()
+            self.start()
+        finally:
+            self._guard.release()
+        return True
 
     def freeze(self) -> None:
-        with self.guard:
+        with self._guard:
             self.process.send_signal(signal.SIGSTOP)
             time.sleep(FROZEN)
             self.process.send_signal(signal.SIGCONT)
@@ -137,12 +147,7 @@ class Cluster:
 
     def _kill(self) -> None:
         for node in random.sample(self.nodes, SERVERS):
-            if node.guard.acquire(blocking=False):  # It is not frozen.
-                with_ = node.guard
-                try:
-                    node.kill()
-                finally:
-                    with_.release()
+            if node.kill_unless_frozen():
                 self.done["servers killed"] += 1
                 return
 
@@ -317,17 +322,21 @@ def command(minutes: float, log_in: str) -> None:
         ]
         seconds = minutes * 60
         progress.step(f"{len(users)} users push for {minutes:g} minutes")
-        threads = [threading.Thread(target=user.work) for user in users]
-        threads += [threading.Timer(at, do) for at, do in cluster.moments(seconds)]
+        moments = [threading.Timer(at, do) for at, do in cluster.moments(seconds)]
+        threads = [*(threading.Thread(target=user.work) for user in users), *moments]
         for thread in threads:
             thread.start()
         begun = time.monotonic()
-        while (passed := time.monotonic() - begun) < seconds:
-            time.sleep(5)
-            progress.count("seconds", int(passed), int(seconds))
-        seen.over.set()
-        for thread in threads:
-            thread.join()
+        try:
+            while (passed := time.monotonic() - begun) < seconds:
+                time.sleep(5)
+                progress.count("seconds", int(passed), int(seconds))
+        finally:  # A thread that runs would keep this process.
+            seen.over.set()
+            for each in moments:
+                each.cancel()
+            for thread in threads:
+                thread.join()
         progress.step("looking for what was acknowledged")
         cluster.wait()
         found = Judge(work, cluster, seen).found()

@@ -67,7 +67,7 @@ Serve = Callable[[str, int], Sequence[str]]
 """From a host and a port to the command of a server that listens there."""
 
 
-def serving(served: Path, host: str, port: int, *options: str) -> Sequence[str]:
+def serving(served: Path | str, host: str, port: int, *options: str) -> Sequence[str]:
     """The command of our server, for anybody to write to."""
     command = [sys.executable, "-m", "smartserver.cli.main", "serve", str(served)]
     return [*command, "--listen", f"{host}:{port}", "--anonymous", "write", *options]
