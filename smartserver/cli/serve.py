@@ -86,10 +86,10 @@ EVERYWHERE = ("0.0.0.0", "::")
 )
 @click.option(
     "--access",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE|STORE",
     help="Who may do what: a TOML file of rules by user, path and ref, read again when it changes. See `smartserver "
-    "access --help`. Over TCP a token says who a user is: `smartserver token --help`.",
+    "access --help`. Over TCP a token says who a user is: `smartserver token --help`. STORE: rules and tokens of its "
+    "database (`smartserver cluster access --help`).",
 )
 @click.option(
     "--user",
@@ -238,7 +238,7 @@ def command(
     require_tls: bool,
     stdio: bool,
     anonymous: str | None,
-    access: Path | None,
+    access: str | None,
     name: str | None,
     key: str | None,
     no_create: bool,
