@@ -25,7 +25,7 @@ from smartserver.store.record import decode_record, hash_of
 from transports.base import BytesFile, EntryKind, ReadFile, Stat, Step, Transport, WriteFile
 from transports.decorators.passing import PassingTransport
 from transports.errors import FileExists, NoSuchFile, TransportFailed
-from transports.steps import GetPublished, Publish
+from transports.steps import GetPublished, GetStat, Publish
 
 log = logging.getLogger("smartserver")
 
@@ -369,7 +369,8 @@ class PostgresLog(PassingTransport):
         if isinstance(step, GetPublished) and self._record(step.path) is not None:
             return _Kind.READ
         full = [self.full(path) for path in step.paths]
-        own = any(rule.fullmatch(each) for rule in (_RECORD, _DRAFT, _LOG) for each in full)
+        rules = (_RECORD, _DRAFT) if isinstance(step, GetStat) else (_RECORD, _DRAFT, _LOG)
+        own = any(rule.fullmatch(each) for rule in rules for each in full)
         return _Kind.OWN if own else _Kind.INNER
 
 
