@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Place = Location | TlsLocation | SshLocation | StoreLocation
 
-OF_STORES = ("hpss+sftp", "hpss+vfs")
+OF_STORES = ("hpss+sftp", "hpss+s3", "hpss+vfs")
 """Of repositories in somebody's files: `store_url`."""
 
 SCHEMES = (PLAIN, TLS, "hpss+ssh", *OF_STORES)
