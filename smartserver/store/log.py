@@ -23,11 +23,10 @@ from functools import partial
 
 from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown
 from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, newest_first
-from smartserver.store.far import is_far
 from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, INCOMING, LOG, parse_format
 from smartserver.store.record import NOTHING, Record, decode_record, hash_of, record_path
 from smartserver.store.state import Misfit, State, first_state
-from transports.base import Step, Transport
+from transports.base import Capability, Step, Transport
 from transports.errors import CodedError, FileExists, NoSuchFile, TransportError, TransportFailed
 from transports.steps import Get, GetPublished, GetStat, ListDirectory, Publish, Put, SyncDirectory
 
@@ -207,14 +206,14 @@ class Log:
         """From the newest checkpoint, or the first record, to the head; None where what it stood on went away."""
         line, names, records = GetPublished(FORMAT), ListDirectory(CHECKPOINTS), ListDirectory(LOG)
         folders = [GetStat(name) for name in FOLDERS]
-        asked: list[Step] = [line, names] if self._listed else [line, names, records, *folders]
-        head, far = None, is_far(self.folder)
+        asked: list[Step] = [line, names] if self._listed else [line, *folders, names, records]
+        head, guesses = None, Capability.QUEUE in self.folder.capabilities
 
         def ask(steps: Sequence[Step]) -> None:
-            (perform if far and perform else self.folder.perform)(steps)
+            (perform if guesses and perform else self.folder.perform)(steps)
             self._connection = self.folder.connections
 
-        if far:  # Where no checkpoint was made yet, this is mostly all.
+        if guesses:  # Where no checkpoint was made yet, this is mostly all.
             head = self._walk(1, asked, lambda first: self._begun(None if names.result else first), AHEAD, ask)
         else:
             ask(asked)
