@@ -30,9 +30,8 @@ class Capability(enum.Flag):
     NONE = 0
     ROUND_TRIPS = enum.auto()
     """Each call waits for another machine: callers perform their steps together."""
-    QUEUE = enum.auto()
-    """Steps that change nothing are sent in a row, so that one more costs next to nothing: callers ask for what may be
-    there. Without it each is a request of its own."""
+    OBJECTS = enum.auto()
+    """Files need no folders, and each step is a request of its own: callers ask for what is there, and guess nothing."""
     APPEND = enum.auto()
     """`append` works."""
     HANDLES = enum.auto()

@@ -88,7 +88,8 @@ MOST_PARTS = 10_000
 NEAR = 128 << 10
 """Bytes between two ranges that are read with them: 10 ms at 100 Mbit/s, less than a call takes."""
 MANY = 4
-"""Records that are all read at once. Of fewer, the first is awaited: mostly it is missing, and none is read twice."""
+"""Records that are all read at once. Of fewer, the last is read after the others: mostly one of them is missing, and
+the last would be read twice."""
 LOOKS = 3
 """Looks at files of one folder that cost more than to list it: one at a missing file is two calls."""
 RETRIES = 30
@@ -271,11 +272,11 @@ class S3Transport(Transport):
     Reads between two changes are made together; one that follows a listing is made after it, so that what that names
     is found.
     A *record* is a published file whose name is a number. Records are deleted in rising order and asked for from the
-    newest down, so that each is read after those above it (design 0032). Where they are few, the first is read before
-    the others. One that is there, and was not read after the missing one above it, is read once more.
+    newest down, so that each is read after those above it (design 0032). Where they are few, the last is read
+    after the others. One that is there, and was not read after the missing one above it, is read once more.
     """
 
-    capabilities = Capability.ROUND_TRIPS
+    capabilities = Capability.ROUND_TRIPS | Capability.OBJECTS
 
     def __init__(self, bucket: str, root: str = "", *, _shared: _Bucket | None = None, _prefix: str = "") -> None:
         """`root`: the prefix in the bucket, without a slash at its end."""
@@ -526,6 +527,18 @@ class S3Transport(Transport):
             return False
         return isinstance(step, Put | Rename) and not self._is_own(self._at(step.paths[-1])[1])
 
+    def _upload_and_ask(self, uploads: Sequence[Put | Rename], asked: Sequence[Query[Any]]) -> dict[Query[Any], object]:
+        """What is asked while files are uploaded."""
+        answers: dict[Query[Any], object] = {}
+
+        def ask() -> None:
+            answers.update(self._ask(asked))
+
+        together: list[Callable[[], TransportError | None]] = [partial(self._upload, step) for step in uploads]
+        *failures, _ = self._bucket.all_of([*together, ask], "uploads")
+        self._settle(uploads, failures)
+        return answers
+
     def _upload(self, step: Put | Rename) -> TransportError | None:
         try:
             if isinstance(step, Put):
@@ -556,7 +569,7 @@ class S3Transport(Transport):
             folder, name = paths.split(step.path)
             if isinstance(step, GetPublished) and name.isdecimal():
                 logs.setdefault(folder, []).append(step)
-        last = {step for records in logs.values() if len(records) < MANY for step in records[1:]}
+        last = {records[-1] for records in logs.values() if 1 < len(records) < MANY}
         brought = {each for step in uploads for each in (step.paths[-1], paths.split(step.paths[-1])[0])}
         flights: list[list[Query[Any]]] = [[], [], []]
         listed = False
@@ -570,11 +583,8 @@ class S3Transport(Transport):
         again: list[Query[Any]] = []
         for number in itertools.count():
             asked = [*(flights[number] if number < len(flights) else ()), *again]
-            sent = [partial(self._upload, step) for step in uploads if number == 0]
-            *failures, found = self._bucket.all_of([*sent, partial(self._ask, asked)], "uploads")
-            self._settle(uploads if sent else (), failures)
-            answers.update(found)
-            if any(isinstance(answer, TransportError) for answer in found.values()):
+            answers.update(self._ask(asked) if number else self._upload_and_ask(uploads, asked))
+            if any(isinstance(answer, TransportError) for answer in answers.values()):
                 break
             when.update(dict.fromkeys(asked, number))
             neighbours = (each for records in logs.values() for each in itertools.pairwise(records))

@@ -260,7 +260,7 @@ class SftpTransport(Transport):
     the bytes, and `sync_directory` nothing. What is open stays readable: a handle is of a file, not of its name.
     """
 
-    capabilities = Capability.ROUND_TRIPS | Capability.QUEUE | Capability.HANDLES
+    capabilities = Capability.ROUND_TRIPS | Capability.HANDLES
 
     def __init__(self, line: Line, root: str, where: str, _prefix: str = "") -> None:
         """`root`: the folder, as the server names it, without a slash at its end; `where`: its URL, for messages."""

@@ -54,7 +54,7 @@ ResultT = TypeVar("ResultT", bound=Result)
 class VfsTransport(Transport):
     """The tree below a folder of an hpss server."""
 
-    capabilities = Capability.ROUND_TRIPS | Capability.QUEUE | Capability.APPEND
+    capabilities = Capability.ROUND_TRIPS | Capability.APPEND
 
     def __init__(self, link: VfsLink, _prefix: str = "") -> None:
         self._link = link

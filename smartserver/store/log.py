@@ -23,6 +23,7 @@ from functools import partial
 
 from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown
 from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, newest_first
+from smartserver.store.far import is_far
 from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, INCOMING, LOG, parse_format
 from smartserver.store.record import NOTHING, Record, decode_record, hash_of, record_path
 from smartserver.store.state import Misfit, State, first_state
@@ -120,7 +121,8 @@ class Log:
             for _ in range(TRIES):
                 warm = self._head
                 try:
-                    if warm is not None and self.still(warm):
+                    # Behind a link the record after the next is asked for, too: a trip less where something came.
+                    if warm is not None and not is_far(self.folder) and self.still(warm):
                         return warm
                     head = self._open(perform) if warm is None else self._read_on(warm.state)
                 except TransportError:
@@ -205,9 +207,10 @@ class Log:
     def _open(self, perform: Perform | None) -> Head | None:
         """From the newest checkpoint, or the first record, to the head; None where what it stood on went away."""
         line, names, records = GetPublished(FORMAT), ListDirectory(CHECKPOINTS), ListDirectory(LOG)
-        folders = [GetStat(name) for name in FOLDERS]
-        asked: list[Step] = [line, names] if self._listed else [line, *folders, names, records]
-        head, guesses = None, Capability.QUEUE in self.folder.capabilities
+        are_objects = Capability.OBJECTS in self.folder.capabilities
+        folders = [] if are_objects else [GetStat(name) for name in FOLDERS]
+        asked: list[Step] = [line, names] if self._listed else [line, names, records, *folders]
+        head, guesses = None, is_far(self.folder) and not are_objects
 
         def ask(steps: Sequence[Step]) -> None:
             (perform if guesses and perform else self.folder.perform)(steps)

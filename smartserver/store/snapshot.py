@@ -90,7 +90,7 @@ class Snapshot:
         brought: FilesRead = NONE_READ,
     ) -> Snapshot:
         """The snapshot of a state; packs `previous` has open are taken over, and its cache of texts. `again`: finds
-        packs that are deleted while this is read; without it they are missing. `brought`: files that this process wrote.
+        packs that are deleted while this is read; without it they are missing. `brought`: files that need not be read.
 
         Raises:
             NoSuchFile: a pack is gone: look again.

@@ -200,9 +200,9 @@ def records(*numbers: int) -> list[GetPublished]:
     [
         ([1, 2, 3], records(4, 3), [["log/4"], ["log/3"]]),
         ([1, 2, 3, 4], records(4, 3), [["log/4"], ["log/3"]]),
-        ([1, 2], records(3, 2, 1), [["log/3"], ["log/2", "log/1"]]),
-        ([1], records(3, 2, 1), [["log/3"], ["log/2", "log/1"], ["log/1"]]),
-        ([], records(3, 2, 1), [["log/3"], ["log/2", "log/1"]]),
+        ([1, 2], records(3, 2, 1), [["log/3", "log/2"], ["log/1", "log/2"]]),
+        ([1], records(3, 2, 1), [["log/3", "log/2"], ["log/1"]]),
+        ([], records(3, 2, 1), [["log/3", "log/2"], ["log/1"]]),
         ([1, 2, 3, 4], records(4, 3, 2, 1), [["log/4", "log/3", "log/2", "log/1"]]),
         (
             [1, 2],
