@@ -29,10 +29,12 @@ hanging for ever.
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import itertools
 import os
 import re
+import sys
 import tempfile
 import threading
 import time
@@ -214,11 +216,9 @@ class _Bucket:
 
 
 class _ReadFile(ReadFile):
-    def __init__(
-        self, size: Callable[[], int], read: Callable[[Sequence[tuple[int, int]]], list[bytes]], path: str
-    ) -> None:
+    def __init__(self, size: Callable[[], int], read: _Read, path: str) -> None:
         self._size = size
-        self._read: Callable[[Sequence[tuple[int, int]]], list[bytes]] | None = read
+        self._read: _Read | None = read
         self._path = path
 
     def read_at(self, offset: int, size: int) -> bytes:
@@ -347,8 +347,10 @@ class S3Transport(Transport):
         found = dict(zip(pieces, self._bucket.all_of([partial(read, each) for each in pieces], "ranges"), strict=True))
 
         def cut(offset: int, size: int) -> bytes:
-            start = next((piece for piece in reversed(pieces) if piece[0] <= offset), (0, 0)) if size else (0, 0)
-            return found.get(start, b"")[offset - start[0] :][:size]
+            if not size:
+                return b""
+            piece = pieces[bisect.bisect(pieces, (offset, sys.maxsize)) - 1]
+            return found[piece][offset - piece[0] :][:size]
 
         return [cut(*each) for each in ranges]
 
@@ -383,7 +385,7 @@ class S3Transport(Transport):
 
     def _is_kept(self, key: str) -> bool:
         """Whether it is a folder that no file need lie in."""
-        return key in (self._root, *self._bucket.folders) or paths.split(key)[1] == INCOMING
+        return key == self._root or key in self._bucket.folders or paths.split(key)[1] == INCOMING
 
     def _listing(self, path: str) -> dict[str, Stat]:
         """What the bucket has in a folder."""

@@ -6,7 +6,8 @@ the request that creates it, its first push included: nobody sees it empty. A cr
 
 No repository lies inside another. Two creations at once, of `a` and of `a/b`, may be in two processes or on two ways to
 the store, so no lock in memory helps. The rule is: each first leaves a trace, the folder of its place, then looks for
-the other one.
+the other one. In a store without folders (S3) the trace is record 1 or `format`, which make the folder be there: both
+are published before the look, and no folder is exclusive there.
 
 - The inner creation looks for a repository in each folder above. Where one does not exist (yet), it takes the next
   number of that one's log with a record that does nothing.

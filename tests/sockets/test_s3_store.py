@@ -64,6 +64,29 @@ def test_what_is_pushed_by_one_gateway_is_read_by_another(served: Open) -> None:
     check_whole(one, history)
 
 
+def test_calls(served: Open) -> None:
+    """What each costs at most; doc/design/0034-s3.md has the figures."""
+    history, server = History(), served(0)
+    line = iter(history.line(3))
+
+    def push_one(to: PackRepository) -> None:
+        tip = next(line)
+        push(to, history, [tip], {MAIN: tip})
+
+    def calls(of: PackRepository, do: Callable[[], object]) -> int:
+        assert isinstance(of.folder, S3Transport)
+        of.folder.calls.clear()
+        do()
+        return of.folder.calls.total()
+
+    other = served(1)
+    assert calls(server, lambda: push_one(server)) <= 59
+    assert calls(server, server.look) == 2
+    assert calls(server, lambda: push_one(server)) <= 12
+    assert calls(other, other.look) <= 38
+    assert calls(server, lambda: push(server, history, [], {b"refs/heads/x": None})) <= 5
+
+
 def test_a_pack_that_is_not_held_in_memory(served: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("smartserver.store.far.AT_ONCE", 1000)
     history = History()
