@@ -31,7 +31,7 @@ class Capability(enum.Flag):
     ROUND_TRIPS = enum.auto()
     """Each call waits for another machine: callers perform their steps together."""
     OBJECTS = enum.auto()
-    """Files need no folders, and each step is a request of its own: callers ask for what is there, and guess nothing."""
+    """Files need no folders, and each step is a request of its own: callers do not guess what may be there."""
     APPEND = enum.auto()
     """`append` works."""
     HANDLES = enum.auto()
