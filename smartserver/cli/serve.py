@@ -269,9 +269,9 @@ def command(
     --cache-dir, and nothing else. See `smartserver cluster --help` for logs in a database.
 
     With --stdio ROOT may be the URL of a folder on a machine that runs nothing of ours (sftp://[user@]host/path, with
-    /~/ for the home there), or of a server that gives its files (vfs://host/path): git and brz start that themselves
-    for hpss+sftp:// and hpss+vfs:// URLs. As the forced command of a key it serves ROOT alone: a client names a place
-    in it after /~/.
+    /~/ for the home there), of a bucket, or of a server that gives its files (vfs://host/path): git, brz and hg start
+    that themselves for hpss+sftp://, hpss+s3:// and hpss+vfs:// URLs. As the forced command of a key it serves ROOT
+    alone: a client names a place in it after /~/.
 
     It runs until it gets SIGTERM, SIGINT (^C) or SIGHUP, then takes no more requests and gives open ones 30 seconds.
     What it says goes to standard error, or where --log says: where it serves, refused and stalled clients, and
