@@ -2,6 +2,8 @@
 #
 #   make demo    push, fetch and clone a real repository over a 1000 ms link, beside git's own protocol
 #                (other arguments: make demo ARGS="PATH --rtt 300ms")
+#   make demo-cluster   three servers, HAProxy, PostgreSQL and an S3 store, each killed while users push; ends with the count of
+#                what was acknowledged and found, in two minutes (ARGS="--minutes 10 --log-in s3")
 #   make test    ruff, mypy --strict, the unit tests and each tool on each way in: the loop between edits, in four minutes
 #                (some tests only: make check ARGS="tests/unit/wire -x")
 #   make test-all   the same with every test, in 20 minutes
@@ -44,7 +46,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Each command is tested and measured alone; what tests the agent turns it on.
 export SMARTSERVER_AGENT := 0
 
-.PHONY: demo soak test short-stores short-units short-tools test-all computing breezy mercurial interop faulty waiting check lint
+.PHONY: demo demo-cluster soak test short-stores short-units short-tools test-all computing breezy mercurial interop faulty waiting check lint
 .PHONY: docs bench ratchet git-suite brz-suite
 .PHONY: hg-suite hg-versions hg-6.3 hg-6.9 versitygw clean
 .DELETE_ON_ERROR:
@@ -67,6 +69,9 @@ INTEROP := $(filter-out $(BREEZY) $(MERCURIAL) $(STORES),$(wildcard tests/intero
 FAULTY := tests/faults tests/property
 WAITING := tests/packets tests/simulated tests/sockets
 COMPUTING := $(addprefix --ignore=,tests/interop $(FAULTY) $(WAITING))
+
+demo-cluster: $(TOOLS) versitygw
+	@$(BENCH) cluster $(ARGS)
 
 test: RUNS := lint short-stores short-units short-tools
 test-all: RUNS := lint computing breezy mercurial interop faulty waiting

@@ -94,6 +94,7 @@ def _identifies_peers() -> bool:
 
 
 PACKAGES = {
+    "haproxy": ("haproxy",),
     "openssh-client": ("ssh", "ssh-keygen", "ssh-agent", "ssh-add"),
     "openssh-server": ("sshd",),
     "postgresql": ("initdb", "postgres"),
@@ -105,6 +106,9 @@ PACKAGES = {
 VERSITYGW = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "smartserver/versitygw/1.8.0/versitygw")
 """An S3 store. The tests have another home than its user."""
 
+FAKETIME = glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
+"""A library that is loaded before all others, and gives a program another clock."""
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 NEEDS = {
@@ -112,6 +116,7 @@ NEEDS = {
     "C compiler": _programs("gcc and libc6-dev", "cc"),
     "Chromium": Need("chromium", lambda: any(map(find, BROWSERS))),
     "versitygw": Need("make versitygw, with Go 1.25", VERSITYGW.exists),
+    "libfaketime": Need("libfaketime", lambda: bool(FAKETIME)),
     "root": Need("run as root", lambda: os.geteuid() == 0),
     "network namespaces": Need("the right to make them: CAP_SYS_ADMIN or user namespaces", _has_network_namespaces),
     "namespaces": Need("the right to make them: CAP_SYS_ADMIN or user namespaces", _has_namespaces),

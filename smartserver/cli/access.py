@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from smartserver.cli.errors import CommandError, one_line
-from smartserver.cli.place import above, is_store_url, near, open_store
+from smartserver.cli.errors import CommandError
+from smartserver.cli.place import cluster_of, is_store_url, near, open_store
 from smartserver.server import jail
 from smartserver.server.patterns import split_entry
 from smartserver.server.rules import ANONYMOUS, EVERYBODY, WORDS, AccessFile, AccessLevel, is_user_name
 from smartserver.server.tokens import TokenFile, TokenPlace, token_path
 from smartserver.server.watched import Source, UnusableFile
-from smartserver.store.cluster import place_of
 from smartserver.verbs.declare import Permission
 from transports.errors import CodedError, TransportFailed
 
@@ -81,8 +80,8 @@ def database_of(store: str) -> Database:
     Raises:
         CommandError: it has none.
     """
-    with one_line(above(store)):
-        found = place_of(open_store(near(store)))
+    store = near(store)
+    found = cluster_of(store, open_store(store))
     if found is None:
         raise CommandError(f"{store} has no database, and so no rules that servers share: say a file")
     from smartserver.store.postgres_log import Database

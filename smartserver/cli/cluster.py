@@ -9,8 +9,8 @@ import click
 
 from smartserver.cli.access import database_of, open_access
 from smartserver.cli.errors import CommandError, one_line
-from smartserver.cli.place import above, count, is_store_url, near, open_store
-from smartserver.store.cluster import Cluster, check_address, check_empty, mark, place_of
+from smartserver.cli.place import above, cluster_of, count, is_store_url, near, open_store
+from smartserver.store.cluster import Cluster, check_address, check_empty, mark
 from smartserver.trace.text import size
 
 
@@ -46,7 +46,7 @@ def init(flags: frozenset[str], store: str, log_place: str) -> None:
         raise CommandError(f"{store} is no store: say a folder, or s3://bucket/prefix")
     with one_line(above(store)):
         transport, identity = open_store(store, flags), os.urandom(16).hex()
-        if place_of(transport) is not None:
+        if cluster_of(store, transport) is not None:
             raise CommandError(f"{store} has its logs in a database already: see `smartserver cluster status {store}`")
         cluster = Cluster(identity, check_address(log_place))
         check_empty(transport)
@@ -90,7 +90,7 @@ def status(flags: frozenset[str], store: str) -> None:
 
     store = near(store)
     with one_line(above(store)):
-        found = place_of(open_store(store, flags))
+        found = cluster_of(store, open_store(store, flags))
         if found is None:
             raise CommandError(f"{store} has no logs in a database: each repository has its own")
         cluster = found[2]

@@ -16,7 +16,17 @@ from urllib.parse import unquote, urlsplit
 import click
 
 from smartserver.cli.errors import CommandError, one_line
-from smartserver.cli.place import above, act_as_owner, check_meant, count, is_store_url, is_url, near, open_store
+from smartserver.cli.place import (
+    above,
+    act_as_owner,
+    check_meant,
+    cluster_of,
+    count,
+    is_store_url,
+    is_url,
+    near,
+    open_store,
+)
 from smartserver.cli.progress import ProgressLine
 from smartserver.cli.session import AGENT, repository_on_server, tracing_for
 from smartserver.cli.user import user
@@ -89,7 +99,7 @@ def _parts(place: str) -> tuple[str, str]:
     """The folder that is served, and the path there: so that folders that are missing on the way are made, as where git
     pushes; but not the outermost, by which a mistyped path is noticed. Of a server that is the folder it serves. On
     this machine the innermost that is there is served. So is whatever has a part that no server would serve under that
-    name.
+    name, and the store that a place of a bucket lies in whose logs are in a database.
     """
     place = near(place)
     if not is_store_url(place):
@@ -103,7 +113,10 @@ def _parts(place: str) -> tuple[str, str]:
         return place, ""  # `open_store` says why it is none.
     quoted = url.path.strip("/").split("/")
     parts = [unquote(each, errors="surrogateescape") for each in quoted]
-    at = _begins(parts, int(url.scheme != VFS and (len(parts) > 1 or parts == [HOME])))
+    least = int(url.scheme != VFS and (len(parts) > 1 or parts == [HOME]))
+    if url.scheme == "s3" and (cluster := cluster_of(place)) is not None:
+        least = len(parts) - len(cluster[1].split("/")) if cluster[1] else len(parts)
+    at = _begins(parts, least)
     if at == len(parts):
         return place, ""
     return url._replace(path=f"/{'/'.join(quoted[:at])}").geturl(), "/".join(parts[at:])

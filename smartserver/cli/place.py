@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.session import Untraced, client_for, lasting_observers, tracing_for
@@ -18,6 +19,7 @@ from transports.registry import OPENERS, open_url
 
 if TYPE_CHECKING:
     from smartserver.client.call import RequestT, ResultT
+    from smartserver.store.cluster import Cluster
     from smartserver.store.repository import PackRepository
     from smartserver.verbs.declare import Verb
     from smartserver.wire.observer import Observer
@@ -91,10 +93,7 @@ def _open(place: str, observers: Callable[[], Sequence[Observer]]) -> Transport:
 
 def _with_logs(store: Transport, place: str) -> Transport:
     """The same, with the logs of its repositories where its file says that they are."""
-    from smartserver.store.cluster import place_of
-
-    with one_line(above(place)):
-        found = place_of(store)
+    found = cluster_of(place, store)
     if found is None:
         return store
     root, path, cluster = found
@@ -104,6 +103,21 @@ def _with_logs(store: Transport, place: str) -> Transport:
         raise CommandError(f"{place}: its logs are in PostgreSQL: pip install 'smartserver[postgres]'") from None
     logged = PostgresLog(root, Database(cluster.log, cluster.store))
     return logged.child(path) if path else logged
+
+
+def cluster_of(place: str, store: Transport | None = None) -> tuple[Transport, str, Cluster] | None:
+    """What a place lies in, as of `store.cluster.place_of`. `store`: the transport of the place; one of S3 is not
+    asked: it does not tell what it is a part of (`whole`), so that no request looks above what is served."""
+    from smartserver.store.cluster import place_of
+
+    try:
+        with one_line(above(place)):
+            if store is not None and not place.startswith("s3://"):
+                return place_of(*store.whole())
+            parts = urlsplit(place)
+            return place_of(open_url(f"s3://{parts.netloc}"), unquote(parts.path).strip("/"))
+    except ValueError as wrong:
+        raise CommandError(str(wrong)) from None
 
 
 def near(place: str) -> str:

@@ -10,6 +10,7 @@ import shlex
 import signal
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -46,15 +47,21 @@ from smartserver.wire.limits import STALL_TIMEOUT
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from twisted.internet.protocol import Factory
     from twisted.logger import ILogObserver
 
     from smartserver.server.connections import Connections
+    from smartserver.server.pages import Page
     from smartserver.server.site import Site
     from smartserver.server.startup import Reactor
 
 STOP_AFTER = 30.0
 """Seconds a server that was told to stop lets open requests finish."""
+
+NOTICE = 5.0
+"""Seconds for which a server that is told to stop by SIGTERM still accepts connections, where `/readyz` says so: a load
+balancer that asks each second has left it by then."""
+
+NO_METRICS = "no /metrics: pip install 'smartserver[metrics]'"
 
 EVERYWHERE = ("0.0.0.0", "::")
 """Where a server that listens is met at every address."""
@@ -179,7 +186,8 @@ EVERYWHERE = ("0.0.0.0", "::")
 @click.option(
     "--metrics",
     metavar="HOST:PORT",
-    help="Serve the server's counters to Prometheus there, at /metrics: an address of this machine's loopback.",
+    help="Serve the server's counters to Prometheus there, at /metrics, and to a load balancer whether it is ready, at "
+    "/readyz: an address of this machine's loopback.",
 )
 @click.option("--metrics-public", is_flag=True, help="Let --metrics have any address: who reaches it may read it.")
 @click.option(
@@ -274,6 +282,7 @@ def command(
     alone: a client names a place in it after /~/.
 
     It runs until it gets SIGTERM, SIGINT (^C) or SIGHUP, then takes no more requests and gives open ones 30 seconds.
+    With --metrics and SIGTERM it is not ready for 5 seconds before that.
     What it says goes to standard error, or where --log says: where it serves, refused and stalled clients, and
     whatever needs attention (a full disk, ...), no more than ten lines of a kind a minute. With --access or --log it
     also has a line for each change of a ref.
@@ -333,7 +342,9 @@ def command(
     from smartserver.server.access import Anonymous, RuledUser, by_token, on_streams
     from smartserver.server.connections import Connections
     from smartserver.server.executor import Lane
+    from smartserver.server.health import Health, look_at
     from smartserver.server.open_files import MAX_OF_SITE, SHARE, OpenFiles
+    from smartserver.server.pages import PagesFactory
     from smartserver.server.site import Site
     from smartserver.server.startup import inside_of, tidy_all
     from smartserver.server.threads import ThreadExecutor
@@ -367,6 +378,7 @@ def command(
         site.inside = inside_of(transport)
     executor = ThreadExecutor(reactor.callFromThread)
     connections = Connections(site, executor, reactor, Limits(max_connections, max_per_address, idle_timeout))
+    health = Health(lambda: look_at(transport), executor, reactor)
 
     def stop() -> None:
         with contextlib.suppress(error.ReactorNotRunning):  # A signal came first.
@@ -380,11 +392,21 @@ def command(
 
     told: list[bool] = []
 
+    def after_notice() -> None:
+        if not told:
+            again(signal.SIGTERM)
+
     def again(number: int) -> None:
         """A signal came: the first one stops, the next one waits no longer. Behind a link there is one user, whose own
         command the first one ends, too: what he asked is given up, as far as it is not done."""
         if told and number == signal.SIGHUP:
             return  # The end of a terminal sends it, and its shell once more.
+        if number == signal.SIGTERM and metrics_place is not None and not health.is_stopping:
+            health.is_stopping = True
+            _tell(f"stopping: connections are accepted for another {NOTICE:.0f} s, and /readyz says no")
+            reactor.callLater(NOTICE, after_notice)
+            return
+        health.is_stopping = True
         if told:
             connections.cut()
         elif remote and session in connections.open:
@@ -395,10 +417,7 @@ def command(
     def stopping() -> object:
         if connections.busy:
             grace = f"{STOP_AFTER:.0f} s to finish what was asked (a second signal ends it now)"
-            with contextlib.suppress(
-                OSError
-            ):  # The terminal may be gone. What `sys.stderr` keeps would fail at the end.
-                os.write(2, f"stopping: {_connections(connections.busy)} {grace}\n".encode())
+            _tell(f"stopping: {_connections(connections.busy)} {grace}")
         return connections.stop(STOP_AFTER)
 
     if opened is None:
@@ -416,7 +435,8 @@ def command(
         listening = tcp.accept(reactor, opened, tcp.TcpFactory(connections, admit, encryption))
         counters = None
         if metrics_place is not None:
-            counters = tcp.accept(reactor, _open_port(*metrics_place), _metrics(site, connections))
+            pages = health.pages | _metrics(site, connections)
+            counters = tcp.accept(reactor, _open_port(*metrics_place), PagesFactory(pages, reactor))
         globalLogPublisher.addObserver(cast("ILogObserver", tcp.log_unaccepted))
         unopened = tcp.fast_open(listening) if fast_open else ""
         if unopened and is_first:
@@ -429,7 +449,9 @@ def command(
         if encryption is not None:
             serving += f"\nwith TLS, certificate {encryption.key_pair.fingerprint}"
         if counters is not None:
-            serving += f"\nmetrics on http://{tcp.shown(counters.getHost().host, counters.getHost().port)}/metrics"
+            place = f"http://{tcp.shown(counters.getHost().host, counters.getHost().port)}"
+            serving += f"\nmetrics on {place}/metrics" if b"/metrics" in pages else f"\n{NO_METRICS}"
+            serving += f"\nready or not on {place}/readyz"
         reactor.addSystemEventTrigger("before", "shutdown", listening.stopListening)
         if is_first:
             # Said once it runs: from then on it can be told to stop.
@@ -477,18 +499,24 @@ def _check_asked(root: str, original: str) -> None:
     )
 
 
-def _metrics(site: Site, connections: Connections) -> Factory:
-    """Count requests by verb. Returns the factory of the page that shows them and all other counters."""
+def _metrics(site: Site, connections: Connections) -> dict[bytes, Page]:
+    """Count requests by verb. Returns the page that shows them and all other counters, by its path; nothing where its
+    library is missing."""
     try:
-        from smartserver.server.metrics import MetricsFactory, ServerCollector
-    except ModuleNotFoundError as missing:
-        library = (missing.name or "").partition(".")[0]
-        raise CommandError(f"--metrics needs {library}: pip install 'smartserver[metrics]'") from None
+        from smartserver.server.metrics import ServerCollector, page
+    except ModuleNotFoundError:
+        return {}
     from smartserver.server.request_meters import RequestMeters
 
     requests = RequestMeters()
     site.ended = requests.add
-    return MetricsFactory(ServerCollector(requests, lambda: len(connections.open)), connections.clock)
+    return {b"/metrics": partial(page, ServerCollector(requests, lambda: len(connections.open)))}
+
+
+def _tell(line: str) -> None:
+    """Write a line for whoever stops this process."""
+    with contextlib.suppress(OSError):  # The terminal may be gone. What `sys.stderr` keeps would fail at the end.
+        os.write(2, f"{line}\n".encode())
 
 
 def _connections(count: int) -> str:

@@ -35,6 +35,8 @@ FOR_TCP = (
     "fast_open",
     "metrics",
     "metrics_public",
+    "cache_dir",
+    "cache_size",
     "workers",
 )
 """Options of `serve` that mean nothing where nobody connects (--stdio)."""

@@ -31,6 +31,8 @@ class Lane(enum.Enum):
     UPKEEP = "upkeep"
     """Repacking and the deletion of leftovers, which no number of readers may keep out: without it pushes come to an
     end."""
+    HEALTH = "health"
+    """A look whether the store answers: how busy the server is has no part in that."""
 
 
 class Executor(Protocol):

@@ -17,7 +17,15 @@ log = logging.getLogger("smartserver")
 
 T = TypeVar("T")
 
-THREADS = {Lane.QUICK: 8, Lane.CONTENT: 4, Lane.BODY: 16, Lane.COMMIT: 16, Lane.LONG: 2, Lane.UPKEEP: 1}
+THREADS = {
+    Lane.QUICK: 8,
+    Lane.CONTENT: 4,
+    Lane.BODY: 16,
+    Lane.COMMIT: 16,
+    Lane.LONG: 2,
+    Lane.UPKEEP: 1,
+    Lane.HEALTH: 1,
+}
 """Reads mostly wait for the disk, and of bodies only what must be read again does, or a large one for those before it.
 A commit waits for syncs, its own or those of the record that it is in.
 What is put together takes the processor and waits for nothing: so many readers of it have it in turn. Two verifications

@@ -16,7 +16,7 @@ from smartserver.store.format import CLUSTER
 from smartserver.store.surroundings import folders_to
 from transports import paths
 from transports.base import Transport
-from transports.errors import FileExists, NoSuchFile
+from transports.errors import FileExists, NoSuchFile, PermissionDenied
 from transports.steps import Get
 
 FILE = CLUSTER
@@ -46,19 +46,23 @@ def check_address(address: str) -> str:
     return address
 
 
-def place_of(store: Transport) -> tuple[Transport, str, Cluster] | None:
+def place_of(whole: Transport, path: str) -> tuple[Transport, str, Cluster] | None:
     """The store that a place lies in whose logs are in a database: its root, the place's path below it, and what its
-    file says; None where there is none.
+    file says; None where there is none. `path`: of the place in `whole`, of which folders above the place may be
+    others', who let nobody look there.
 
     Raises:
         CorruptFile, Unsupported: the file cannot be read.
         TransportError: the store failed.
     """
-    whole, path = store.whole()
-    files = {folder: Get(paths.join(folder, FILE)) for folder in folders_to(path)}
-    whole.perform(list(files.values()))
-    for folder, file in reversed(files.items()):
-        if file.result is not None:
+    files = {folder: Get(paths.join(folder, FILE)) for folder in reversed(folders_to(path))}
+    try:
+        whole.perform(list(files.values()))
+    except PermissionDenied:
+        if not files[path].was_performed:
+            raise
+    for folder, file in files.items():
+        if file.was_performed and file.result is not None:
             return whole.child(folder) if folder else whole, path[len(folder) :].strip("/"), _decoded(file)
     return None
 

@@ -13,7 +13,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from itertools import groupby
 from typing import Any, TypeVar
@@ -22,9 +22,10 @@ import psycopg
 
 from smartserver.errors import Unsupported
 from smartserver.store.record import decode_record, hash_of
+from transports import paths
 from transports.base import BytesFile, EntryKind, ReadFile, Stat, Step, Transport, WriteFile
 from transports.decorators.passing import PassingTransport
-from transports.errors import FileExists, NoSuchFile, TransportFailed
+from transports.errors import FileExists, NoSuchFile, TransportError, TransportFailed
 from transports.steps import GetPublished, GetStat, Publish
 
 log = logging.getLogger("smartserver")
@@ -298,13 +299,28 @@ class PostgresLog(PassingTransport):
     def _publish(self, source: str, target: str) -> dict[tuple[str, int], bytes]:
         """Publish a record; it and the one that it follows, as they were at that moment."""
         repository, _ = self._record(target) or ("", 0)
-        content = self._drafts.pop(self.full(source), None)
-        if content is None:
-            raise NoSuchFile(self.full(source))
+        draft = self._drafts.pop(self.full(source), None)
+        content = self.inner.get(source) if draft is None else draft  # That of `recover` is a file.
         added = self._database.publish(repository, content, self.full(target))
         if not added:
             raise FileExists(self.full(target))
+        if draft is None:
+            with suppress(TransportError):  # It is published, whatever becomes of its old name.
+                self.inner.delete(source)
         return {(repository, number): each for number, each in added.items()}
+
+    def rename(self, source: str, target: str) -> None:
+        if self._record(source) is None:
+            self.inner.rename(source, target)
+            return
+        content = self.get(source)  # `recover` moves it aside.
+        try:
+            self.inner.put(target, [content])
+        except FileExists:
+            if self.inner.get(target) != content:  # Else it was interrupted here.
+                raise
+        self.inner.sync_directory(paths.split(target)[0])
+        self.delete(source)
 
     def withdraw(self, path: str, aside: str) -> None:
         if self._record(path) is None:

@@ -7,7 +7,7 @@ import importlib
 import click
 
 COMMANDS = (
-    "demo", "trips", "history", "brz", "hg", "commits", "pushes", "writers", "ratchet", "near",
+    "demo", "cluster", "trips", "history", "brz", "hg", "commits", "pushes", "writers", "ratchet", "near",
     "content", "content-wide",
 )  # fmt: skip
 """Each, with _ for -, is a module or package of `bench` with a `command`."""

@@ -125,14 +125,14 @@ class Server:
 
     def __init__(
         self,
-        root: Path,
+        root: Path | str,
         *options: str,
         anonymous: str = "write",
         program: Sequence[str] = SMARTSERVER,
         pass_fds: Sequence[int] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self.root = root
+        self.root = Path(root)
         listen = ("--listen", "127.0.0.1:0", "--anonymous", anonymous)
         read, written = os.pipe()
         self._err = os.fdopen(read, "rb")

@@ -6,19 +6,23 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from pathlib import Path
 
 import psycopg
 import pytest
 from builders import MAIN, Clock, History, check_whole, push, refs_of, request_id
 from needs import needs
 from postgres import Postgres
+from serving import SMARTSERVER, Server, User, run, write_history
+from versitygw import S3
 
 from smartserver.errors import Unsupported
 from smartserver.records.model import Tip
-from smartserver.store import cleanup
+from smartserver.store import cleanup, recovery
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.draft import following
 from smartserver.store.log import Head
+from smartserver.store.lost import find
 from smartserver.store.postgres_log import Database, PostgresLog, create_tables
 from smartserver.store.record import Record, record_path
 from smartserver.store.repository import PackRepository
@@ -182,6 +186,21 @@ def test_a_lost_reply(site: Site, history: History, monkeypatch: pytest.MonkeyPa
     assert repository.log.look().state.version == 3
 
 
+@pytest.mark.parametrize("gone", [[4, 5], [4]], ids=["a backup was put back", "a record is lost"])
+def test_recovery(site: Site, history: History, gone: list[int]) -> None:
+    """What the database lacks is done again from the packs; a record above a gap is moved aside."""
+    for each in (line := history.line(4)):
+        push(site.repository(), history, [each], {MAIN: each})
+    for number in gone:
+        assert site.database().delete("a/b", number)
+    server = site.repository()
+    while changes := (findings := find(server.folder)).changes:
+        recovery.restore(server, findings, changes)
+    check_whole(site.repository(), history)
+    assert refs_of(server) == {MAIN: line[3]}
+    assert find(server.folder).changes == []
+
+
 def test_tables_of_another_release_or_store(site: Site, history: History) -> None:
     """Neither are records ever hidden by new tables."""
     push(site.repository(), history, line := history.line(1), {MAIN: line[0]})
@@ -193,3 +212,16 @@ def test_tables_of_another_release_or_store(site: Site, history: History) -> Non
         site.database().numbers("a")
     with pytest.raises(TransportFailed, match="has the logs of a store already"):
         create_tables(site.address, "one")
+
+
+def test_commands_find_it_from_a_repository_in_a_bucket(postgres: Postgres, s3: S3, tmp_path: Path) -> None:
+    site, user, root = Site(postgres), User(tmp_path / "user"), f"s3://{s3.bucket()}/team/code"
+    with psycopg.connect(site.address) as connection:
+        connection.execute("DROP TABLE smartserver_record, smartserver_cluster")
+    run(*SMARTSERVER, "cluster", "init", root, "--log", site.address).worked()
+    commits = write_history(user, "w", 1, seed="cluster", size=100)
+    with Server(root, "--cache-dir", str(tmp_path / "cache")) as server:
+        user.git("push", "-q", server.url("p"), "main", folder="w").worked()
+    assert "1 revision" in run(*SMARTSERVER, "verify", f"{root}/p").worked().out
+    assert commits[0] in run(*SMARTSERVER, "log", f"{root}/p").worked().out
+    assert "1 repositories, 2 records" in run(*SMARTSERVER, "cluster", "status", root).worked().out

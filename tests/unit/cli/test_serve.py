@@ -12,10 +12,12 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from cli_runs import why
 from click.testing import CliRunner
+from twisted.internet.task import Clock
 
 from smartserver.cli import serve, serve_options
 from smartserver.cli.errors import CommandError, UsageConflict
@@ -28,6 +30,8 @@ from smartserver.client.media.pipe import PipeMedium
 from smartserver.client.medium import CannotConnect
 from smartserver.client.url import DEFAULT_PORT
 from smartserver.errors import AccessDenied, Banned, InvalidPath
+from smartserver.server.connections import Connections
+from smartserver.server.executor import InlineExecutor
 from smartserver.server.rules import PublicKey
 from smartserver.server.site import Site
 from smartserver.store import blocks, caches
@@ -301,6 +305,12 @@ def test_an_option_that_standard_input_cannot_obey_is_refused(tmp_path: Path, op
         assert isinstance(result.exception, UsageConflict)
         assert str(result.exception).startswith(f"{options[0]} ")
         assert "--stdio" in str(result.exception)
+
+
+def test_health_needs_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "smartserver.server.metrics", None)
+    site = Site(MemoryTransport())
+    assert serve._metrics(site, Connections(site, InlineExecutor(), cast("Any", Clock()))) == {}
 
 
 @pytest.mark.sockets

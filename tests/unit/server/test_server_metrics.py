@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -13,13 +14,15 @@ from twisted.internet import testing
 from twisted.internet.task import Clock
 
 from smartserver.meters import COMPRESSION_TIME, METERS, NOTHING, READS, counted, here
-from smartserver.server.metrics import LONGEST, MAX_CONNECTIONS, MAX_HEAD, PREFIX, MetricsFactory, ServerCollector
+from smartserver.server.metrics import PREFIX, ServerCollector, page
+from smartserver.server.pages import LONGEST, MAX_CONNECTIONS, MAX_HEAD, PagesFactory
 from smartserver.server.request_log import EndedRequest
 from smartserver.server.request_meters import RequestMeters
 
 REQUESTS = RequestMeters()
 REQUESTS.add(EndedRequest("192.0.2.7:50412", "anna", "ssh", None, 1, 2, 0.3, 0, 0, NOTHING, ["unsupported"]))
 COLLECTOR = ServerCollector(REQUESTS, lambda: 7)
+PAGES = {b"/metrics": partial(page, COLLECTOR)}
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
@@ -68,7 +71,7 @@ def transport() -> Any:
 
 def served(requests: Sequence[bytes], clock: Clock | None = None) -> list[Any]:
     """Connections to the page, on each of which one of `requests` came, byte by byte."""
-    factory, carriers = MetricsFactory(COLLECTOR, cast("Any", clock or Clock())), []
+    factory, carriers = PagesFactory(PAGES, cast("Any", clock or Clock())), []
     for request in requests:
         carrier = transport()
         made: Any = factory.buildProtocol(None)
@@ -126,7 +129,7 @@ def test_it_has_connections_and_time_of_its_own() -> None:
 
 def test_a_connection_that_ended_leaves_its_place() -> None:
     clock = Clock()
-    factory = MetricsFactory(COLLECTOR, cast("Any", clock))
+    factory = PagesFactory(PAGES, cast("Any", clock))
     for _ in range(MAX_CONNECTIONS + 1):
         made: Any = factory.buildProtocol(None)
         assert made is not None

@@ -1,0 +1,107 @@
+"""`Health`: whether a server is to be asked at all. Its pages are `/healthz` and `/readyz`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+
+from smartserver.server.connections import Clock
+from smartserver.server.executor import Executor, Lane
+from smartserver.server.pages import TEXT, Answer, Page
+from smartserver.store.cluster import FILE
+from smartserver.store.record import record_path
+from transports.base import Transport
+from transports.errors import CodedError, NoSuchFile
+from transports.steps import Get, GetPublished, GetStat
+
+log = logging.getLogger("smartserver")
+
+PATIENCE = 2.0
+"""Seconds that the store and the database have to answer."""
+
+FRESH = 2.0
+"""Seconds for which an answer of theirs counts: so often, at most, the pages cost a look at them."""
+
+
+def look_at(root: Transport) -> None:
+    """Ask the store for something small, and the database of its logs, if it has one, for another.
+
+    Raises:
+        CodedError: one of them failed, or the served folder is gone.
+    """
+    folder = GetStat("")
+    root.perform([folder, Get(FILE), GetPublished(record_path(1))])
+    if folder.result is None:
+        raise NoSuchFile(root.describe())
+
+
+class Health:
+    """Whether a server is alive, and whether it is ready: it does not stop, and its store answers."""
+
+    def __init__(self, look: Callable[[], None], executor: Executor, clock: Clock) -> None:
+        """`look`: asks the store; raises CodedError, and may take as long as it likes."""
+        self.is_stopping = False
+        self._look = look
+        self._executor = executor
+        self._clock = clock
+        self._answered: float | None = None
+        """When the store answered last."""
+        self._is_looking = False
+        self._waiting: list[Callable[[str], None]] = []
+        """Who is told what comes of the look that is made now."""
+        self._is_ready = True
+        """What was said last."""
+
+    @property
+    def pages(self) -> dict[bytes, Page]:
+        """By their paths."""
+        return {b"/healthz": self._alive, b"/readyz": self._ready}
+
+    def _alive(self, _: str, answer: Callable[[Answer], None]) -> None:
+        answer((HTTPStatus.OK, TEXT, b"alive\n"))
+
+    def _ready(self, _: str, answer: Callable[[Answer], None]) -> None:
+        def tell(why: str) -> None:
+            why = "the server is stopping" if self.is_stopping else why
+            if bool(why) is self._is_ready:
+                self._is_ready = not why
+                log.warning("not ready: %s", why) if why else log.warning("ready again")
+            status = HTTPStatus.SERVICE_UNAVAILABLE if why else HTTPStatus.OK
+            answer((status, TEXT, f"{why or 'ready'}\n".encode()))
+
+        now = self._clock.seconds()
+        if self.is_stopping or (self._answered is not None and now - self._answered <= FRESH):
+            tell("")
+        else:
+            self._ask(tell)
+
+    def _ask(self, tell: Callable[[str], None]) -> None:
+        def late() -> None:
+            self._waiting.remove(told)
+            tell(f"the store did not answer within {PATIENCE:.0f} s")
+
+        def told(why: str) -> None:
+            timer.cancel()
+            tell(why)
+
+        def done(why: str) -> None:
+            self._is_looking = False
+            self._answered = self._answered if why else self._clock.seconds()
+            waiting, self._waiting = self._waiting, []
+            for each in waiting:
+                each(why)
+
+        self._waiting.append(told)
+        timer = self._clock.callLater(PATIENCE, late)
+        if not self._is_looking:
+            self._is_looking = True
+            self._executor.run(self._why_not, done, Lane.HEALTH)
+
+    def _why_not(self) -> str:
+        """Why the store cannot be used, in a line; empty where it can."""
+        try:
+            self._look()
+        except CodedError as wrong:
+            return " ".join(str(wrong).split())
+        return ""

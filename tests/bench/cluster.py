@@ -1,0 +1,408 @@
+"""`make demo-cluster`: three servers behind HAProxy, an S3 store and PostgreSQL, each killed while users push."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import click
+from haproxy import Haproxy
+from needs import FAKETIME, Missing
+from postgres import Postgres
+from versitygw import S3, environment
+
+from bench.breezy import BRZ, last_revision, plugin_at, settings
+from bench.mercurial import OURS, SETTINGS
+from bench.report import Progress, circumstances, end
+from bench.servers import HOST, Workspace, attempt, free_port, run, serving
+from smartserver.cli.errors import CommandError
+
+SERVERS = 3
+KILL_EVERY = 10.0
+FROZEN = 15.0
+AWAY = 2.0
+"""Seconds for which PostgreSQL and a process of the S3 store are not there."""
+AHEAD = "+10m"
+"""The clock of one server, where the library for that is there."""
+GIT, BRZ_USERS, HG = 20, 6, 6
+"""Of 32 users."""
+SHARED = "refs/heads/shared"
+
+
+@dataclass
+class Seen:
+    """What users saw."""
+
+    over: threading.Event = field(default_factory=threading.Event)
+    acknowledged: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
+    """Tips by repository and ref, in the order of the answers."""
+    counts: Counter[str] = field(default_factory=Counter)
+    seconds: list[float] = field(default_factory=list)
+    """Of each push that was acknowledged."""
+    wrong: list[str] = field(default_factory=list)
+
+
+class Node:
+    """A server: a process that is started anew whenever it is killed."""
+
+    def __init__(self, work: Workspace, root: str, gateway: str, number: int) -> None:
+        self.port, self.ready = free_port(), free_port()
+        options = ("--metrics", f"{HOST}:{self.ready}", "--cache-dir", str(work.folder / f"copies{number}"))
+        self._command = [root if each == "ROOT" else each for each in serving(Path("ROOT"), HOST, self.port, *options)]
+        self._environment = work.environment(f"server{number}") | environment(gateway)
+        if FAKETIME and number == 0:
+            self._environment |= {"LD_PRELOAD": FAKETIME[0], "FAKETIME": AHEAD, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+        self._log = (work.folder / f"server{number}.log").open("ab")
+        work.later(self._log.close)
+        self.guard = threading.Lock()
+        self.start()
+        work.later(self.stop)
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log
+        )
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def kill(self) -> None:
+        self.stop()
+        self.start()
+
+    def freeze(self) -> None:
+        with self.guard:
+            self.process.send_signal(signal.SIGSTOP)
+            time.sleep(FROZEN)
+            self.process.send_signal(signal.SIGCONT)
+
+    def is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{HOST}:{self.ready}/readyz", timeout=5):
+                return True
+        except OSError:
+            return False
+
+
+class Cluster:
+    """All parts, and what is done to them."""
+
+    def __init__(self, work: Workspace, log_in: str) -> None:
+        (work.folder / "s3").mkdir()
+        self.s3 = work.enter(S3(work.folder / "s3"))
+        self.postgres = work.enter(Postgres()) if log_in == "postgres" else None
+        self.root = f"s3://{self.s3.bucket()}/code"
+        self.environment = work.environment("operator") | environment(self.s3.gateways[1].endpoint)
+        if self.postgres is not None:
+            self.smartserver("cluster", "init", self.root, "--log", self.postgres.address)
+        gateways = [self.s3.gateways[number % 2].endpoint for number in range(SERVERS)]
+        self.nodes = [Node(work, self.root, gateway, number) for number, gateway in enumerate(gateways)]
+        self.wait()
+        balancer = work.enter(Haproxy(work.folder, [(node.port, node.ready) for node in self.nodes]))
+        self.url = f"hpss://{HOST}:{balancer.port}/"
+        self.done: Counter[str] = Counter()
+
+    def smartserver(self, *words: str) -> str:
+        return run(["smartserver", *words], None, self.environment)
+
+    def wait(self) -> None:
+        end_at = time.monotonic() + 60
+        while not all(node.is_ready() for node in self.nodes):
+            if time.monotonic() > end_at:
+                raise CommandError("a server does not become ready")
+            time.sleep(0.2)
+
+    def moments(self, seconds: float) -> list[tuple[float, Callable[[], None]]]:
+        """What is done to it, and when."""
+        found: list[tuple[float, Callable[[], None]]] = []
+        found += [(at * KILL_EVERY, self._kill) for at in range(1, int(seconds / KILL_EVERY))]
+        found += [(seconds * (n + 1) / 4, partial(self._freeze, node)) for n, node in enumerate(self.nodes)]
+        found += [(seconds * part, partial(self._away, n)) for n, part in enumerate((0.2, 0.45, 0.7))]
+        if self.postgres is not None:
+            found += [(seconds * part, self._restart) for part in (0.33, 0.6)]
+        return found
+
+    def _kill(self) -> None:
+        for node in random.sample(self.nodes, SERVERS):
+            if node.guard.acquire(blocking=False):  # It is not frozen.
+                with_ = node.guard
+                try:
+                    node.kill()
+                finally:
+                    with_.release()
+                self.done["servers killed"] += 1
+                return
+
+    def _freeze(self, node: Node) -> None:
+        node.freeze()
+        self.done[f"servers frozen for {FROZEN:.0f} s"] += 1
+
+    def _away(self, number: int) -> None:
+        gateway = self.s3.gateways[number % 2]
+        gateway.kill()
+        time.sleep(AWAY)
+        gateway.start()
+        self.done["processes of the S3 store killed"] += 1
+
+    def _restart(self) -> None:
+        assert self.postgres is not None
+        self.postgres.stop()
+        time.sleep(AWAY)
+        self.postgres.start()
+        self.done["restarts of PostgreSQL"] += 1
+
+
+class User:
+    """Somebody who pushes to a ref of his own, and reads."""
+
+    def __init__(self, work: Workspace, cluster: Cluster, seen: Seen, system: str, number: int) -> None:
+        self.repository = f"{system}{number % 2}"
+        self.url = cluster.url + self.repository
+        self.name = f"u{number}"
+        self.seen = seen
+        self.folder = work.folder / "users" / f"{system}{number}"
+        self.folder.parent.mkdir(exist_ok=True)
+        self.environment = work.environment(f"{system}{number}") | settings(self.folder.parent) | dict(SETTINGS)
+        self.environment |= {"BRZ_PLUGINS_AT": plugin_at()}
+        self.chance = random.Random(f"{system}{number}")
+        self.turn = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """Make the own repository."""
+        raise NotImplementedError
+
+    def take_turn(self) -> None:
+        """Make a revision, push it, read now and then."""
+        raise NotImplementedError
+
+    def work(self) -> None:
+        """Until it is over."""
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)  # Users have machines of their own.
+        while not self.seen.over.is_set():
+            self.turn += 1
+            (self.folder / f"file{self.turn % 7}").write_bytes(self.chance.randbytes(2000))
+            try:
+                self.take_turn()
+            except CommandError as wrong:
+                self.seen.wrong.append(str(wrong))
+                return
+
+    def own(self, *words: str) -> str:
+        """A command that asks no server."""
+        return run(words, self.folder, self.environment).strip()
+
+    def ask(self, what: str, *words: str) -> str | None:
+        """What a command said that asks a server; None where it failed, which is counted."""
+        begun = time.monotonic()
+        done = attempt(words, self.folder, self.environment)
+        if done.returncode == 0:
+            self.seen.counts[f"{what}: done"] += 1
+            if what.endswith("push"):
+                self.seen.seconds.append(time.monotonic() - begun)
+            return done.stdout
+        lines = [line for line in done.stderr.splitlines() if "hpss" in line or "reject" in line or "ERROR" in line]
+        reason = re.sub(r"[0-9a-f]{8,}|\d+|u\d+", "N", (lines or [done.stderr.strip()[-200:]])[0])
+        self.seen.counts[f"{what}: {reason[:150]}"] += 1
+        return None
+
+    def push(self, ref: str, tip: str, *words: str) -> None:
+        if self.ask(f"{self.repository[:-1]} push", *words) is not None:
+            self.seen.acknowledged[self.repository, ref].append(tip)
+
+
+class GitUser(User):
+    def begin(self) -> None:
+        run(["git", "init", "--quiet", str(self.folder)], None, self.environment)
+
+    def take_turn(self) -> None:
+        self.own("git", "add", ".")
+        self.own("git", "commit", "--quiet", "-m", f"{self.name} {self.turn}")
+        tip, ref = self.own("git", "rev-parse", "HEAD"), f"refs/heads/{self.name}"
+        self.push(ref, tip, "git", "push", "--quiet", self.url, f"HEAD:{ref}")
+        if self.turn % 3 == 0:
+            self.share()
+        if self.turn % 5 == 0:
+            self.read(ref)
+
+    def share(self) -> None:
+        """Merge what others pushed to a branch, and push that; another may be first."""
+        if self.ask("git fetch", "git", "fetch", "--quiet", self.url, "+refs/heads/*:refs/remotes/o/*") is None:
+            return
+        found = self.own("git", "for-each-ref", "--format=%(objectname)", "refs/remotes/o/shared")
+        parents = ["-p", "HEAD", *(["-p", found] if found else [])]
+        tip = self.own("git", "commit-tree", "HEAD^{tree}", *parents, "-m", "merge")
+        self.push(SHARED, tip, "git", "push", "--quiet", self.url, f"{tip}:{SHARED}")
+
+    def read(self, ref: str) -> None:
+        """What was acknowledged is there for everybody from then on."""
+        known = self.seen.acknowledged[self.repository, ref]
+        if known and self.turn % 10:
+            told = self.ask("git ls-remote", "git", "ls-remote", self.url, ref)
+            if told is not None and not self._has(told.partition("\t")[0], known[-1]):
+                self.seen.wrong.append(f"{ref} of {self.repository} was shown at {told!r} after {known[-1]}")
+        elif known:
+            clone = self.folder.with_suffix(".clone")
+            if self.ask("git clone", "git", "clone", "--quiet", "--bare", self.url, str(clone)) is not None:
+                self.own("git", "--git-dir", str(clone), "cat-file", "-e", known[-1])
+            attempt(["rm", "-rf", str(clone)], None, self.environment)
+
+    def _has(self, tip: str, wanted: str) -> bool:
+        ask = ["git", "merge-base", "--is-ancestor", wanted, tip]
+        return bool(tip) and attempt(ask, self.folder, self.environment).returncode == 0
+
+
+class BrzUser(User):
+    def begin(self) -> None:
+        run([*BRZ, "init", "--quiet", str(self.folder)], None, self.environment)
+
+    def take_turn(self) -> None:
+        self.own(*BRZ, "add", "--quiet")
+        self.own(*BRZ, "commit", "--quiet", "-m", f"{self.turn}")
+        tip = last_revision(self.folder).split()[1]
+        self.push(self.name, tip, *BRZ, "push", "--quiet", f"{self.url}/{self.name}")
+
+
+class HgUser(User):
+    def begin(self) -> None:
+        run(["hg", "init", str(self.folder)], None, self.environment)
+
+    def take_turn(self) -> None:
+        self.own("hg", "commit", "--quiet", "-A", "-m", f"{self.turn}")
+        self.own("hg", "bookmark", "--force", self.name)
+        tip = self.own("hg", "log", "-r", ".", "-T", "{node}")
+        self.push(self.name, tip, *OURS, "push", "--quiet", "--force", "-B", self.name, self.url)
+
+
+@click.command(short_help="Kill each part of a cluster while users push: count what was acknowledged and is there.")
+@click.option("--minutes", type=click.FloatRange(0.5), default=1.0, show_default=True, help="How long.")
+@click.option(
+    "--log-in", type=click.Choice(["postgres", "s3"]), default="postgres", show_default=True, help="Where logs are."
+)
+def command(minutes: float, log_in: str) -> None:
+    """Three servers behind HAProxy, two processes of an S3 store and PostgreSQL, on loopback; 32 users push and clone.
+
+    A server is killed every 10 seconds. Each is frozen for 15 seconds once, PostgreSQL is restarted twice, and a
+    process of the S3 store killed three times. The clock of a server is ten minutes ahead. Then each push that was
+    acknowledged must be there, and the repositories sound: exit status 1 where not.
+
+    \b
+    make demo-cluster
+    make demo-cluster ARGS="--minutes 10 --log-in s3"
+    """
+    progress, seen = Progress(), Seen()
+    with Workspace("cluster") as work:
+        try:
+            cluster = Cluster(work, log_in)
+        except Missing as missing:
+            raise CommandError(str(missing)) from None
+        for number in range(2):
+            run([*BRZ, "init-shared-repo", "--quiet", f"{cluster.url}brz{number}"], None, _brz(work))
+        kinds = [(GitUser, "git", GIT), (BrzUser, "brz", BRZ_USERS), (HgUser, "hg", HG)]
+        users: list[User] = [
+            kind(work, cluster, seen, system, number) for kind, system, count in kinds for number in range(count)
+        ]
+        seconds = minutes * 60
+        progress.step(f"{len(users)} users push for {minutes:g} minutes")
+        threads = [threading.Thread(target=user.work) for user in users]
+        threads += [threading.Timer(at, do) for at, do in cluster.moments(seconds)]
+        for thread in threads:
+            thread.start()
+        begun = time.monotonic()
+        while (passed := time.monotonic() - begun) < seconds:
+            time.sleep(5)
+            progress.count("seconds", int(passed), int(seconds))
+        seen.over.set()
+        for thread in threads:
+            thread.join()
+        progress.step("looking for what was acknowledged")
+        cluster.wait()
+        found = Judge(work, cluster, seen).found()
+        _report(cluster, seen, found, seconds)
+    end(seen.wrong)
+
+
+def _brz(work: Workspace) -> dict[str, str]:
+    return work.environment("brz") | settings(work.folder) | {"BRZ_PLUGINS_AT": plugin_at()}
+
+
+class Judge:
+    """Looks for what was acknowledged."""
+
+    def __init__(self, work: Workspace, cluster: Cluster, seen: Seen) -> None:
+        self._work, self._cluster, self._seen = work, cluster, seen
+
+    def found(self) -> Counter[str]:
+        """How many of the pushes that were acknowledged are there, by system; what is wrong is noted."""
+        found: Counter[str] = Counter()
+        for repository in sorted({repository for repository, _ in self._seen.acknowledged}):
+            system = repository[:-1]
+            verify = ["smartserver", "verify", f"{self._cluster.root}/{repository}"]
+            verified = attempt(verify, None, self._cluster.environment)
+            if verified.returncode:
+                self._seen.wrong.append(f"verify {repository}: {verified.stdout}{verified.stderr}")
+            url = self._cluster.url + repository
+            copy = self._work.folder / f"{repository}.copy"
+            getattr(self, f"_copy_{system}")(url, copy)
+            for (name, ref), tips in self._seen.acknowledged.items():
+                if name != repository:
+                    continue
+                there = set(getattr(self, f"_line_{system}")(url, copy, ref))
+                lost = [tip for tip in tips if tip not in there]
+                self._seen.wrong += [f"acknowledged and lost: {repository} {ref} {tip}" for tip in lost]
+                found[system] += len(tips) - len(lost)
+        return found
+
+    def _run(self, *words: str) -> str:
+        return run(words, None, _brz(self._work) | dict(SETTINGS))
+
+    def _copy_git(self, url: str, copy: Path) -> None:
+        self._run("git", "clone", "--quiet", "--mirror", url, str(copy))
+        self._run("git", "--git-dir", str(copy), "fsck", "--strict")
+
+    def _line_git(self, url: str, copy: Path, ref: str) -> Sequence[str]:
+        return self._run("git", "--git-dir", str(copy), "rev-list", ref).split()
+
+    def _copy_brz(self, url: str, copy: Path) -> None:
+        pass
+
+    def _line_brz(self, url: str, copy: Path, ref: str) -> Sequence[str]:
+        return re.findall(r"(?m)^revision-id: (\S+)", self._run(*BRZ, "log", "--long", "--show-ids", f"{url}/{ref}"))
+
+    def _copy_hg(self, url: str, copy: Path) -> None:
+        self._run(*OURS, "clone", "--quiet", "--noupdate", url, str(copy))
+        self._run("hg", "-R", str(copy), "verify", "--quiet")
+
+    def _line_hg(self, url: str, copy: Path, ref: str) -> Sequence[str]:
+        return self._run("hg", "-R", str(copy), "log", "-r", f"::bookmark({ref})", "-T", "{node}\n").split()
+
+
+def _report(cluster: Cluster, seen: Seen, found: Counter[str], seconds: float) -> None:
+    total: Counter[str] = Counter()
+    for (repository, _), tips in seen.acknowledged.items():
+        total[repository[:-1]] += len(tips)
+    for what, count in cluster.done.items():
+        click.echo(f"{count:7,} {what}")
+    for what, count in sorted(seen.counts.items()):
+        click.echo(f"{count:7,} {what}")
+    for system, count in total.items():
+        click.echo(f"{system}: {count:,} pushes were acknowledged, {found[system]:,} of them are there")
+    taken = sorted(seen.seconds)
+    click.echo(
+        f"{len(taken) / seconds:.1f} pushes a second; half of them took {taken[len(taken) // 2]:.1f} s, "
+        f"1 of 100 more than {taken[int(0.99 * len(taken))]:.1f} s"
+    )
+    click.echo(f"({circumstances()})")
