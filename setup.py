@@ -6,7 +6,7 @@ from setuptools import find_packages, setup
 
 readme = Path(__file__).parent / "README.md"
 
-SCHEMES = ["hpss", "hpss+tls", "hpss+ssh", "hpss+sftp", "hpss+vfs"]
+SCHEMES = ["hpss", "hpss+tls", "hpss+ssh", "hpss+sftp", "hpss+s3", "hpss+vfs"]
 """Git runs a program of its own for the URLs of each."""
 
 BREEZY = ["breezy>=3.3,<3.4"]

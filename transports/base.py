@@ -30,6 +30,8 @@ class Capability(enum.Flag):
     NONE = 0
     ROUND_TRIPS = enum.auto()
     """Each call waits for another machine: callers perform their steps together."""
+    OBJECTS = enum.auto()
+    """Files need no folders, and each step is a request of its own: callers do not guess what may be there."""
     APPEND = enum.auto()
     """`append` works."""
     HANDLES = enum.auto()

@@ -62,7 +62,18 @@ from transports.errors import (
     TransportError,
     TransportFailed,
 )
-from transports.steps import Get, GetPublished, GetStat, ListDirectory, Publish, Query, ReadRanges, SyncDirectory
+from transports.steps import (
+    Get,
+    GetPublished,
+    GetStat,
+    ListDirectory,
+    Publish,
+    Put,
+    Query,
+    ReadRanges,
+    Rename,
+    SyncDirectory,
+)
 
 INCOMING = "incoming"
 """The folder whose files lie in this process."""
@@ -79,7 +90,8 @@ MOST_PARTS = 10_000
 NEAR = 128 << 10
 """Bytes between two ranges that are read with them: 10 ms at 100 Mbit/s, less than a call takes."""
 MANY = 4
-"""Records that are all read at once. Of fewer, the first is awaited: mostly it is missing, and none is read twice."""
+"""Records that are all read at once. Of fewer, the last is read after the others: mostly one of them is missing, and
+the last would be read twice."""
 LOOKS = 3
 """Looks at files of one folder that cost more than to list it: one at a missing file is two calls."""
 RETRIES = 30
@@ -255,14 +267,16 @@ class _WriteFile(WriteFile):
 class S3Transport(Transport):
     """A prefix of a bucket. See the module for what differs from a folder.
 
-    Steps are performed with as few waits as their order allows. A change is made when all before it was answered.
-    Reads between two changes are made together: first the listings, so that what they name is found, then all others.
+    Steps are performed with as few waits as their order allows. A change is made when all before it was answered, but
+    for uploads: those that follow each other are made together with the reads behind them that name other files.
+    Reads between two changes are made together; one that follows a listing is made after it, so that what that names
+    is found.
     A *record* is a published file whose name is a number. Records are deleted in rising order and asked for from the
-    newest down, so that each is read after those above it (design 0032). Where they are few, the first is read before
-    the others. One that is there, and was not read after the missing one above it, is read once more.
+    newest down, so that each is read after those above it (design 0032). Where they are few, the last is read
+    after the others. One that is there, and was not read after the missing one above it, is read once more.
     """
 
-    capabilities = Capability.ROUND_TRIPS
+    capabilities = Capability.ROUND_TRIPS | Capability.OBJECTS
 
     def __init__(self, bucket: str, root: str = "", *, _shared: _Bucket | None = None, _prefix: str = "") -> None:
         """`root`: the prefix in the bucket, without a slash at its end."""
@@ -434,7 +448,7 @@ class S3Transport(Transport):
         self._publish(source, target)
 
     def rename(self, source: str, target: str) -> None:
-        bucket, (full, old), (there, new) = self._bucket, self._at(source), self._at(target)
+        bucket, (full, old), new = self._bucket, self._at(source), self._at(target)[1]
         store, spooled = bucket.store(), bucket.spool.get(old)
         if old == new:
             return
@@ -444,10 +458,15 @@ class S3Transport(Transport):
         elif self._is_own(new):
             bucket.spool[new] = bucket.spool.pop(old)
         else:
-            part = max(PART, spooled.size // MOST_PARTS + 1)
-            put = partial(obstore.put, store, new, chunk_size=part, max_concurrency=PARTS)
-            bucket.call("PUT", there, lambda: spooled.send(put))
+            self._send(source, target)
             bucket.spool.pop(old, None)
+
+    def _send(self, source: str, target: str) -> None:
+        """Upload a file of this process."""
+        bucket, spooled, (there, new) = self._bucket, self._bucket.spool[self._at(source)[1]], self._at(target)
+        part = max(PART, spooled.size // MOST_PARTS + 1)
+        put = partial(obstore.put, bucket.store(), new, chunk_size=part, max_concurrency=PARTS)
+        bucket.call("PUT", there, lambda: spooled.send(put))
 
     def delete(self, path: str) -> None:
         full, key = self._at(path)
@@ -481,6 +500,7 @@ class S3Transport(Transport):
     def perform(self, steps: Sequence[Step]) -> None:
         for path in itertools.chain.from_iterable(step.paths for step in steps):
             self._at(path)
+        uploads: list[Put | Rename] = []
         reads: list[Query[Any]] = []
         published: dict[str, bytes] = {}
         for step in steps:
@@ -489,33 +509,86 @@ class S3Transport(Transport):
             elif isinstance(step, Query):
                 reads.append(step)
             elif not isinstance(step, SyncDirectory):
-                self._read(reads)
-                reads = []
+                is_upload = self._is_upload(step)
+                if reads or not is_upload or any(step.paths[-1] in each.paths for each in uploads):
+                    self._read(reads, uploads)
+                    uploads, reads = [], []
                 for path in step.paths:
                     published.pop(path, None)
-                if isinstance(step, Publish):
+                if isinstance(step, Put | Rename) and is_upload:
+                    uploads.append(step)
+                elif isinstance(step, Publish):
                     published[step.target] = self._publish(step.path, step.target)
                 else:
                     step.do(self)
-        self._read(reads)
+        self._read(reads, uploads)
 
-    def _read(self, steps: Sequence[Query[Any]]) -> None:
-        """Perform steps that change nothing."""
+    def _is_upload(self, step: Step) -> bool:
+        """Whether it brings a file of this process into the bucket, under a name that nothing else needs."""
+        if isinstance(step, Rename) and self._at(step.path)[1] not in self._bucket.spool:
+            return False
+        return isinstance(step, Put | Rename) and not self._is_own(self._at(step.paths[-1])[1])
+
+    def _upload_and_ask(self, uploads: Sequence[Put | Rename], asked: Sequence[Query[Any]]) -> dict[Query[Any], object]:
+        """What is asked while files are uploaded."""
+        answers: dict[Query[Any], object] = {}
+
+        def ask() -> None:
+            answers.update(self._ask(asked))
+
+        together: list[Callable[[], TransportError | None]] = [partial(self._upload, step) for step in uploads]
+        *failures, _ = self._bucket.all_of([*together, ask], "uploads")
+        self._settle(uploads, failures)
+        return answers
+
+    def _upload(self, step: Put | Rename) -> TransportError | None:
+        try:
+            if isinstance(step, Put):
+                step.do(self)
+            else:
+                self._send(step.path, step.target)
+        except TransportError as wrong:
+            return wrong
+        return None
+
+    def _settle(self, uploads: Sequence[Put | Rename], failures: Sequence[TransportError | None]) -> None:
+        """Give up the uploads after one that failed, and the files of this process that are in the bucket now."""
+        wrong: TransportError | None = None
+        for step, failure in zip(uploads, failures, strict=True):
+            wrong = wrong or failure
+            if wrong is None and isinstance(step, Rename):
+                self._bucket.spool.pop(self._at(step.path)[1], None)
+            elif wrong is not None and failure is None:
+                with contextlib.suppress(TransportError):
+                    self.delete(step.paths[-1])
+        if wrong is not None:
+            raise wrong
+
+    def _read(self, steps: Sequence[Query[Any]], uploads: Sequence[Put | Rename] = ()) -> None:
+        """Make uploads, and perform steps that change nothing."""
         logs: dict[str, list[Query[Any]]] = {}
         for step in steps:
             folder, name = paths.split(step.path)
             if isinstance(step, GetPublished) and name.isdecimal():
                 logs.setdefault(folder, []).append(step)
-        asked: list[Query[Any]] = [step for step in steps if isinstance(step, ListDirectory)]
-        last = [step for records in logs.values() if len(records) < MANY for step in records[1:]]
-        flights = [[step for step in steps if step not in asked and step not in last], last]
+        last = {records[-1] for records in logs.values() if 1 < len(records) < MANY}
+        brought = {each for step in uploads for each in (step.paths[-1], paths.split(step.paths[-1])[0])}
+        flights: list[list[Query[Any]]] = [[], [], []]
+        listed = False
+        for step in steps:
+            is_listing = isinstance(step, ListDirectory)
+            waits = step.path in brought or (listed and not is_listing)
+            flights[waits + (step in last)].append(step)
+            listed = listed or is_listing
         answers: dict[Query[Any], object] = {}
         when: dict[Query[Any], int] = {}
-        for flight in itertools.count():
-            answers.update(self._ask(asked))
+        again: list[Query[Any]] = []
+        for number in itertools.count():
+            asked = [*(flights[number] if number < len(flights) else ()), *again]
+            answers.update(self._ask(asked) if number else self._upload_and_ask(uploads, asked))
             if any(isinstance(answer, TransportError) for answer in answers.values()):
                 break
-            when.update(dict.fromkeys(asked, flight))
+            when.update(dict.fromkeys(asked, number))
             neighbours = (each for records in logs.values() for each in itertools.pairwise(records))
             again = [
                 below
@@ -523,8 +596,7 @@ class S3Transport(Transport):
                 if above in when and below in when and answers[above] is None and answers[below] is not None
                 and when[below] <= when[above]
             ]  # fmt: skip
-            asked = [*(flights.pop(0) if flights else ()), *again]
-            if not asked and not flights:
+            if not again and not any(flights[number + 1 :]):
                 break
         for step in steps:
             if step in answers:

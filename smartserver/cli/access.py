@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from smartserver.cli.errors import CommandError
+from smartserver.cli.place import cluster_of, is_store_url, near, open_store
 from smartserver.server import jail
 from smartserver.server.patterns import split_entry
 from smartserver.server.rules import ANONYMOUS, EVERYBODY, WORDS, AccessFile, AccessLevel, is_user_name
-from smartserver.server.tokens import TokenFile, token_path
-from smartserver.server.watched import UnusableFile
+from smartserver.server.tokens import TokenFile, TokenPlace, token_path
+from smartserver.server.watched import Source, UnusableFile
 from smartserver.verbs.declare import Permission
-from transports.errors import CodedError
+from transports.errors import CodedError, TransportFailed
 
-FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+if TYPE_CHECKING:
+    from smartserver.store.postgres_log import Database
+
+FILE = click.argument("file", metavar="FILE|STORE")
 
 PERMISSIONS = {
     AccessLevel.READ: Permission.READ,
@@ -27,26 +33,66 @@ PERMISSIONS = {
 }
 
 
-def open_access(path: Path) -> AccessFile:
-    """The rules of a file."""
+def open_access(place: str) -> AccessFile:
+    """The rules of a file, or those that the servers of a store share."""
+    source = _source(place, "access")
     try:
-        return AccessFile(path)
-    except UnusableFile as wrong:
-        raise CommandError(f"{path}: {wrong}") from None
+        return AccessFile(source or Path(place))
+    except (UnusableFile, TransportFailed) as wrong:
+        raise CommandError(f"{place}: {wrong}") from None
 
 
-def open_tokens(access: Path) -> TokenFile:
-    """The tokens beside an access file."""
-    path = token_path(access)
+def open_tokens(place: str) -> TokenFile:
+    """The tokens beside an access file, or those that the servers of a store share."""
+    source = _source(place, "tokens")
+    path = token_path(Path(place))
     try:
-        return TokenFile(path)
-    except UnusableFile as wrong:
-        raise CommandError(f"{path}: {wrong}") from None
+        return TokenFile(source or path)
+    except (UnusableFile, TransportFailed) as wrong:
+        raise CommandError(f"{place if source else path}: {wrong}") from None
+
+
+def is_shared(place: str) -> bool:
+    """Whether the place of rules is a store, and no file."""
+    return is_store_url(place) or os.path.isdir(place)
+
+
+def tokens_of(place: str) -> Path | TokenPlace:
+    """Where the tokens of such a place are changed."""
+    if not is_shared(place):
+        return Path(place)
+    from smartserver.server.shared_files import SharedTokens
+
+    return SharedTokens(database_of(place))
+
+
+def _source(place: str, name: str) -> Source | None:
+    if not is_shared(place):
+        return None
+    from smartserver.server.shared_files import SharedFiles
+
+    return SharedFiles(database_of(place)).source(name)
+
+
+def database_of(store: str) -> Database:
+    """The database of a store's logs.
+
+    Raises:
+        CommandError: it has none.
+    """
+    store = near(store)
+    found = cluster_of(store, open_store(store))
+    if found is None:
+        raise CommandError(f"{store} has no database, and so no rules that servers share: say a file")
+    from smartserver.store.postgres_log import Database
+
+    return Database(found[2].log, found[2].store)
 
 
 @click.group(short_help="Check an access file, or explain what it gives a user.")
 def command() -> None:
-    """Check an access file of `smartserver serve --access FILE`, or explain what it gives a user.
+    """Check an access file of `smartserver serve --access FILE`, or explain what it gives a user. In place of a file
+    STORE names rules that the servers of a store share: see `smartserver cluster access --help`.
 
     The file is TOML. The first rule that fits the user, the path of the repository and the ref decides; where none
     does, nothing is allowed. `may` is none, read, write (refs forward), create (repositories and refs), force (rewind
@@ -77,7 +123,7 @@ def command() -> None:
 
 @command.command(short_help="Check an access file.")
 @FILE
-def check(file: Path) -> None:
+def check(file: str) -> None:
     """Check an access file before a server reads it.
 
     \b
@@ -97,7 +143,7 @@ def check(file: Path) -> None:
 @click.argument("path")
 @click.argument("ref", default="")
 @click.pass_context
-def explain(ctx: click.Context, file: Path, user: str, level: str, path: str, ref: str) -> None:
+def explain(ctx: click.Context, file: str, user: str, level: str, path: str, ref: str) -> None:
     """Say whether USER may do something to the repository at PATH of a server, and which rule decides; the status is 1
     if not.
 

@@ -18,9 +18,9 @@ from smartserver.records.browse import NodeType, TreeSelector
 def command(flags: frozenset[str], place: str, path: str) -> None:
     """Print the file at PATH in a revision of the repository at URL, or the target of a link.
 
-    URL names a repository on a server (hpss://), in a store (sftp://, vfs://), or in a folder. It may continue with a
-    Breezy branch and a path in the tree. REV is a branch, a tag, a Breezy revision
-    number, or the beginning of an id. The default is the revision that a clone would check out.
+    URL names a repository on a server (hpss://), in a store (sftp://, s3://, vfs://), or in a folder. It may continue
+    with a Breezy branch and a path in the tree. REV is a branch, a tag, a Breezy revision number, or the beginning of
+    an id. The default is the revision that a clone would check out.
 
     \b
     smartserver cat hpss://example.org/project README

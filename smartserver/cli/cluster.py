@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import click
 
+from smartserver.cli.access import database_of, open_access
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.place import above, cluster_of, count, is_store_url, near, open_store
 from smartserver.store.cluster import Cluster, check_address, check_empty, mark
@@ -51,6 +53,28 @@ def init(flags: frozenset[str], store: str, log_place: str) -> None:
         create_tables(cluster.log, identity)
         mark(transport, cluster)
     click.echo(f"{store}: its logs are in {cluster.log}")
+
+
+@command.command("access")
+@click.argument("store")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+def access(store: str, file: Path) -> None:
+    """Put the rules of the access file FILE into the database of STORE, for servers that run with --access STORE.
+
+    They count on all servers within a second, as do tokens that `smartserver token create STORE USER` makes or
+    `smartserver token revoke STORE ID` takes back. While a server does not reach the database it lets nobody in.
+
+    \b
+    smartserver cluster access s3://bucket/code access.toml
+    smartserver serve s3://bucket/code --access s3://bucket/code
+    """
+    content = open_access(str(file)).source.read()
+    database = database_of(store)
+    from smartserver.server.shared_files import RULES
+
+    with one_line(above(store)), database.changing(RULES) as (_, replace):
+        replace(content or b"")
+    click.echo(f"{store}: the rules of {file} are in force")
 
 
 @command.command("status")

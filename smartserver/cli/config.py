@@ -24,7 +24,7 @@ DEFAULTS = {"publishing": b"yes", "evolution": b"no"}
 @click.pass_obj
 def command(flags: frozenset[str], path: str, name: str, value: str) -> None:
     """Print the setting NAME of the repository at PATH, or set it to VALUE. PATH is a folder, or the URL of a server
-    (hpss://) or of a store (sftp://, vfs://).
+    (hpss://) or of a store (sftp://, s3://, vfs://).
 
     `head`: the branch that `git clone` checks out. That branch cannot be deleted. `publishing`: whether changesets that
     `hg` pushes become public, `yes` or `no`. `evolution`: whether it exchanges obsolescence markers, `no` or `yes`.

@@ -36,9 +36,9 @@ def command(flags: frozenset[str], source: str, file: str, since: tuple[str, ...
     output. `smartserver load` brings it into a repository, and `verify`, `stats` and `push` take it where they take
     a folder.
 
-    Of a repository in a folder or a store (sftp://, vfs://) the archive has all files as they lie. `tar -xf` restores
-    it. Of one on a server (hpss://) it has what anybody sees who may read: all refs and the revisions that they
-    reach, settings, tags and maps.
+    Of a repository in a folder or a store (sftp://, s3://, vfs://) the archive has all files as they lie. `tar -xf`
+    restores it. Of one on a server (hpss://) it has what anybody sees who may read: all refs and the revisions that
+    they reach, settings, tags and maps.
 
     FILE is replaced when the dump is complete; an interrupted dump leaves it as it was. Files and records are not
     checked as they are copied: run `smartserver verify FILE` before you replace an older backup.

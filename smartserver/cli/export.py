@@ -19,9 +19,9 @@ def command(flags: frozenset[str], place: str, folder: str, path: str) -> None:
     DIR appears when the tree is complete; an interrupted export leaves nothing. Nothing is written outside DIR,
     whatever the server sends. Submodules become empty folders. Links are written as links.
 
-    URL names a repository on a server (hpss://), in a store (sftp://, vfs://), or in a folder. It may continue with a
-    Breezy branch and a path in the tree. REV is a branch, a tag, a Breezy revision
-    number, or the beginning of an id. The default is the revision that a clone would check out.
+    URL names a repository on a server (hpss://), in a store (sftp://, s3://, vfs://), or in a folder. It may continue
+    with a Breezy branch and a path in the tree. REV is a branch, a tag, a Breezy revision number, or the beginning of
+    an id. The default is the revision that a clone would check out.
 
     \b
     smartserver export hpss://example.org/project project

@@ -50,7 +50,7 @@ def command(
     with an author that it cannot read. Standard error says how many of these the whole history has. After an import
     these objects and their descendants have other ids.
 
-    URL names a repository on a server (hpss://), in a store (sftp://, vfs://), or in a folder.
+    URL names a repository on a server (hpss://), in a store (sftp://, s3://, vfs://), or in a folder.
 
     \b
     smartserver fast-export hpss://example.org/project | git -C new fast-import

@@ -38,7 +38,7 @@ def command(
     There are two round trips. The first receives the repository, because a stream may continue any of its commits; with
     --keep, it receives only what is new. The second sends what is new in the stream.
 
-    URL names a repository on a server (hpss://), in a store (sftp://, vfs://), or in a folder.
+    URL names a repository on a server (hpss://), in a store (sftp://, s3://, vfs://), or in a folder.
 
     \b
     git fast-export --all | smartserver fast-import hpss://example.org/project

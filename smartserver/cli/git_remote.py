@@ -13,14 +13,15 @@ from smartserver.cli.streams import prepare_streams
 
 USAGE = """usage: git-remote-hpss REMOTE URL
 
-Git runs this for URLs that begin with hpss://, hpss+tls://, hpss+ssh://, hpss+sftp:// or hpss+vfs://; there is no need
-to run it by hand.
+Git runs this for URLs that begin with hpss://, hpss+tls://, hpss+ssh://, hpss+sftp://, hpss+s3:// or hpss+vfs://; there
+is no need to run it by hand.
 
     git clone hpss://example.org/project
     git push hpss://localhost/project main
     git clone hpss+tls://example.org/project                   encrypted
     git clone hpss+ssh://me@example.org/srv/code/project       where smartserver is installed
     git clone hpss+sftp://me@example.org/srv/code/project      where only ssh is
+    git clone hpss+s3://bucket/project                         in a bucket of an S3 store
     SMARTSERVER_DEBUG=hpss git fetch      show each call of the protocol on stderr
     SMARTSERVER_DEBUG=hpss-ban=silly git fetch   fail where it asks for what it need not
     SMARTSERVER_FAST_OPEN=1 git push      save a round trip where the server has --fast-open

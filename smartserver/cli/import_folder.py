@@ -27,7 +27,7 @@ def command(flags: frozenset[str], folder: str, place: str, message: str | None,
     all new files together, compressed. The command needs memory for twice the new files, compressed, for the largest
     one, and 700 bytes for each file in DIR.
 
-    URL names a repository on a server (hpss://), in a store (sftp://, vfs://), or in a folder.
+    URL names a repository on a server (hpss://), in a store (sftp://, s3://, vfs://), or in a folder.
 
     \b
     smartserver import build hpss://example.org/site

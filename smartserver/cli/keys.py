@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from smartserver.cli.access import FILE, open_access
+from smartserver.cli.access import FILE, is_shared, open_access
 from smartserver.cli.errors import CommandError
 from smartserver.cli.logs import log_to
 from smartserver.server.rules import PublicKey
@@ -21,7 +21,7 @@ from smartserver.server.rules import PublicKey
 @click.argument("root")
 @click.option("--lookup", nargs=2, metavar="TYPE KEY", help="Only the line of this key; nothing where nobody has it.")
 @click.option("--log", "place", default="syslog", show_default=True, metavar="FILE|syslog", help="As of `serve`.")
-def command(file: Path, root: str, lookup: tuple[str, str] | None, place: str) -> None:
+def command(file: str, root: str, lookup: tuple[str, str] | None, place: str) -> None:
     """Print a line of `authorized_keys` for each key of an access file. With it sshd lets that user do what the rules
     of the file say with the repositories below ROOT, and nothing else.
 
@@ -57,14 +57,24 @@ def command(file: Path, root: str, lookup: tuple[str, str] | None, place: str) -
             )
 
 
-def _serve(file: Path, root: str, place: str, key: PublicKey) -> str:
+def _serve(file: str, root: str, place: str, key: PublicKey) -> str:
     """The command of a key, by full paths: sshd runs it in the account's home."""
     program = Path(sys.argv[0]).absolute()
     if not program.is_file():
         raise CommandError(f"{program} is no program that sshd could run: call `smartserver` by its path")
     words = [str(program), "serve", str(Path(root).absolute()), "--stdio"]
     return shlex.join(
-        [*words, "--access", str(file.absolute()), "--log", place, "--user", key.user, "--key", key.fingerprint]
+        [
+            *words,
+            "--access",
+            file if is_shared(file) else str(Path(file).absolute()),
+            "--log",
+            place,
+            "--user",
+            key.user,
+            "--key",
+            key.fingerprint,
+        ]
     )
 
 

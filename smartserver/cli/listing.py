@@ -23,7 +23,7 @@ from smartserver.verbs.repository_list import RepositoryField
 @click.pass_obj
 def command(flags: frozenset[str], path: str, refs: bool, as_json: bool) -> None:
     """List the repositories at and below PATH: a folder, or the URL of a server (hpss://) or of a store
-    (sftp://, vfs://).
+    (sftp://, s3://, vfs://).
 
     Exit status 1 when one cannot be read, whose line says why, or a folder or store is not there.
 

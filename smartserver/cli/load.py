@@ -24,7 +24,7 @@ def command(flags: frozenset[str], places: tuple[str, ...], force: bool) -> None
     Only revisions that the repository lacks are sent, more than 64 MiB in parts. If the load is interrupted, start it
     again: it resumes after the last complete part. Dumps of Breezy repositories are sent whole.
 
-    URL names a repository on a server (hpss://), in a store (sftp://, vfs://), or in a folder.
+    URL names a repository on a server (hpss://), in a store (sftp://, s3://, vfs://), or in a folder.
 
     \b
     smartserver load project.tar hpss://example.org/project

@@ -35,9 +35,9 @@ def command(
 ) -> None:
     """Show REV of the repository at URL and its ancestors, the newest first.
 
-    URL names a repository on a server (hpss://), in a store (sftp://, vfs://), or in a folder. It may continue with a
-    Breezy branch and a path in the tree; a path limits the log to revisions that changed it. REV is a branch, a tag, a
-    Breezy revision number, or the beginning of an id. The default is the revision that a clone would check out.
+    URL names a repository on a server (hpss://), in a store (sftp://, s3://, vfs://), or in a folder. It may continue
+    with a Breezy branch and a path in the tree; a path limits the log to revisions that changed it. REV is a branch, a
+    tag, a Breezy revision number, or the beginning of an id. The default is the revision that a clone would check out.
 
     \b
     smartserver log hpss://example.org/project

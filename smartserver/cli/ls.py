@@ -34,9 +34,9 @@ ENDS = {NodeType.FOLDER: "/"}
 def command(flags: frozenset[str], place: str, path: str, deep: bool, long: bool, as_json: bool) -> None:
     """List what is at PATH, by default the root, in a revision of the repository at URL.
 
-    URL names a repository on a server (hpss://), in a store (sftp://, vfs://), or in a folder. It may continue with a
-    Breezy branch and a path in the tree. REV is a branch, a tag, a Breezy revision
-    number, or the beginning of an id. The default is the revision that a clone would check out.
+    URL names a repository on a server (hpss://), in a store (sftp://, s3://, vfs://), or in a folder. It may continue
+    with a Breezy branch and a path in the tree. REV is a branch, a tag, a Breezy revision number, or the beginning of
+    an id. The default is the revision that a clone would check out.
 
     \b
     smartserver ls hpss://example.org/project

@@ -15,7 +15,7 @@ from smartserver.verbs.repository_pack import PackRequest, PackResult, repositor
 @click.pass_obj
 def command(flags: frozenset[str], path: str) -> None:
     """Join the packs of the repository at PATH; those of more than 1 GiB stay. PATH is a folder, or the URL of a server
-    (hpss://) or of a store (sftp://, vfs://).
+    (hpss://) or of a store (sftp://, s3://, vfs://).
 
     A server does it by itself when there are many, and deletes the packs that were joined once a day is over. In a
     store nobody does: there it is done by this command alone, and all packs that are joined pass the link twice. It

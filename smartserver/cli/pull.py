@@ -20,7 +20,7 @@ def command(flags: frozenset[str], source: str, target: str, refs: tuple[str, ..
     above it: on a server all of them, elsewhere all but the outermost, by which a mistyped path is noticed.
 
     Both hold repositories as smartserver keeps them. SOURCE is the URL of a server (hpss://), which takes one round
-    trip, or of a store (sftp://, vfs://), or a folder; TARGET is a folder or the URL of a store.
+    trip, or of a store (sftp://, s3://, vfs://), or a folder; TARGET is a folder or the URL of a store.
 
     \b
     smartserver pull hpss://example.org/project ~/repositories/project

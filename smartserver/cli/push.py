@@ -20,8 +20,8 @@ def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...
     refs, or those named, with their revisions, tags and maps. TARGET is made where there is nothing, and the folders
     above it: on a server all of them, elsewhere all but the outermost, by which a mistyped path is noticed.
 
-    Both hold repositories as smartserver keeps them. SOURCE is a folder or the URL of a store (sftp://, vfs://), TARGET
-    one of those or the URL of a server (hpss://), which takes one round trip, for a Mercurial repository two.
+    Both hold repositories as smartserver keeps them. SOURCE is a folder or the URL of a store (sftp://, s3://, vfs://),
+    TARGET one of those or the URL of a server (hpss://), which takes one round trip, for a Mercurial repository two.
 
     \b
     smartserver push ~/repositories/project hpss://example.org/project

@@ -30,7 +30,7 @@ def command(
     flags: frozenset[str], path: str, changes: tuple[str, ...], every: bool, only_list: bool, yes: bool
 ) -> None:
     """Repair the log of the repository at PATH, and restore changes that are on disk and that it lacks. PATH is a
-    folder, or the URL of a store (sftp://, vfs://).
+    folder, or the URL of a store (sftp://, s3://, vfs://).
 
     A log needs repair where a record is damaged or missing, or where two copies of a repository were merged. It goes on
     from the newest state that can be read. Records and checkpoints that do not fit there are moved to the folder lost/

@@ -93,10 +93,10 @@ EVERYWHERE = ("0.0.0.0", "::")
 )
 @click.option(
     "--access",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE|STORE",
     help="Who may do what: a TOML file of rules by user, path and ref, read again when it changes. See `smartserver "
-    "access --help`. Over TCP a token says who a user is: `smartserver token --help`.",
+    "access --help`. Over TCP a token says who a user is: `smartserver token --help`. STORE: rules and tokens of its "
+    "database (`smartserver cluster access --help`).",
 )
 @click.option(
     "--user",
@@ -246,7 +246,7 @@ def command(
     require_tls: bool,
     stdio: bool,
     anonymous: str | None,
-    access: Path | None,
+    access: str | None,
     name: str | None,
     key: str | None,
     no_create: bool,
@@ -277,9 +277,9 @@ def command(
     --cache-dir, and nothing else. See `smartserver cluster --help` for logs in a database.
 
     With --stdio ROOT may be the URL of a folder on a machine that runs nothing of ours (sftp://[user@]host/path, with
-    /~/ for the home there), or of a server that gives its files (vfs://host/path): git and brz start that themselves
-    for hpss+sftp:// and hpss+vfs:// URLs. As the forced command of a key it serves ROOT alone: a client names a place
-    in it after /~/.
+    /~/ for the home there), of a bucket, or of a server that gives its files (vfs://host/path): git, brz and hg start
+    that themselves for hpss+sftp://, hpss+s3:// and hpss+vfs:// URLs. As the forced command of a key it serves ROOT
+    alone: a client names a place in it after /~/.
 
     It runs until it gets SIGTERM, SIGINT (^C) or SIGHUP, then takes no more requests and gives open ones 30 seconds.
     With --metrics and SIGTERM it is not ready for 5 seconds before that.

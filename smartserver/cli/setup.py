@@ -41,8 +41,8 @@ def command() -> None:
 
 @command.command()
 def git() -> None:
-    """Let git use hpss:// URLs in submodules too, and those of hpss+tls://, hpss+ssh://, hpss+sftp://
-    and hpss+vfs://
+    """Let git use hpss:// URLs in submodules too, and those of hpss+tls://, hpss+ssh://, hpss+sftp://,
+    hpss+s3:// and hpss+vfs://
     (`git config --global protocol.hpss.allow always`). With a C compiler (CC, else cc), the programs that pip
     made for git become programs in C, which start faster, and so does smartserver itself.
 

@@ -21,7 +21,7 @@ FIELDS = ("vcs", "format", "features", "revisions", "records", "packs", "size", 
 @click.pass_obj
 def command(flags: frozenset[str], path: str, as_json: bool) -> None:
     """Say how large the repository at PATH is, and what it is made of. PATH is a folder, or the URL of a server
-    (hpss://) or of a store (sftp://, vfs://).
+    (hpss://) or of a store (sftp://, s3://, vfs://).
 
     \b
     smartserver stats ~/repositories/project

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import click
 
-from smartserver.cli.access import open_access
+from smartserver.cli.access import is_shared, open_access, tokens_of
 from smartserver.cli.errors import CommandError
 from smartserver.server.tokens import Token, TokenChanges, token_path
 from smartserver.server.watched import UnusableFile
 
-ACCESS_FILE = click.argument("access_file", type=click.Path(dir_okay=False, path_type=Path))
+ACCESS_FILE = click.argument("access_file", metavar="ACCESS-FILE|STORE")
 
 SECONDS = {"h": 3600, "d": 24 * 3600}
 
@@ -28,7 +28,8 @@ def command() -> None:
 
     A token is as good as a password. Clients send it only over TLS, or to a server on their own machine. The file
     ACCESS-FILE.tokens keeps a hash of each. Servers read it again when it changes: a token that is revoked or has
-    expired counts no more from the next request on.
+    expired counts no more from the next request on. In place of the file STORE names the tokens that the servers of a
+    store share; there it counts no more after a second.
 
     \b
     smartserver token create /etc/smartserver/access.toml ci --path 'project/**' --expires 90d
@@ -41,7 +42,7 @@ def command() -> None:
 @click.option("--path", metavar="PATTERN", help="Only for repositories with such a path, as in a rule: project/**.")
 @click.option("--read-only", is_flag=True, help="Only for reading.")
 @click.option("--expires", metavar="DAYS", help="How long it is valid: 90d, or 12h. Default: until it is revoked.")
-def create(access_file: Path, name: str, path: str | None, read_only: bool, expires: str | None) -> None:
+def create(access_file: str, name: str, path: str | None, read_only: bool, expires: str | None) -> None:
     """Print a new token for the user NAME, once: nothing can show it again.
 
     The user may do with it what the rules of the access file say. --path and --read-only take away from that.
@@ -53,7 +54,7 @@ def create(access_file: Path, name: str, path: str | None, read_only: bool, expi
     now = int(time.time())
     end = None if expires is None else now + _seconds(expires)
     with _one_line(access_file):
-        token, token_id = TokenChanges(access_file).create(name, now, end, path, read_only=read_only)
+        token, token_id = TokenChanges(tokens_of(access_file)).create(name, now, end, path, read_only=read_only)
     if not rules.knows(name):
         click.echo(f"{access_file} has no rule that gives {name} anything", err=True)
     click.echo(f"token {token_id} of {name}, valid {_until(end)}; it is not shown again:", err=True)
@@ -62,11 +63,11 @@ def create(access_file: Path, name: str, path: str | None, read_only: bool, expi
 
 @command.command("list", short_help="List the tokens.")
 @ACCESS_FILE
-def listing(access_file: Path) -> None:
+def listing(access_file: str) -> None:
     """List the tokens: the id, the user, when it was created, how long it is valid, and what it is for."""
     open_access(access_file)
     with _one_line(access_file):
-        tokens = TokenChanges(access_file).listing()
+        tokens = TokenChanges(tokens_of(access_file)).listing()
     for each in tokens:
         click.echo("  ".join([each.id, each.user, _time(each.created), _validity(each), *_scope(each)]))
 
@@ -74,19 +75,20 @@ def listing(access_file: Path) -> None:
 @command.command(short_help="Revoke a token.")
 @ACCESS_FILE
 @click.argument("token_id", metavar="ID")
-def revoke(access_file: Path, token_id: str) -> None:
+def revoke(access_file: str, token_id: str) -> None:
     """Revoke the token ID, as `smartserver token list` and the log of a server name it."""
     with _one_line(access_file):
-        token = TokenChanges(access_file).revoke(token_id)
+        token = TokenChanges(tokens_of(access_file)).revoke(token_id)
     click.echo(f"token {token_id} of {token.user} is revoked", err=True)
 
 
 @contextmanager
-def _one_line(access_file: Path) -> Iterator[None]:
+def _one_line(access_file: str) -> Iterator[None]:
     try:
         yield
     except UnusableFile as wrong:
-        raise CommandError(f"{token_path(access_file)}: {wrong}") from None
+        place = access_file if is_shared(access_file) else token_path(Path(access_file))
+        raise CommandError(f"{place}: {wrong}") from None
 
 
 def _seconds(text: str) -> int:

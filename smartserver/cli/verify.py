@@ -20,7 +20,7 @@ from transports.errors import CodedError
 @click.pass_obj
 def command(flags: frozenset[str], path: str, mend: bool) -> None:
     """Read every pack of the repository at PATH and check every record in it. PATH is a folder, or the URL of a
-    server (hpss://), which then does it, or of a store (sftp://, vfs://), all of which is read over the link.
+    server (hpss://), which then does it, or of a store (sftp://, s3://, vfs://), all of which is read over the link.
 
     Exit status 1 when something is damaged; each damage is a line that names the pack, the offset and the key.
     Where a link is lost after damage was found, the last line says that the rest was not checked.

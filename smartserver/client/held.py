@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from smartserver.agent.address import is_wanted
 from smartserver.client.media.descriptors import DescriptorMedium
-from smartserver.client.places import behind, served_by
+from smartserver.client.places import is_holdable, served_by
 
 if TYPE_CHECKING:
     from smartserver.client.medium import Medium
@@ -53,8 +53,8 @@ class AgentHolder:
     """The user's agent, for the connections to one server."""
 
     def __init__(self, where: str, login: Sequence[str], environment: Mapping[str, str]) -> None:
-        """`where`: the URL of all that the server serves. `login`: the words of the command that logs in there, or
-        what TLS trusts; none over TCP. A connection is lent only for the same."""
+        """`where`: the URL of all that the server serves. `login`: as of `places.login_of`; none over TCP. A connection
+        is lent only for the same."""
         self._where = where
         self._prepared: Resumed | None = None
         self._environment = environment
@@ -91,7 +91,7 @@ class AgentHolder:
 
 
 def holder_for(place: Place, login: Sequence[str], environment: Mapping[str, str]) -> AgentHolder | None:
-    """What holds connections to a place; None where a store is reached without a server, or the user wants no agent."""
-    if behind(place) or not is_wanted(environment):
+    """What holds connections to a place; None where none may be held, or the user wants no agent."""
+    if not is_holdable(place) or not is_wanted(environment):
         return None
     return AgentHolder(served_by(place), login, environment)

@@ -1,8 +1,8 @@
-"""`hpss+sftp://[user@]host[:port]/path` and `hpss+vfs://host[:port]/path`: a repository in the files of a machine that
-runs nothing of ours, or whose server only gives its files.
+"""`hpss+sftp://[user@]host[:port]/path`, `hpss+s3://bucket/path` and `hpss+vfs://host[:port]/path`: a repository in the
+files of a machine that runs nothing of ours, in a bucket, or on a server that only gives its files.
 
 The server is a subprocess of the client's, which reads and writes these files over the link: `smartserver serve
---stdio` of the same place as a transport names it, `sftp://...` or `vfs://...`. So every verb works there.
+--stdio` of the same place as a transport names it, `sftp://...`, `s3://...` or `vfs://...`. So every verb works there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from smartserver.programs import python
 PREFIX = "hpss+"
 """What comes before the scheme of a store in the URL by which the plugins reach it."""
 
-SFTP, VFS = "sftp", "vfs"
+SFTP, S3, VFS = "sftp", "s3", "vfs"
 
 HOST_KEY = "host-key="
 """What the query of an sftp:// URL says: which key its machine has (`transports.sftp`)."""
@@ -58,16 +58,20 @@ def parse_store(url: str) -> StoreLocation:
     """Read a URL.
 
     Raises:
-        BadUrl: it has no host, a port that is no port, a password, something that is not UTF-8, or a user, a path or a
-            query that means nothing there.
+        BadUrl: it has no host, a port that is no port, a password, something that is not UTF-8, or a user, a port, a
+            path or a query that means nothing there.
     """
     scheme = url.partition("://")[0].lower()
     whole, mark, said = url.partition("?") if scheme == PREFIX + SFTP else (url, "", "")
+    if scheme == PREFIX + S3 and "@" in whole.split("/")[2]:
+        raise BadUrl(url, "keys have no place in it: they come from the environment")
     login = parse_login(whole, scheme)
-    if scheme == PREFIX + VFS:
+    if scheme in (PREFIX + S3, PREFIX + VFS):
         if login.user:
             raise BadUrl(url, "a user has no meaning there")
-        return StoreLocation(scheme, login.where, "", f"{VFS}://{login.where}/", login.path)
+        if scheme == PREFIX + S3 and login.port:
+            raise BadUrl(url, "a port has no meaning there: AWS_ENDPOINT_URL names a store that is not Amazon's")
+        return StoreLocation(scheme, login.where, "", f"{scheme.removeprefix(PREFIX)}://{login.where}/", login.path)
     if mark and not (said.startswith(HOST_KEY) and said != HOST_KEY):
         raise BadUrl(url, f"its query is not {HOST_KEY}SHA256:... or {HOST_KEY}any; in a path write ? as %3F")
     root, below = below_a_folder(whole, login.path)

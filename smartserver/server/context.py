@@ -77,6 +77,10 @@ class RequestContext:
         """What `find` gave; None as long as nobody looked."""
         self._look: RepositoryLook | None = None
         """What `find` saw of it, until that was used."""
+        self.is_guess = False
+        """Whether nobody looked since the request came."""
+        body = header.flags & RequestFlag.BODY and not header.flags & RequestFlag.CHECK_ONLY
+        self._may_guess = bool(body and header.mutates and not header.message.age)
         self._repeated: CommitOutcome | None = None
         self._arrived = site.clock() if header.message.age else 0.0
 
@@ -92,17 +96,40 @@ class RequestContext:
         return None if known is None else KnownVersion(known.incarnation, known.version, known.mark)
 
     def find(self) -> RepositoryLocation:
-        """The repository, or the place where it may be made.
+        """The repository, or the place where it may be made. What a body is pushed to behind a link is taken to be as
+        it was last seen: it is looked at when the pack is moved, or before anything is refused (`confirm`).
 
         Raises:
             AccessDenied: the user may not read. Nothing then depends on what is there, which was not looked at.
             InvalidPath, NestedRepository: as `Site.find`.
         """
         if self.location is None:
-            found = self._find(self.header.message.path)
+            found = self._guess() or self._find(self.header.message.path)
             self.access.require(Permission.READ, found.repository.path)
             self.location, self._look = found, found.look
         return self.location
+
+    def confirm(self) -> bool:
+        """Look at the repository, where that was put off; whether it is another than it was taken for.
+
+        Raises:
+            AccessDenied, InvalidPath, NestedRepository: as `find`.
+        """
+        if not self.is_guess:
+            return False
+        guessed, self.location, self._look = self.location, None, None
+        self._may_guess = self.is_guess = False
+        return guessed is None or _state_at(self.find()) != _state_at(guessed)
+
+    def _guess(self) -> RepositoryLocation | None:
+        header, path = self.header, self.header.message.path
+        if not self._may_guess:
+            return None
+        below = bool(header.flags & RequestFlag.BELOW)
+        names = jail.prefixes(jail.place(path)) if below else [jail.clean(path)]
+        found = self.site.known([name for name in names if self.may_read(name)])
+        self.is_guess = found is not None
+        return found
 
     @property
     def is_repacking(self) -> bool:
@@ -224,6 +251,12 @@ class RequestContext:
             return None if changes is None else state_of(changes)
         except CodedError:
             return None
+
+
+def _state_at(location: RepositoryLocation) -> tuple[str, bytes]:
+    """Which repository it is, and the hash of its state."""
+    state = None if location.look is None else location.look.state
+    return location.at, b"" if state is None else state.hash
 
 
 class NoRepository:

@@ -179,7 +179,7 @@ class ServedRequest:
         self._hold(0 if body else self._size + REQUEST_COST + CALL_COST * len(header.calls))
         try:
             access = self._session.admission.admit(header.message.extras)
-        except AccessDenied as wrong:
+        except (AccessDenied, TransportFailed) as wrong:  # The rules may be away.
             self._refuse(wrong)
             return
         context = RequestContext(self._session.site, access, header, self._progress.tell, self._session.peer)

@@ -219,6 +219,15 @@ class Site:
                     raise InvalidPath(path, why)
         return found
 
+    def known(self, names: Sequence[str]) -> RepositoryLocation | None:
+        """The first of these places that is known to be a repository, as it was last seen, in a store behind a link."""
+        with self._guard:
+            repository = next((self._open[name] for name in names if name in self._open), None)
+        look = None if repository is None else repository.known
+        if repository is None or look is None or not look.exists:
+            return None
+        return RepositoryLocation(repository, True, look)
+
     def find_above(self, path: str, may_read: MayRead = everything) -> RepositoryLocation:
         """The longest prefix of a path that is a repository; where none is, the path itself. Only those that the user
         may read are looked at.

@@ -17,9 +17,9 @@ import os
 import secrets
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -149,12 +149,30 @@ def token_path(access: Path) -> Path:
     return whole.with_name(f"{whole.name}.tokens")
 
 
-class TokenChanges:
-    """Creates and revokes the tokens of an access file."""
+class TokenPlace(Protocol):
+    """Where tokens are changed."""
 
-    def __init__(self, access: Path) -> None:
-        self._access = access
-        self._path = token_path(access)
+    def tokens(self) -> Tokens:
+        """Those there are.
+
+        Raises:
+            UnusableFile: they cannot be read, or are damaged.
+        """
+
+    def changing(self) -> AbstractContextManager[tuple[bytes | None, Callable[[bytes], object]]]:
+        """The file with the tokens, and what replaces it; nobody else changes it meanwhile.
+
+        Raises:
+            UnusableFile: it cannot be changed.
+        """
+
+
+class TokenChanges:
+    """Creates and revokes tokens."""
+
+    def __init__(self, place: Path | TokenPlace) -> None:
+        """`place`: the access file that they belong to, or where they are."""
+        self._place = TokensBesideFile(place) if isinstance(place, Path) else place
 
     def listing(self) -> Sequence[Token]:
         """All there are.
@@ -162,7 +180,7 @@ class TokenChanges:
         Raises:
             UnusableFile: the file cannot be read, or is damaged.
         """
-        return [each.text for each in TokenFile(self._path).content.known]
+        return [each.text for each in self._place.tokens().known]
 
     def create(self, user: str, now: int, expires: int | None, path: str | None, *, read_only: bool) -> tuple[str, str]:
         """Make a token: the token, which is kept nowhere, and its id.
@@ -201,17 +219,37 @@ class TokenChanges:
         return self._change(left)
 
     def _change(self, change: Callable[[Sequence[Token]], tuple[Sequence[Token], T]]) -> T:
+        with self._place.changing() as (before, replace):
+            tokens, result = change([each.text for each in Tokens(before or b"").known])
+            content = msgspec.json.format(msgspec.json.encode(FileText(list(tokens)))) + b"\n"
+            if len(content) > MAX_FILE:
+                raise UnusableFile(f"with that token it has {len(content)} bytes, expected at most {MAX_FILE}")
+            replace(content)
+        return result
+
+
+class TokensBesideFile:
+    """The place of the tokens of an access file, as `TokenPlace`."""
+
+    def __init__(self, access: Path) -> None:
+        self._access = access
+        self._path = token_path(access)
+
+    def tokens(self) -> Tokens:
+        """As of any place."""
+        return TokenFile(self._path).content
+
+    @contextmanager
+    def changing(self) -> Iterator[tuple[bytes | None, Callable[[bytes], object]]]:
+        """As of any place."""
         try:
             owner = os.stat(self._access)
             with self._locked(owner):
-                tokens, result = change(self.listing())
-                content = msgspec.json.format(msgspec.json.encode(FileText(list(tokens)))) + b"\n"
-                if len(content) > MAX_FILE:
-                    raise UnusableFile(f"with that token it has {len(content)} bytes, expected at most {MAX_FILE}")
-                self._replace(content, owner)
+                self.tokens()  # One that is damaged is not replaced.
+                content = self._path.read_bytes() if self._path.exists() else None
+                yield content, lambda content: self._replace(content, owner)
         except OSError as wrong:
             raise UnusableFile(f"it cannot be changed: {wrong.filename or self._path}: {wrong.strerror}") from None
-        return result
 
     @contextmanager
     def _locked(self, owner: os.stat_result) -> Iterator[None]:

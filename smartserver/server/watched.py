@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 log = logging.getLogger("smartserver")
 
@@ -24,21 +24,40 @@ class UnreadableFile(UnusableFile):
     """A file that the system does not let be read."""
 
 
+class Source(Protocol):
+    """Where such a file is; as text, what messages call it."""
+
+    def signature(self) -> tuple[int, ...]:
+        """What changes with the file's content; empty if it does not exist.
+
+        Raises:
+            TransportFailed: it cannot be told whether the file is still as it was, and it must not be used.
+        """
+
+    def read(self) -> bytes | None:
+        """The content; None if it does not exist.
+
+        Raises:
+            UnreadableFile: it cannot be read.
+        """
+
+
 class WatchedFile(Generic[T]):
     """The content of a file. Any thread may ask."""
 
     what = ""
     """What the file has, in the words of the log."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, source: Path | Source) -> None:
         """Read it.
 
         Raises:
             UnusableFile: it cannot be read, or is not valid.
+            TransportFailed: as `Source.signature`.
         """
-        self.path = path
+        self.source = _FileOnDisk(source) if isinstance(source, Path) else source
         self._guard = threading.Lock()
-        self._seen = _signature(path)
+        self._seen = self.source.signature()
         self.was_read = False
         """Whether there was a valid file once."""
         self._content = self._read()
@@ -65,30 +84,30 @@ class WatchedFile(Generic[T]):
 
     @property
     def content(self) -> T:
-        """What the file says now; what it said before if it cannot be used."""
-        seen = _signature(self.path)
+        """What the file says now; what it said before if it cannot be used.
+
+        Raises:
+            TransportFailed: as `Source.signature`.
+        """
+        seen = self.source.signature()
         if seen == self._seen:
             return self._content
         with self._guard:
             if seen != self._seen:
                 try:
                     self._content = self._read()
-                    log.warning("%s: %d %s are in force", self.path, self.count(self._content), self.what)
+                    log.warning("%s: %d %s are in force", self.source, self.count(self._content), self.what)
                     self._seen = seen
                 except UnusableFile as wrong:
-                    log.warning("%s is not used, the %s stay as they were: %s", self.path, self.what, wrong)
+                    log.warning("%s is not used, the %s stay as they were: %s", self.source, self.what, wrong)
                     if not isinstance(wrong, UnreadableFile):  # That may pass.
                         self._seen = seen
             return self._content
 
     def _read(self) -> T:
-        try:
-            with self.path.open("rb") as file:
-                content = file.read(MAX_FILE + 1)
-        except FileNotFoundError:
+        content = self.source.read()
+        if content is None:
             return self.absent()
-        except OSError as wrong:
-            raise UnreadableFile(f"it cannot be read: {wrong.strerror}") from None
         if len(content) > MAX_FILE:
             raise UnusableFile(f"it has more than {MAX_FILE} bytes")
         found = self.parse(content)
@@ -96,10 +115,27 @@ class WatchedFile(Generic[T]):
         return found
 
 
-def _signature(path: Path) -> tuple[int, ...]:
-    """What changes with a file's content; empty if it does not exist."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return ()
-    return found.st_ino, found.st_dev, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+class _FileOnDisk:
+    """A file of this machine. One that cannot be looked at is as it was."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __str__(self) -> str:
+        return str(self._path)
+
+    def signature(self) -> tuple[int, ...]:
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return ()
+        return found.st_ino, found.st_dev, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+    def read(self) -> bytes | None:
+        try:
+            with self._path.open("rb") as file:
+                return file.read(MAX_FILE + 1)
+        except FileNotFoundError:
+            return None
+        except OSError as wrong:
+            raise UnreadableFile(f"it cannot be read: {wrong.strerror}") from None

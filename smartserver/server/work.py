@@ -64,6 +64,9 @@ from transports.errors import CodedError
 
 log = logging.getLogger("smartserver")
 
+MOST_KEPT = 1 << 20
+"""Bytes of a body that is taken again if its repository is not as it was last seen; after so many it is looked at."""
+
 _outcomes = msgspec.msgpack.Decoder(list[Outcome])
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -220,13 +223,38 @@ class RequestWork:
         self._context = context
         self._level = level
         self._body = RequestBody(context)
-        self.take = self._body.take
+        self._kept: list[bytes] = []
+        """The body, as long as it may have to be taken again."""
 
     def answer(self) -> ServedAnswer:
         """Carry out a request that has no body."""
         if not self._header.mutates:
             return self._read()
         return self._check(()) if self._header.flags & RequestFlag.CHECK_ONLY else self._commit(None)
+
+    def take(self, chunk: bytes) -> None:
+        """Check a chunk of the body."""
+        self._kept.append(chunk)
+        try:
+            self._body.take(chunk)
+        except (CodedError, RequestFailure):
+            if not self._confirm():
+                raise
+        if sum(map(len, self._kept)) > MOST_KEPT:
+            self._confirm()
+        if not self._context.is_guess:
+            self._kept.clear()
+
+    def _confirm(self) -> bool:
+        """Look at the repository, where that was put off. Whether it changed: then the body was taken again."""
+        if not self._context.confirm():
+            return False
+        self._body.abandon()
+        self._context.allowance.restart()
+        self._body = RequestBody(self._context)
+        for chunk in self._kept:
+            self._body.take(chunk)
+        return True
 
     def finish(self, segments: int, size: int) -> ServedAnswer:
         """Make the change a whole body asks for."""
@@ -238,7 +266,13 @@ class RequestWork:
         if first is not None:
             self.abandon()
             return self._committed(first)
-        return self._commit(self._body.finish(segments, size))
+        try:
+            upload = self._body.finish(segments, size)
+        except (CodedError, RequestFailure):
+            if not self._confirm():
+                raise
+            upload = self._body.finish(segments, size)
+        return self._commit(upload)
 
     def abandon(self) -> None:
         """Forget the body: the client cancelled or is gone."""
@@ -290,7 +324,7 @@ class RequestWork:
             upload,
             context.progress,
             context.allowance,
-            context.take_look(),
+            None if context.is_guess else context.take_look(),
         )
         warnings = {} if upload is None else upload.warnings
         if warnings:

@@ -12,13 +12,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from smartserver.errors import CorruptFile, Unsupported
+from smartserver.store.format import CLUSTER
 from smartserver.store.surroundings import folders_to
 from transports import paths
 from transports.base import Transport
 from transports.errors import FileExists, NoSuchFile, PermissionDenied
 from transports.steps import Get
 
-FILE = "smartserver-cluster"
+FILE = CLUSTER
 VERSION = 1
 
 

@@ -179,6 +179,7 @@ class Commit:
         if made is not None and not self._is_known(head.state):
             kept.close()
         elif upload is not None:
+            self.states.bring(upload.small_files)
             upload.leave()
         if made is not None:
             return CommitOutcome(head.state, made.outcome, changed=False)

@@ -22,6 +22,8 @@ AT_ONCE = 8 << 20
 trips are little of it, and few enough to be held for each reader and writer."""
 MOVES = 4
 """Times in one read that packs are looked for in the newest state because one is gone."""
+SMALL = 64 << 10
+"""Bytes of a pack that a process which goes on reads with its index, and holds: mostly it is asked for next."""
 NEAR = 4 << 20
 """Bytes of a record that are read with its header: a trip saved is worth more than the bytes."""
 
@@ -52,8 +54,10 @@ class FarPack(PackReader):
     """A pack of such a store, read by its path. The first read proves that the file is what the log says; where it is
     gone, its segments are read from the pack that has them now."""
 
-    def __init__(self, transport: Transport, place: Place, kinds: Sequence[Kind], find: Find) -> None:
-        """`place`: the pack itself."""
+    def __init__(
+        self, transport: Transport, place: Place, kinds: Sequence[Kind], find: Find, content: bytes | None = None
+    ) -> None:
+        """`place`: the pack itself. `content`: of its file, if that was read."""
         self.name = place.path
         self.length = place.entry.length
         self.kinds = tuple(kinds)
@@ -67,12 +71,16 @@ class FarPack(PackReader):
         self._trailer = b""
         """The hash the pack ends with, once that was read."""
         self._proved = False
+        self._content = content
 
     def ask(self, ranges: Sequence[tuple[int, int]]) -> ReadRanges:
         """The step that reads ranges of it, for `take`; the first one reads what proves the file, too."""
         path, entry, shift = self._place
         proof = [] if self._proved else [(0, self.first), (entry.length - TRAILER, TRAILER)]
-        return ReadRanges(path, [*proof, *[(offset + shift, size) for offset, size in ranges]])
+        step = ReadRanges(path, [*proof, *[(offset + shift, size) for offset, size in ranges]])
+        if self._content is not None:
+            step.settle([self._content[offset:][:size] for offset, size in step.ranges])
+        return step
 
     def take(self, step: ReadRanges, count: int) -> list[bytes]:
         """The last `count` ranges of a step that was performed.
@@ -158,8 +166,9 @@ def _read(asked: Sequence[tuple[FarPack, Sequence[tuple[int, int]]]]) -> list[li
     for moves_left in range(MOVES, -1, -1):
         steps = [pack.ask(ranges) for pack, ranges in asked]
         try:
-            if steps:
-                asked[0][0].transport.perform(steps)
+            left = [step for step in steps if not step.was_performed]
+            if left:
+                asked[0][0].transport.perform(left)
         except NoSuchFile:
             # All of them: the next one that is gone would be met only by the next trip.
             moved = [pack.move() for pack, _ in asked] if moves_left else []

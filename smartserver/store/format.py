@@ -73,18 +73,22 @@ def is_marked(folder: Transport) -> bool:
     return is_ours(line.result or b"")
 
 
+CLUSTER = "smartserver-cluster"
+"""In the folder of a store whose logs are in a database: the file that says so."""
 FOREIGN = (".git", "HEAD", "objects", ".hg", ".bzr")
 """Names in a folder by which another tool's repository is told."""
 
 
 def foreign_in(names: Collection[str]) -> str | None:
-    """What another tool keeps in a folder with these of the `FOREIGN` names, e.g. `a git repository`, or None."""
+    """What else is in a folder with these of the `FOREIGN` names, or `CLUSTER`, e.g. `a git repository`, or None."""
     if ".git" in names or ("HEAD" in names and "objects" in names):
         return A_GIT_REPOSITORY
     if ".hg" in names:
         return "a Mercurial repository"
     if ".bzr" in names:
         return A_BAZAAR_REPOSITORY
+    if CLUSTER in names:
+        return "a store whose logs are in a database"
     return None
 
 

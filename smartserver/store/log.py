@@ -27,7 +27,7 @@ from smartserver.store.far import is_far
 from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, INCOMING, LOG, parse_format
 from smartserver.store.record import NOTHING, Record, decode_record, hash_of, record_path
 from smartserver.store.state import Misfit, State, first_state
-from transports.base import Step, Transport
+from transports.base import Capability, Step, Transport
 from transports.errors import CodedError, FileExists, NoSuchFile, TransportError, TransportFailed
 from transports.steps import Get, GetPublished, GetStat, ListDirectory, Publish, Put, SyncDirectory
 
@@ -121,7 +121,8 @@ class Log:
             for _ in range(TRIES):
                 warm = self._head
                 try:
-                    if warm is not None and self.still(warm):
+                    # Behind a link the record after the next is asked for, too: a trip less where something came.
+                    if warm is not None and not is_far(self.folder) and self.still(warm):
                         return warm
                     head = self._open(perform) if warm is None else self._read_on(warm.state)
                 except TransportError:
@@ -206,15 +207,16 @@ class Log:
     def _open(self, perform: Perform | None) -> Head | None:
         """From the newest checkpoint, or the first record, to the head; None where what it stood on went away."""
         line, names, records = GetPublished(FORMAT), ListDirectory(CHECKPOINTS), ListDirectory(LOG)
-        folders = [GetStat(name) for name in FOLDERS]
+        are_objects = Capability.OBJECTS in self.folder.capabilities
+        folders = [] if are_objects else [GetStat(name) for name in FOLDERS]
         asked: list[Step] = [line, names] if self._listed else [line, names, records, *folders]
-        head, far = None, is_far(self.folder)
+        head, guesses = None, is_far(self.folder) and not are_objects
 
         def ask(steps: Sequence[Step]) -> None:
-            (perform if far and perform else self.folder.perform)(steps)
+            (perform if guesses and perform else self.folder.perform)(steps)
             self._connection = self.folder.connections
 
-        if far:  # Where no checkpoint was made yet, this is mostly all.
+        if guesses:  # Where no checkpoint was made yet, this is mostly all.
             head = self._walk(1, asked, lambda first: self._begun(None if names.result else first), AHEAD, ask)
         else:
             ask(asked)

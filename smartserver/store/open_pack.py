@@ -59,6 +59,8 @@ class OpenPack:
         """Whether it lies behind a link."""
         self.index: Index
         self._rebuilt: bytes | None = None
+        self._content: bytes | None = None
+        """Of its file, if that was read with the index."""
         self._transport = transport
         self._kinds = tuple(kinds)
         self._seek = seek
@@ -91,7 +93,7 @@ class OpenPack:
 
         if self.far:
             # It holds what it needs to find itself, and not this, which would keep both alive.
-            return FarPack(self._transport, Place(self.path, entry, 0), self._kinds, find)
+            return FarPack(self._transport, Place(self.path, entry, 0), self._kinds, find, self._content)
         place: Place | None = None
         for moves_left in range(far.MOVES, -1, -1):
             try:
@@ -132,7 +134,7 @@ class OpenPack:
             NoSuchFile: index and pack are gone.
             CorruptFile: the pack is damaged too.
         """
-        path = index_path(self.entry.name)
+        path, self._content = index_path(self.entry.name), read.get(self.path)
         try:
             file = read[path] if path in read else self._transport.open_read(path)
             if file is None:

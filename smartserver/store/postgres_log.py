@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from itertools import groupby
@@ -26,7 +26,7 @@ from transports import paths
 from transports.base import BytesFile, EntryKind, ReadFile, Stat, Step, Transport, WriteFile
 from transports.decorators.passing import PassingTransport
 from transports.errors import FileExists, NoSuchFile, TransportError, TransportFailed
-from transports.steps import GetPublished, Publish
+from transports.steps import GetPublished, GetStat, Publish
 
 log = logging.getLogger("smartserver")
 
@@ -43,8 +43,9 @@ CREATE TABLE smartserver_record (
     PRIMARY KEY (repository, number)
 );
 ALTER TABLE smartserver_record ALTER COLUMN content SET STORAGE EXTERNAL;
+CREATE TABLE smartserver_file (name text PRIMARY KEY, version bigint NOT NULL, content bytea NOT NULL);
 """
-"""A record does not shrink by compression: hashes are most of it."""
+"""A record does not shrink by compression: hashes are most of it. The files are those that all servers share."""
 
 PATIENCE = 4
 """Seconds until a database that does not answer is unavailable."""
@@ -58,6 +59,11 @@ _NUMBERS = "SELECT number FROM smartserver_record WHERE repository = %s ORDER BY
 _DELETE = "DELETE FROM smartserver_record WHERE repository = %s AND number = %s RETURNING 1"
 _AGE = "SELECT octet_length(content), extract(epoch FROM made)::float8 FROM smartserver_record {}"
 _AGE = _AGE.format("WHERE repository = %s AND number = %s")
+_FILE = "SELECT content FROM smartserver_file WHERE name = %s"
+_REPLACE = """
+INSERT INTO smartserver_file VALUES (%s, 1, %s)
+ON CONFLICT (name) DO UPDATE SET version = smartserver_file.version + 1, content = excluded.content
+"""
 _USAGE = """
 SELECT count(DISTINCT repository), count(*), pg_total_relation_size('smartserver_record') FROM smartserver_record
 """
@@ -87,7 +93,7 @@ def create_tables(address: str, store: str) -> None:
         if connection.execute("SELECT to_regclass('smartserver_record')").fetchone() != (None,):
             if connection.execute("SELECT 1 FROM smartserver_record LIMIT 1").fetchone() is not None:
                 raise TransportFailed("", f"{address} has the logs of a store already")
-            connection.execute("DROP TABLE smartserver_record, smartserver_cluster")
+            connection.execute("DROP TABLE smartserver_record, smartserver_file, smartserver_cluster")
         connection.execute(TABLES)
         connection.execute("INSERT INTO smartserver_cluster VALUES (%s, %s)", (SCHEMA, store))
 
@@ -144,6 +150,22 @@ class Database:
         """Delete a record, durably; False where it is not there. Raises as `read`."""
         return bool(self._change(f"log/{number:010}", _DELETE, repository, number))
 
+    def versions(self) -> dict[str, int]:
+        """The version of each file that servers share, by its name. Raises as `read`."""
+        return dict(self._ask("", "SELECT name, version FROM smartserver_file"))
+
+    def file(self, name: str) -> bytes | None:
+        """The content of such a file; None where there is none. Raises as `read`."""
+        return next((content for (content,) in self._ask("", _FILE, name)), None)
+
+    @contextmanager
+    def changing(self, name: str) -> Iterator[tuple[bytes | None, Callable[[bytes], object]]]:
+        """A file's content, and what replaces it; nobody else changes it meanwhile. Raises as `read`."""
+        with _told(""), self._connection() as connection, connection.transaction():
+            connection.execute("LOCK TABLE smartserver_file IN SHARE ROW EXCLUSIVE MODE")
+            row = connection.execute(_FILE, (name,)).fetchone()
+            yield None if row is None else row[0], lambda content: connection.execute(_REPLACE, (name, content))
+
     def usage(self) -> tuple[int, int, int]:
         """The number of repositories that have records, of records, and of bytes of the table. Raises as `read`."""
         ((repositories, records, size),) = self._ask("log", _USAGE)
@@ -173,9 +195,9 @@ class Database:
     @contextmanager
     def _connection(self) -> Iterator[psycopg.Connection[Any]]:
         """One that nobody uses, or a new one. What fails on it is not tried again on it."""
+        if self._process != os.getpid():  # The connections of the process that was forked, and its lock, are its own.
+            self._process, self._idle, self._guard = os.getpid(), [], threading.Lock()
         with self._guard:
-            if self._process != os.getpid():  # Those of the process that was forked are its own.
-                self._process, self._idle = os.getpid(), []
             connection = self._idle.pop() if self._idle else None
         connection = connection or self._connect()
         try:
@@ -363,7 +385,8 @@ class PostgresLog(PassingTransport):
         if isinstance(step, GetPublished) and self._record(step.path) is not None:
             return _Kind.READ
         full = [self.full(path) for path in step.paths]
-        own = any(rule.fullmatch(each) for rule in (_RECORD, _DRAFT, _LOG) for each in full)
+        rules = (_RECORD, _DRAFT) if isinstance(step, GetStat) else (_RECORD, _DRAFT, _LOG)
+        own = any(rule.fullmatch(each) for rule in rules for each in full)
         return _Kind.OWN if own else _Kind.INNER
 
 

@@ -20,7 +20,7 @@ from transports.errors import NoSuchFile, TransportError
 from transports.steps import Delete, GetStat, Put, Rename, SyncDirectory
 
 SMALL = 64 << 10
-"""Bytes of an index, of some thousand records, that is not synced."""
+"""Bytes of an index, of some thousand records, that is not synced, and of files that are not read again."""
 
 
 class WrittenIndex(NamedTuple):
@@ -101,6 +101,13 @@ class Quarantine:
                 if size > SMALL:
                     file.sync()
         return WrittenIndex(size, last[-TRAILER:])
+
+    @property
+    def small_files(self) -> dict[str, bytes]:
+        """Both files, by path, where they are in memory and small."""
+        if self._index is None or len(self.pack.content) + len(self._index) > SMALL:
+            return {}
+        return {self.pack_path: bytes(self.pack.content), self.index_path: self._index}
 
     def publication(self) -> list[Step]:
         """The steps that move both files among the packs, durably; none where that was done. As long as no record names

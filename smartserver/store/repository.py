@@ -20,6 +20,7 @@ from smartserver.store.allowance import Allowance
 from smartserver.store.caches import TextCache
 from smartserver.store.commit import Commit, CommitOutcome, Plan, earlier
 from smartserver.store.creation import Creation
+from smartserver.store.far import is_far
 from smartserver.store.group import Group
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import Log, Perform
@@ -140,6 +141,12 @@ class PackRepository:
             CorruptFile, Unsupported: its log cannot be read.
         """
         return self._states.look()
+
+    @property
+    def known(self) -> RepositoryLook | None:
+        """The repository as it was last seen, behind a link, where to look takes trips; None elsewhere."""
+        head = self.log.known if is_far(self.folder) else None
+        return None if head is None else RepositoryLook(head)
 
     def look_around(self, perform: Perform | None = None) -> RepositoryLook:
         """As `look`. Of a store behind a link, what a creation looks at is asked in the same trip. `perform`: performs

@@ -29,7 +29,7 @@ from smartserver.store.format import LOG
 from smartserver.store.graph import Graph, Part
 from smartserver.store.headers import decode_header
 from smartserver.store.index import EXTERNAL, NO_BASE, Index, IndexRow, Row, record_digest
-from smartserver.store.open_pack import NONE_READ, OpenPack, Resolve, index_path, pack_path
+from smartserver.store.open_pack import NONE_READ, FilesRead, OpenPack, Resolve, index_path, pack_path
 from smartserver.store.pack import PackReader
 from smartserver.store.record import PackEntry
 from smartserver.store.segment_reader import SegmentReader
@@ -87,9 +87,10 @@ class Snapshot:
         previous: Snapshot | None = None,
         texts: TextCache | None = None,
         again: Reopen | None = None,
+        brought: FilesRead = NONE_READ,
     ) -> Snapshot:
         """The snapshot of a state; packs `previous` has open are taken over, and its cache of texts. `again`: finds
-        packs that are deleted while this is read; without it they are missing.
+        packs that are deleted while this is read; without it they are missing. `brought`: files that need not be read.
 
         Raises:
             NoSuchFile: a pack is gone: look again.
@@ -110,8 +111,12 @@ class Snapshot:
         graph = Graph()
         read = NONE_READ
         if far.is_far(transport):
-            files = {index_path(entry.name): entry.index_length for entry in state.packs if entry not in opened}
-            read = dict(far.get_all(transport, files))
+            came = [entry for entry in state.packs if entry not in opened]
+            files = {index_path(entry.name): entry.index_length for entry in came}
+            if opened:
+                files |= {pack_path(entry.name): entry.length for entry in came if entry.length <= far.SMALL}
+            left = {path: size for path, size in files.items() if path not in brought}
+            read = {**brought, **dict(far.get_all(transport, left))}
         for entry in state.packs:
             pack, part = opened.get(entry) or (OpenPack(transport, entry, state.kinds, seek), None)
             if part is None:

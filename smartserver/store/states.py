@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from smartserver.errors import NoSuchRepository
@@ -50,6 +51,8 @@ class States:
         self._texts = texts
         self._guard = threading.Lock()
         self._latest: Snapshot | None = None
+        self._brought: dict[str, bytes] = {}
+        """Small files of packs that this process wrote and has not opened."""
         self._again = reader(log, texts, self)
 
     @property
@@ -96,6 +99,11 @@ class States:
         latest = RepositoryLook(head)
         return OpenedState(latest, self.open(latest.state))
 
+    def bring(self, files: Mapping[str, bytes]) -> None:
+        """Take files of a pack that a record names now, so that they are not read."""
+        with self._guard:
+            self._brought = dict(files)
+
     def open(self, state: State | None) -> Snapshot | None:
         """What a state names.
 
@@ -108,7 +116,7 @@ class States:
         with self._guard:
             latest = self._latest
         if latest is None or latest.state.hash != state.hash:
-            latest = Snapshot.open(self._log.folder, state, latest, self._texts, self._again)
+            latest = Snapshot.open(self._log.folder, state, latest, self._texts, self._again, self._brought)
             with self._guard:
                 # Never back to an older one, which a slower thread may have opened.
                 kept = self._latest

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository
 from smartserver.store.draft import following
-from smartserver.store.format import FOREIGN, FORMAT, foreign_in, is_ours
+from smartserver.store.format import CLUSTER, FOREIGN, FORMAT, foreign_in, is_ours
 from smartserver.store.log import Head, Log
 from smartserver.store.record import Record
 from smartserver.store.state import State
@@ -31,8 +31,8 @@ class _Above:
 
     def __post_init__(self) -> None:
         self.line = steps.GetPublished(join_path(self.place, FORMAT))
-        # Whatever the store's own folder is, is served.
-        self.foreign = {name: steps.GetStat(join_path(self.place, name)) for name in FOREIGN if self.place}
+        # Whatever the store's own folder is, is served. One that has its logs in a database is served as a whole.
+        self.foreign = {name: steps.GetStat(join_path(self.place, name)) for name in (*FOREIGN, CLUSTER) if self.place}
         self.steps: list[Step] = [self.line, *self.foreign.values()]
 
 

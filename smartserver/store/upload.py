@@ -188,6 +188,12 @@ class Upload:
         quarantine = self._intake.quarantine
         return [] if quarantine is None else [quarantine.pack_path, quarantine.index_path]
 
+    @property
+    def small_files(self) -> dict[str, bytes]:
+        """The same with their content, where they are small and in memory."""
+        quarantine = self._intake.quarantine
+        return {} if quarantine is None else quarantine.small_files
+
     def leave(self) -> None:
         """Keep the published pack."""
         self._intake.release()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
 from typing import TypeVar
 
 import psycopg
@@ -15,13 +17,17 @@ from postgres import Postgres
 from smartserver.errors import OutcomeUnknown
 from smartserver.records.model import Tip
 from smartserver.store import cleanup
+from smartserver.store.format import IMMUTABLE
 from smartserver.store.postgres_log import Database, PostgresLog, create_tables
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from transports import s3
 from transports.base import Transport
+from transports.decorators.cached import CachedTransport, CacheFolder
 from transports.errors import CodedError, TransportFailed
 from transports.s3 import S3Transport
+
+pytestmark = needs("initdb", "postgres")
 
 NEW = b"refs/heads/new"
 AHEAD = 3
@@ -110,12 +116,20 @@ def ref(repository: PackRepository, tip: bytes) -> None:
     repository.commit(request_id(), 0, "user", plan)
 
 
+def fetch(repository: PackRepository, first: int) -> None:
+    """Read all revisions from one on."""
+    snapshot = repository.snapshot()
+    reader = snapshot.read_ranges(((first, snapshot.graph.count),))
+    while reader.read(1 << 20):
+        pass
+
+
 def tidied(repository: PackRepository) -> None:
     repository.save_log()
     repository.collect_garbage_files()
 
 
-KINDS = ["bucket", pytest.param("with_database", marks=needs("initdb", "postgres"))]
+KINDS = ["bucket", "with_database"]
 WORKS = ["push", "ref", "creation", "deletion", "repack", "tidying"]
 
 
@@ -138,6 +152,37 @@ def test_each_call_breaks(
     while attempt(make(), work, at, breaking, is_done=is_done):
         at += 1
     assert at > 1
+
+
+CALLS = {"nothing": (2, 1), "fetch": (9, 6), "push": (10, 7), "ref": (4, 2), "clone": (22, 17)}
+"""Calls at most to a bucket, and with the log in a database; doc/design/0035-several-servers.md has them."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_calls_of_a_server_with_copies(
+    kind: str, breaking: Breaking, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    make: Make = request.getfixturevalue(kind)
+    transport, history, folders = make(), History(), count()
+    line = history.line(5)
+
+    def server() -> PackRepository:
+        copies = CacheFolder(tmp_path / str(next(folders)), 1 << 30)
+        return PackRepository(CachedTransport(transport, copies, IMMUTABLE), "a/b")
+
+    def calls(do: Callable[[], object]) -> int:
+        breaking.begin(1000, is_done=False)
+        do()
+        return 1000 - breaking.left
+
+    one, other = server(), server()
+    for each in line[:3]:
+        push(one, history, [each], {MAIN: each})
+    found = {"clone": calls(lambda: fetch(other, 0)), "nothing": calls(other.look)}
+    found["push"] = calls(lambda: push(one, history, line[3:4], {MAIN: line[3]}))
+    found["fetch"] = calls(lambda: fetch(other, 3))
+    found["ref"] = calls(lambda: ref(one, line[0]))
+    assert {name: number for name, number in found.items() if number > CALLS[name][KINDS.index(kind)]} == {}, found
 
 
 def attempt(transport: Transport, work: str, at: int, breaking: Breaking, *, is_done: bool) -> bool:

@@ -55,10 +55,10 @@ commit() { printf '%s\n' "$1" > "$1"; git add -A; git commit -q -m "$1"; }
 
 def environment(home: Path) -> dict[str, str]:
     """What git and the helper see: a home of its own, nothing of the user's, and the same dates in each run."""
-    # SMARTSERVER_DEBUG says what is banned; XDG_RUNTIME_DIR is set where there is an agent.
+    # SMARTSERVER_DEBUG says what is banned; XDG_RUNTIME_DIR is set where there is an agent, AWS_... where a bucket is.
     kept = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "SMARTSERVER_DEBUG", "XDG_RUNTIME_DIR")
     return {
-        **{name: os.environ[name] for name in kept if name in os.environ},
+        **{name: value for name, value in os.environ.items() if name in kept or name.startswith("AWS_")},
         "PATH": with_forked(os.environ["PATH"]),
         "HOME": str(home),
         "SIDE": str(home),

@@ -14,6 +14,7 @@ from git_sides import Done, Served, Side
 from hg_sides import HgSide
 from needs import program
 from sshd import Sshd
+from versitygw import S3, environment
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -114,7 +115,13 @@ def login(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
         yield made
 
 
-@pytest.fixture(params=["tcp", "tls", "ssh"])
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    with S3(tmp_path_factory.mktemp("s3")) as made:
+        yield made
+
+
+@pytest.fixture(params=["tcp", "tls", "ssh", "s3"])
 def way(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -122,6 +129,9 @@ def way(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def place(request: pytest.FixtureRequest, way: str) -> str:
     """The URL of a repository `{}`."""
+    if way == "s3":
+        s3: S3 = request.getfixturevalue("s3")
+        return f"hpss+s3://{s3.bucket()}/{{}}"
     if way == "ssh":
         login: Sshd = request.getfixturevalue("login")
         return f"hpss+ssh://{login.user}@{login.host}:{login.port}/~/{{}}"
@@ -142,6 +152,10 @@ def test_each_tool_on_each_way(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if way == "s3":
+        s3: S3 = request.getfixturevalue("s3")
+        for name, value in environment(s3.gateways[0].endpoint).items():
+            monkeypatch.setenv(name, value)
     if way == "ssh":
         monkeypatch.setenv("PATH", str(request.getfixturevalue("login").folder / "bin"), prepend=os.pathsep)
     users = tool(tmp_path / "users", place.format(f"{tool.__name__}-{way}"), server)

@@ -63,7 +63,7 @@ class Scheme:
 
 def uisetup(ui):
     ui.status(b"uisetup\\n")
-    for scheme in (b"hpss", b"hpss+tls", b"hpss+ssh", b"hpss+sftp"):
+    for scheme in (b"hpss", b"hpss+tls", b"hpss+ssh", b"hpss+sftp", b"hpss+s3"):
         compat.peer_schemes()[scheme] = Scheme
     extensions.wrapfunction(compat.FACTORY, "peer", peer)
 
@@ -142,7 +142,7 @@ def test_our_folders_are_the_last(hg: Mercurial) -> None:
     assert set(after) == {*before, str(ROOT), str(hg.home / "libraries")}
 
 
-@pytest.mark.parametrize("scheme", ["hpss", "hpss+sftp"])
+@pytest.mark.parametrize("scheme", ["hpss", "hpss+s3"])
 def test_the_first_url_loads_the_rest(stubbed: Mercurial, scheme: str) -> None:
     said = stubbed("-R", "here", "identify", "-r", "1", f"{scheme}://host/x")
     assert said.splitlines() == [

@@ -1,6 +1,7 @@
-"""Stock git, and brz with the plugin, on a repository in a folder of a host that runs nothing of ours.
+"""Stock git, and brz with the plugin, on a repository in a folder of a host that runs nothing of ours, or in a bucket.
 
-It is a real OpenSSH server; trips are counted on the link, login included.
+It is a real OpenSSH server, or a real S3 store; trips are counted on the link, login included. A connection to the S3
+store does not count: its client opens them, and keeps them, as it likes.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import needs
 import pytest
+from agents import of_its_own
 from brz_sides import SHIM
 from git_sides import RTT, SETTINGS, TIMEOUT, Served, environment
 from sshd import Sshd
+from versitygw import S3
+from versitygw import environment as keys
 
 from netem.counter import Counts
 from netem.proxy import Proxy
@@ -28,6 +32,8 @@ from transports.local import LocalTransport
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 BUDGETS = tomllib.loads((Path(__file__).parents[1] / "budgets.toml").read_text(encoding="utf-8"))
+RTT_OF_BUCKETS = 0.1
+"""Seconds: what is sent side by side is sent by several threads, and is not taken for two trips."""
 BRZ = (sys.executable, "-m", "breezy")
 
 
@@ -40,6 +46,7 @@ class Account:
     served: Path
     above: str
     """What begins the URL of a repository."""
+    variables: dict[str, str] = field(default_factory=dict)
 
     def url(self, path: str) -> str:
         return f"{self.above}/{path}"
@@ -50,7 +57,8 @@ class Account:
         done = subprocess.run(
             command,
             cwd=self.home / where,
-            env={**environment(self.home), "BRZ_EMAIL": "A <a@example.org>", "BRZ_PLUGINS_AT": f"hpss@{SHIM}"},
+            env={**environment(self.home), "BRZ_EMAIL": "A <a@example.org>", "BRZ_PLUGINS_AT": f"hpss@{SHIM}"}
+            | self.variables,
             capture_output=True,
             text=True,
             check=False,
@@ -94,9 +102,25 @@ def by_verbs(tmp_path: Path) -> Iterator[Account]:
     assert server.close() == ""
 
 
+@pytest.fixture
+def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
+    """A bucket, which is a folder here."""
+    home, store = tmp_path / "user", tmp_path / "store"
+    for folder in (home, store):
+        folder.mkdir()
+    (home / ".gitconfig").write_text(SETTINGS)
+    with S3(store) as s3:
+        host, port = s3.gateways[0].endpoint.removeprefix("http://").split(":")
+        with Proxy(RTT_OF_BUCKETS, (host, int(port))) as proxy:
+            for name, value in keys(f"http://127.0.0.1:{proxy.port}").items():
+                monkeypatch.setenv(name, value)
+            bucket = s3.bucket()
+            yield Account(home, proxy, store / bucket, f"hpss+s3://{bucket}")
+
+
 def check(tool: str, counted: Sequence[tuple[str, Counts]], way: str = "SFTP") -> None:
     """What was counted is in the budget."""
-    found = {name: counts.rounds for name, counts in counted}
+    found = {name: counts.rounds_without_handshake if "S3" in way else counts.rounds for name, counts in counted}
     allowed = {name.rpartition(": ")[2]: most for name, most in BUDGETS[f"{tool} over {way}"].items()}
     for name, rounds in found.items():
         print(f"{tool} over {way}, {name}: {rounds} round trips")
@@ -142,6 +166,47 @@ def test_what_its_server_asks_for_is_seen(by_verbs: Account, monkeypatch: pytest
     )
 
 
+def test_git_in_a_bucket(bucket: Account) -> None:
+    check("git", use_git(bucket), "S3")
+
+
+def test_git_of_users_with_agents_in_a_bucket(bucket: Account) -> None:
+    """Each has a process that goes on. What another process did meanwhile is no matter."""
+    with of_its_own() as one, of_its_own() as other:
+        push = ("git", "push", "-q", bucket.url("project"), "main")
+        pull = ("git", "pull", "-q", bucket.url("project"), "main")
+        bucket.run("git", "init", "-q", "a")
+        bucket.variables = one
+        for name in ("one", "two"):
+            commit(bucket, "a", name)
+            bucket.run(*push, where="a")
+        bucket.variables = other
+        bucket.run("git", "clone", "-q", bucket.url("project"), "b")
+        counted: list[tuple[str, Counts]] = []
+        for number in range(3):
+            bucket.variables = one
+            commit(bucket, "a", f"more{number}")
+            counted.append(("push one revision", bucket.run(*push, where="a")))
+            bucket.variables = other
+            counted.append(("pull one revision", bucket.run(*pull, where="b")))
+            counted.append(("pull nothing", bucket.run(*pull, where="b")))
+        assert not any(counts.connections for _, counts in counted[3:])
+        # A thread that is slow to send looks as if it had waited: the least count is right.
+        least = sorted(counted, key=lambda each: -each[1].rounds_without_handshake)
+        check("git", list(dict(least).items()), "S3, held")
+        commit(bucket, "b", "another")
+        bucket.run(*push, where="b")
+        bucket.variables = {}
+        bucket.run(*pull, where="a")
+        bucket.variables = one
+        commit(bucket, "a", "last")
+        bucket.run(*push, where="a")
+    assert (
+        bucket.attempt("git", "rev-parse", "main", where="a")[0].stdout.strip() == bucket.tip(b"refs/heads/main").hex()
+    )
+    assert PackRepository(LocalTransport(bucket.served), "project").verify().problems == ()
+
+
 def use_git(account: Account) -> list[tuple[str, Counts]]:
     url, counted = account.url("project"), []
     account.run("git", "init", "-q", "a")
@@ -171,6 +236,10 @@ def test_brz(account: Account) -> None:
 @pytest.mark.unbanned("file-level calls are the baseline, which the bans are there to keep from the rest")
 def test_brz_by_verbs(by_verbs: Account) -> None:
     check("brz", use_brz(by_verbs), "VFS")
+
+
+def test_brz_in_a_bucket(bucket: Account) -> None:
+    check("brz", use_brz(bucket), "S3")
 
 
 def use_brz(account: Account) -> list[tuple[str, Counts]]:
@@ -223,6 +292,43 @@ def test_a_dump_and_its_load(account: Account) -> None:
     loaded = min(account.run("smartserver", "load", "x0.dump", f"{above}/deep/{n}").rounds for n in range(3))
     assert (dumped, loaded) == (13, 17)
     assert account.tip(b"refs/heads/main", "deep/2") == account.tip(b"refs/heads/main", "one")
+
+
+def test_a_repository_moves_between_a_folder_a_bucket_and_a_server(bucket: Account, by_verbs: Account) -> None:
+    bucket.run("git", "init", "-q", "a")
+    commit(bucket, "a", "one")
+    place = f"{bucket.above.removeprefix('hpss+')}/"
+    server, first, last = by_verbs.above.replace("+vfs", ""), str(bucket.home / "first"), str(bucket.home / "last")
+    bucket.run("git", "push", "-q", f"{server}/one", "main", where="a")
+    bucket.run("smartserver", "pull", f"{server}/one", first)
+    bucket.run("smartserver", "push", first, f"{place}deep/one")
+    bucket.run("smartserver", "push", f"{place}deep/one", f"{server}/two")
+    bucket.run("smartserver", "dump", f"{place}deep/one", "x.dump")
+    bucket.run("smartserver", "load", "x.dump", f"{place}two")
+    bucket.run("smartserver", "pull", f"{place}two", last)
+    tip = by_verbs.tip(b"refs/heads/main", "one")
+    assert [by_verbs.tip(b"refs/heads/main", "two"), bucket.tip(b"refs/heads/main", "deep/one")] == [tip, tip]
+    assert PackRepository(LocalTransport(last)).snapshot().state.refs()[b"refs/heads/main"][0].id == tip
+
+
+def test_what_goes_wrong_with_a_bucket_is_one_line(bucket: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    def line(url: str) -> str:
+        done, _ = bucket.attempt("git", "ls-remote", url)
+        assert done.returncode, done.stdout
+        (said,) = done.stderr.splitlines()
+        return said
+
+    path = bucket.url("project")
+    assert line(path) == f"fatal: hpss: no repository at '{path.removeprefix('hpss+')}'"
+    assert "there is no such bucket" in line("hpss+s3://absent/project")
+    assert "keys have no place in it" in line("hpss+s3://key:secret@absent/project")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    assert "refuses the keys (SignatureDoesNotMatch)" in line(path)
+    for name in ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_TIMEOUT", "1 second")
+    assert "no keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in line(path)
 
 
 def test_what_goes_wrong_is_one_line(account: Account, sshd: Sshd) -> None:

@@ -80,10 +80,10 @@ def test_calls(served: Open) -> None:
         return of.folder.calls.total()
 
     other = served(1)
-    assert calls(server, lambda: push_one(server)) <= 59
-    assert calls(server, server.look) == 2
-    assert calls(server, lambda: push_one(server)) <= 12
-    assert calls(other, other.look) <= 38
+    assert calls(server, lambda: push_one(server)) <= 29
+    assert calls(server, server.look) == 3
+    assert calls(server, lambda: push_one(server)) <= 11
+    assert calls(other, other.look) <= 8
     assert calls(server, lambda: push(server, history, [], {b"refs/heads/x": None})) <= 5
 
 

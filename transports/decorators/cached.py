@@ -20,7 +20,7 @@ from transports.base import Capability, ReadFile, Step, Transport
 from transports.decorators.passing import PassingTransport
 from transports.errors import TransportError
 from transports.local import LocalTransport
-from transports.steps import Get, ReadRanges
+from transports.steps import Get, ReadRanges, Rename
 
 CHECK = 16
 """Bytes of BLAKE2b behind the content of a file."""
@@ -152,31 +152,52 @@ class CachedTransport(PassingTransport):
     def open_read(self, path: str) -> ReadFile:
         if self._immutable.fullmatch(self.full(path)) is None:
             return self.inner.open_read(path)
-        name = blake2b(self.inner.describe(path).encode("utf-8", "surrogateescape"), digest_size=20).hexdigest()
-        found = self._folder.open(name)
+        found = self._folder.open(self._name(path))
         if found is not None:
             return found
         file = self.inner.open_read(path)
-        size = file.size()
-        if size > self._folder.size // 2:
-            return file
-        try:
-            self._folder.add(name, (file.read_at(offset, PIECE) for offset in range(0, size, PIECE)))
-        except OSError:  # The disk of the copies is full, say: the store has it.
-            return file
-        found = self._folder.open(name)
-        if found is None:  # Another process needed the room.
+        # Another process may have needed the room.
+        found = self._folder.open(self._name(path)) if self._keep(path, file) else None
+        if found is None:
             return file
         file.close()
         return found
 
+    def rename(self, source: str, target: str) -> None:
+        self._bring(source, target)
+        self.inner.rename(source, target)
+
     def perform(self, steps: Sequence[Step]) -> None:
         for is_kept, group in groupby(steps, self._is_kept):
+            run = list(group)
             if is_kept:
-                for step in group:
+                for step in run:
                     step.do(self)
-            else:
-                self.inner.perform(list(group))
+                continue
+            for step in run:
+                if isinstance(step, Rename):
+                    self._bring(step.path, step.target)
+            self.inner.perform(run)
+
+    def _name(self, path: str) -> str:
+        return blake2b(self.inner.describe(path).encode("utf-8", "surrogateescape"), digest_size=20).hexdigest()
+
+    def _keep(self, path: str, file: ReadFile) -> bool:
+        """Make a copy of the file that has that path, or will have it. False where there is none."""
+        size = file.size()
+        if size > self._folder.size // 2:
+            return False
+        try:
+            self._folder.add(self._name(path), (file.read_at(offset, PIECE) for offset in range(0, size, PIECE)))
+        except OSError:  # The disk of the copies is full, say: the store has it.
+            return False
+        return True
+
+    def _bring(self, source: str, target: str) -> None:
+        """Keep a copy of what this process is about to give its name, which is used once: it is asked for next."""
+        if self._immutable.fullmatch(self.full(target)) is not None:
+            with contextlib.suppress(TransportError), contextlib.closing(self.inner.open_read(source)) as file:
+                self._keep(target, file)
 
     def _is_kept(self, step: Step) -> bool:
         return isinstance(step, Get | ReadRanges) and self._immutable.fullmatch(self.full(step.path)) is not None

@@ -175,7 +175,7 @@ class PipeMedium:
         self._out.close()
         if self._lent:
             self._process.returncode = 0  # Whoever has it then sees its end.
-            self._take_words()
+            sys.stderr.write(self._take_words())
             return
         if self._heard and self._said is None:
             # In a thread, so that a process that goes on keeps no zombie, and no server that ignores the end of its

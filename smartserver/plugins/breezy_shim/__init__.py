@@ -21,7 +21,7 @@ from breezy.transport import Transport, register_lazy_transport, register_transp
 for _name in ("breezy.plugins.hpss", "smartserver.plugins.breezy_shim"):
     sys.modules.setdefault(_name, sys.modules[__name__])  # One module, whichever name is imported first.
 
-SCHEMES = ("hpss://", "hpss+tls://", "hpss+ssh://", "hpss+sftp://", "hpss+vfs://")
+SCHEMES = ("hpss://", "hpss+tls://", "hpss+ssh://", "hpss+sftp://", "hpss+s3://", "hpss+vfs://")
 
 CONTROLDIR = "smartserver.plugins.breezy.controldir"
 

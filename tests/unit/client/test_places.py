@@ -35,6 +35,7 @@ def test_what_a_server_serves(url: str, served: str) -> None:
         ("hpss://h/a", ""),
         ("hpss+ssh://h/srv/a", ""),
         ("hpss+sftp://h/srv/a", "sftp://h/srv/"),
+        ("hpss+s3://bucket/a", "s3://bucket/"),
         ("hpss+vfs://h/a", "vfs://h/"),
     ],
 )

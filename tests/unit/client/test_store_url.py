@@ -9,7 +9,7 @@ import pytest
 from smartserver.client.store_url import StoreLocation, parse_store
 from smartserver.client.url import BadUrl
 
-SFTP, VFS = "hpss+sftp", "hpss+vfs"
+SFTP, S3, VFS = "hpss+sftp", "hpss+s3", "hpss+vfs"
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,7 @@ SFTP, VFS = "hpss+sftp", "hpss+vfs"
             f"{SFTP}://h/srv/a?host-key=SHA256:x/y+z",
             StoreLocation(SFTP, "h", "srv/", "sftp://h/srv/?host-key=SHA256:x/y+z", "a"),
         ),
+        (f"{S3}://bucket/a/b%20c", StoreLocation(S3, "bucket", "", "s3://bucket/", "a/b c")),
         (f"{VFS}://h/a", StoreLocation(VFS, "h", "", "vfs://h/", "a")),
         (f"{VFS}://h:7/a/b", StoreLocation(VFS, "h:7", "", "vfs://h:7/", "a/b")),
     ],
@@ -56,6 +57,8 @@ def test_flags_are_told() -> None:
         (f"{SFTP}://me:secret@h/a/b", "a password has no meaning"),
         (f"{SFTP}://h/srv/a?key=x", "its query is not host-key=SHA256:... or host-key=any"),
         (f"{SFTP}://h/srv/a?", "its query is not host-key=SHA256:... or host-key=any"),
+        (f"{S3}://key:secret@bucket/a", "keys have no place in it"),
+        (f"{S3}://bucket:443/a", "a port has no meaning"),
         (f"{VFS}://h/a?host-key=any", "a query or fragment has no meaning"),
         (f"{VFS}://me@h/a", "a user has no meaning"),
         (f"{VFS}:///a", "it has no host"),

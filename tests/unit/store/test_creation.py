@@ -150,7 +150,15 @@ def test_a_folder_called_format_in_the_place_is_left_alone(storage: Transport) -
     assert (storage.list_directory("a"), storage.list_directory("a/format")) == (["format"], ["letters"])
 
 
-@pytest.mark.parametrize(("name", "what"), [(".git", "a git repository"), (".hg", "a Mercurial"), (".bzr", "a Bazaar")])
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        (".git", "a git repository"),
+        (".hg", "a Mercurial"),
+        (".bzr", "a Bazaar"),
+        ("smartserver-cluster", "a store whose logs are in a database"),
+    ],
+)
 def test_another_tools_repository_is_left_alone(storage: Transport, name: str, what: str) -> None:
     storage.make_directory("a")
     storage.make_directory(f"a/{name}")

@@ -13,7 +13,7 @@ from transports.decorators.cached import CachedTransport, CacheFolder
 from transports.decorators.counted import CountedTransport
 from transports.errors import NoSuchFile
 from transports.memory import MemoryTransport
-from transports.steps import Get, GetStat
+from transports.steps import Get, GetStat, Rename
 
 IMMUTABLE = re.compile(r"(?:.+/)?packs/.+")
 KIB = bytes(range(256)) * 4
@@ -50,6 +50,21 @@ def test_a_copy_is_read_after_a_restart_without_the_store(store: MemoryTransport
     for wrong in ("a/packs/1", "a/packs/99"):
         with pytest.raises(NoSuchFile):
             over(store, tmp_path / "other").open_read(wrong)
+
+
+def test_what_is_brought_is_not_fetched(store: MemoryTransport, tmp_path: Path) -> None:
+    """Copies are made of what moves to its name; of what could not be moved nobody asks."""
+    cached = over(store, tmp_path)
+    for name in ("one", "two", "three"):
+        cached.put(f"a/log/{name}", [KIB, name.encode()])
+    cached.rename("a/log/one", "a/packs/one")
+    cached.child("a").perform([Rename("log/two", "packs/two"), Rename("log/three", "log/four")])
+    assert len(copies(tmp_path)) == 2
+    for name in ("one", "two"):
+        store.delete(f"a/packs/{name}")
+        assert cached.get(f"a/packs/{name}") == KIB + name.encode()
+    with pytest.raises(NoSuchFile):
+        cached.rename("a/log/missing", "a/packs/missing")
 
 
 def test_what_changes_is_the_store_s(store: MemoryTransport, tmp_path: Path) -> None:

@@ -200,21 +200,21 @@ def records(*numbers: int) -> list[GetPublished]:
     [
         ([1, 2, 3], records(4, 3), [["log/4"], ["log/3"]]),
         ([1, 2, 3, 4], records(4, 3), [["log/4"], ["log/3"]]),
-        ([1, 2], records(3, 2, 1), [["log/3"], ["log/2", "log/1"]]),
-        ([1], records(3, 2, 1), [["log/3"], ["log/2", "log/1"], ["log/1"]]),
-        ([], records(3, 2, 1), [["log/3"], ["log/2", "log/1"]]),
+        ([1, 2], records(3, 2, 1), [["log/3", "log/2"], ["log/1", "log/2"]]),
+        ([1], records(3, 2, 1), [["log/3", "log/2"], ["log/1"]]),
+        ([], records(3, 2, 1), [["log/3", "log/2"], ["log/1"]]),
         ([1, 2, 3, 4], records(4, 3, 2, 1), [["log/4", "log/3", "log/2", "log/1"]]),
         (
             [1, 2],
             [GetPublished("format"), ListDirectory("log"), *records(4, 3, 2, 1)],
-            [["log"], ["format", "log/4", "log/3", "log/2", "log/1"], ["log/2"]],
+            [["format", "log"], ["log/4", "log/3", "log/2", "log/1"], ["log/2"]],
         ),
         ([1], [*records(2, 1), SyncDirectory("log"), GetStat("packs/a")], [["log/2", "packs/a"], ["log/1"]]),
         ([], [ListDirectory("packs"), GetStat("format")], [["packs"], ["format"]]),
     ],
 )
 def test_what_is_read_together(there: list[int], asked: list[Step], flights: list[list[str]]) -> None:
-    """A listing is read before all else, and a record after those above it that are missing."""
+    """A listing is read before what comes behind it, and a record after those above it that are missing."""
     log = _Records(there)
     log.perform(asked)
     assert log.flights == flights

@@ -1,0 +1,133 @@
+"""`smartserver cluster` and `serve`: real servers of one folder, with logs, rules and tokens in PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from needs import needs
+from postgres import Postgres
+
+pytestmark = [pytest.mark.sockets, needs("initdb", "postgres")]
+
+SMARTSERVER = (sys.executable, "-m", "smartserver.cli.main")
+PATIENCE = 20
+RULES = """
+[[rules]]
+who = ["{}"]
+path = "**"
+may = "admin"
+"""
+
+
+class Cluster:
+    """A folder that servers share."""
+
+    def __init__(self, folder: Path, postgres: Postgres) -> None:
+        self.folder, self.store = folder, folder / "store"
+        self.store.mkdir()
+        self.address = postgres.address.removesuffix("postgres") + "cluster"
+        with psycopg.connect(postgres.address, autocommit=True) as connection:
+            connection.execute("DROP DATABASE IF EXISTS cluster WITH (FORCE)")
+            connection.execute("CREATE DATABASE cluster")
+
+    def run(self, *words: str | Path, status: int = 0, **variables: str) -> str:
+        """What a command says."""
+        done = subprocess.run(
+            [*SMARTSERVER, *map(str, words)],
+            env={**os.environ, "SMARTSERVER_AGENT": "0", "HOME": str(self.folder), **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+        )
+        assert done.returncode == status, done.stderr
+        return done.stdout + done.stderr
+
+    def rule(self, who: str) -> Path:
+        """An access file."""
+        file = self.folder / "access.toml"
+        file.write_text(RULES.format(who))
+        return file
+
+    @contextmanager
+    def server(self, *options: str | Path) -> Iterator[str]:
+        """A server of the folder; its URL."""
+        words = [*SMARTSERVER, "serve", self.store, "--listen", "127.0.0.1:0", *options]
+        with subprocess.Popen([*map(str, words)], stderr=subprocess.PIPE, text=True) as process:
+            try:
+                assert process.stderr is not None
+                yield process.stderr.readline().split(" on ")[1].split("/ ")[0] + "/project"
+            finally:
+                process.terminate()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, postgres: Postgres) -> Cluster:
+    return Cluster(tmp_path, postgres)
+
+
+def soon(holds: Callable[[], bool]) -> float:
+    """Seconds until something holds."""
+    begin = time.monotonic()
+    while not holds():
+        assert time.monotonic() - begin < PATIENCE
+    return time.monotonic() - begin
+
+
+def test_logs_in_a_database(cluster: Cluster, tmp_path: Path) -> None:
+    """What one server was given the other has, and every command finds it."""
+    with_password = cluster.address.replace("postgres@", "postgres:secret@")
+    assert "a password" in cluster.run("cluster", "init", cluster.store, "--log", with_password, status=1)
+    cluster.run("cluster", "init", cluster.store, "--log", cluster.address)
+    assert "already" in cluster.run("cluster", "init", cluster.store, "--log", cluster.address, status=1)
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "file").write_text("content\n")
+    with cluster.server("--anonymous", "write") as one, cluster.server() as other:
+        cluster.run("import", tmp_path / "tree", one, "-m", "the first")
+        assert cluster.run("cat", f"{other}/file") == "content\n"
+    assert "all well" in cluster.run("verify", cluster.store / "project")
+    assert not (cluster.store / "project" / "log").exists() or not [*(cluster.store / "project" / "log").iterdir()]
+    assert "1 repositories, 2 records" in cluster.run("cluster", "status", cluster.store)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    wrong = cluster.run("cluster", "init", tmp_path / "other", "--log", cluster.address, status=1)
+    assert "file" in wrong
+
+
+def test_rules_and_tokens_of_all_servers(cluster: Cluster, postgres: Postgres) -> None:
+    """A rule and a revoked token count on each server within a second; without the database nobody is let in."""
+    cluster.run("cluster", "init", cluster.store, "--log", cluster.address)
+    cluster.run("cluster", "access", cluster.store, cluster.rule("anna"))
+    token = cluster.run("token", "create", cluster.store, "anna").splitlines()[0]
+    token_id = cluster.run("token", "list", cluster.store).split()[0]
+    cluster.run("token", "create", cluster.store, "ben")
+    with cluster.server("--access", cluster.store) as one, cluster.server("--access", cluster.store) as other:
+
+        def said(url: str, status: int = 1) -> str:
+            host = url.split("/")[2]
+            return cluster.run("stats", url, status=status, SMARTSERVER_TOKEN=f"{host}={token}")
+
+        assert "no repository" in said(one)
+        assert "no repository" in said(other)
+        cluster.run("cluster", "access", cluster.store, cluster.rule("ben"))
+        for url in (one, other):
+            assert soon(lambda url=url: "give anna nothing" in said(url)) < 3  # type: ignore[misc]
+        cluster.run("cluster", "access", cluster.store, cluster.rule("anna"))
+        assert soon(lambda: "no repository" in said(one)) < 3
+        cluster.run("token", "revoke", cluster.store, token_id)
+        for url in (one, other):
+            assert soon(lambda url=url: "token is unknown" in said(url)) < 3  # type: ignore[misc]
+        postgres.stop()
+        try:
+            soon(lambda: "the database with the rules of access is away" in said(one))
+        finally:
+            postgres.start()
+        assert soon(lambda: "token is unknown" in said(one)) < PATIENCE
