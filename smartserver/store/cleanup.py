@@ -18,7 +18,7 @@ from smartserver.store.checkpoint import (
 )
 from smartserver.store.format import CHECKPOINTS, INCOMING, LOG
 from smartserver.store.log import Since
-from smartserver.store.record import hash_of, record_path
+from smartserver.store.record import hash_of, numbers_of, record_path
 from smartserver.store.state import State
 from transports.base import Transport
 from transports.errors import NoSuchFile
@@ -81,7 +81,7 @@ def clean_log(folder: Transport, randomness: Callable[[int], bytes]) -> int:
     floor = _floor(folder, found)
     if floor is None:
         return 0
-    below = sorted(int(name) for name in records.result or () if name.isdecimal() and int(name) < floor)
+    below = sorted(number for number in numbers_of(records.result) if number < floor)
     gone = [Withdraw(record_path(each), f"{INCOMING}/{randomness(8).hex()}.withdrawn") for each in below]
     try:
         for first in range(0, len(gone), AT_ONCE):

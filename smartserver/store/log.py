@@ -25,7 +25,7 @@ from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown
 from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, newest_first
 from smartserver.store.far import is_far
 from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, INCOMING, LOG, parse_format
-from smartserver.store.record import NOTHING, Record, decode_record, hash_of, record_path
+from smartserver.store.record import NOTHING, Record, decode_record, hash_of, is_record, numbers_of, record_path
 from smartserver.store.state import Misfit, State, first_state
 from transports.base import Capability, Step, Transport
 from transports.errors import CodedError, FileExists, NoSuchFile, TransportError, TransportFailed
@@ -225,7 +225,7 @@ class Log:
         self.lacks_folders = not self._listed and any(folder.result is None for folder in folders)
         parse_format(line.result)
         found = newest_first(names.result or ())
-        listed = [] if self._listed else [int(name) for name in records.result or () if name.isdecimal()]
+        listed = [] if self._listed else numbers_of(records.result)
         head = head or self._first(found, max(listed, default=0))
         if head is None or head.damage is not None:
             return head
@@ -234,7 +234,12 @@ class Log:
             head = self._read_on(head.state)
             if head is None or head.damage is not None:
                 return head
-            above = [version for version in above if version > head.state.version]
+            version = head.state.version
+            records_above = {each: GetPublished(record_path(each)) for each in listed if each > version}
+            self.folder.perform(list(records_above.values()))
+            # An empty folder is nothing: a loss of power leaves one where a record was published as a folder.
+            above = [each for each, look in records_above.items() if look.result is not None]
+            above += [each for each, _ in found if each > version]
         if above:
             # A copy that lacks records, or an older log under a newer checkpoint: a change would bury what is there.
             why = f"it is missing, and something of change {max(above)} is there"
@@ -496,7 +501,7 @@ class _Unclear(Exception):
 
 def _is_record(step: GetPublished, record_hash: bytes) -> bool:
     """Whether a record that was read is the one with that hash."""
-    return step.result is not None and hash_of(step.result) == record_hash
+    return is_record(step.result, record_hash)
 
 
 def _until_missing(steps: Sequence[GetPublished]) -> list[bytes]:

@@ -24,7 +24,7 @@ from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, encode_checkpoint, newest_first
 from smartserver.store.format import CHECKPOINTS, FORMAT, LOG, LOST, PACKS, parse_format
 from smartserver.store.open_pack import pack_path
-from smartserver.store.record import NOTHING, Entry, PackEntry, Record, decode_record, hash_of, record_path
+from smartserver.store.record import NOTHING, Entry, PackEntry, Record, decode_record, hash_of, numbers_of, record_path
 from smartserver.store.remains import Remains
 from smartserver.store.state import Misfit, State, first_state
 from smartserver.store.trailer import trailer_of
@@ -117,7 +117,7 @@ def find(folder: Transport, path: str = "") -> Findings:
         raise NoSuchRepository(path)
     listed = {name: step.result or [] for name, step in names.items()}
     # From the newest down: they are deleted in rising order, so above one that is read none was missing.
-    numbers = sorted((int(name) for name in listed[LOG] if name.isdecimal()), reverse=True)
+    numbers = sorted(numbers_of(listed[LOG]), reverse=True)
     contents = _read(folder, map(record_path, numbers))
     records = {number: contents[record_path(number)] for number in numbers if record_path(number) in contents}
     walk = _Walk(records, _checkpoints(folder, listed[CHECKPOINTS]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Annotated
 
@@ -160,6 +160,16 @@ def encode_record(record: Record) -> bytes:
 def hash_of(content: bytes) -> bytes:
     """The hash that the beginning of a record's content states; of anything else some bytes that are no record's."""
     return content[HEADER.size - 16 : HEADER.size]
+
+
+def is_record(content: bytes | None, record_hash: bytes) -> bool:
+    """Whether it is the whole record that has this hash."""
+    return content is not None and hash_of(content) == record_hash == _hash(memoryview(content)[HEADER.size :])
+
+
+def numbers_of(names: Iterable[str] | None) -> list[int]:
+    """The numbers of the records in a list of the names in their folder; None is a folder that is missing."""
+    return [int(name) for name in names or () if name.isdecimal() and record_path(int(name)) == f"log/{name}"]
 
 
 def decode_record(content: bytes, path: str) -> Record:

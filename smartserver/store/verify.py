@@ -215,7 +215,11 @@ class _Verification:
             self._folder.perform(tails)
             for pack, tail in zip(snapshot.packs, tails, strict=True):
                 try:
-                    trailer_behind(tail.result[0], ranges_of(self._folder, pack.path), pack.entry.length, pack.path)
+                    read = ranges_of(self._folder, pack.path)
+                    trailer = trailer_behind(tail.result[0], read, pack.entry.length, pack.path)
+                    said = None if trailer is None or trailer.entry is None else trailer.entry.pack
+                    if said is not None and said.name != pack.entry.name:
+                        raise CorruptFile(pack.path, pack.entry.length, f"the trailer of the pack {said.name.hex()}")
                 except CorruptFile as wrong:
                     self._report(damage(wrong))
 

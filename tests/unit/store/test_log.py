@@ -140,6 +140,29 @@ def test_what_does_not_fit_stops_changes_but_not_reads(
         assert contents(carry_out(log, 3).state) == contents(carry_out(fresh, 4).state)[:-1] == [1, 2, 3]
 
 
+@pytest.mark.parametrize("left", [HEADER.size, HEADER.size + 1])
+def test_a_newest_record_that_is_damaged_later(left: int, store: MemoryTransport) -> None:
+    """No change follows it, not even by who has read it before: nobody else would see that."""
+    log = opened(store)
+    path = record_path(carry_out(log, 1, 2).state.version)
+    content = store.get(path)
+    store.delete(path)
+    store.put(path, [content[:left], bytes(len(content) - left)])
+    with pytest.raises(CorruptFile, match="no change is made"):
+        carry_out(log, 3)
+    assert contents(log.look().state) == [1]
+
+
+def test_names_that_are_no_records_say_nothing(store: MemoryTransport) -> None:
+    """A loss of power leaves empty folders of those that are published as folders."""
+    log = opened(store)
+    store.make_directory(record_path(carry_out(log, 1).state.version + 1))
+    store.put(f"{LOG}/00000000000000099", [b"x"])
+    fresh = opened(store)
+    assert fresh.look().damage is None
+    assert contents(carry_out(fresh, 2).state) == contents(log.look().state) == [1, 2]
+
+
 def test_a_record_of_a_later_release_is_refused_by_its_feature(store: MemoryTransport) -> None:
     log = opened(store)
     state = carry_out(log, 1).state
