@@ -95,7 +95,7 @@ the last would be read twice."""
 LOOKS = 3
 """Looks at files of one folder that cost more than to list it: one at a missing file is two calls."""
 RETRIES = 30
-"""Seconds for which a call is sent again where the store fails; as `WAIT` of `store.log`."""
+"""Seconds for which a call is sent again where the store fails, ten times at most; as `WAIT` of `store.log`."""
 
 Result = TypeVar("Result")
 
@@ -123,7 +123,10 @@ def _failure(path: str, wrong: Exception) -> TransportError:
         return FileExists(path)
     if isinstance(wrong, PermissionDeniedError | UnauthenticatedError) or "status code: 403" in text:
         return PermissionDenied(path, "" if code in ("", "AccessDenied") else f"the S3 store refuses the keys ({code})")
-    return TransportFailed(path, f"{code}: {message}" if code else re.sub("//[^/@]*@", "//", text.partition("\n")[0]))
+    # Where the store is, a client of a server need not know.
+    return TransportFailed(
+        path, f"{code}: {message}" if code else re.sub(r"https?://\S+", "the store", text.partition("\n")[0])
+    )
 
 
 class _Spooled:
