@@ -37,9 +37,19 @@ EXAMPLES = {
 
 def pages() -> dict[str, str]:
     """Each page's name and text."""
-    schema = msgspec.json.format(msgspec.json.encode(trace_schema()), indent=2).decode() + "\n"
+    schema = msgspec.json.format(msgspec.json.encode(_cleaned(trace_schema())), indent=2).decode() + "\n"
     made = {"verbs.md": verbs(), "errors.md": errors(), "cli.md": commands(), "bans.md": bans()}
     return {**made, "counters.md": counters(), "trace-schema.json": schema}
+
+
+def _cleaned(part: typing.Any) -> typing.Any:
+    """A part of a JSON schema, with descriptions without the indentation of docstrings, which some releases of msgspec
+    leave."""
+    if isinstance(part, dict):
+        return {
+            name: inspect.cleandoc(each) if name == "description" else _cleaned(each) for name, each in part.items()
+        }
+    return [_cleaned(each) for each in part] if isinstance(part, list) else part
 
 
 def verbs() -> str:

@@ -21,7 +21,6 @@ from smartserver.server.open_files import MAX_OF_SITE, OpenFiles
 from smartserver.server.request_log import EndedRequest
 from smartserver.server.upkeep import UpkeepQueue
 from smartserver.store.caches import TextCache
-from smartserver.store.cluster import FILE as CLUSTER
 from smartserver.store.format import FORMAT, is_marked, is_ours
 from smartserver.store.log import Perform, first_reads
 from smartserver.store.model import ListingEntry
@@ -30,11 +29,11 @@ from smartserver.store.states import RepositoryLook
 from smartserver.store.surroundings import holds_repository
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import Calls, ServerFacts
-from transports.base import EntryKind, Step, Transport
+from transports.base import EntryKind, Transport
 from transports.decorators.ahead import AheadTransport, Read
 from transports.decorators.counted import CountedTransport
 from transports.errors import CodedError, TransportError
-from transports.steps import Get, GetPublished, GetStat, ListDirectory
+from transports.steps import GetPublished, GetStat, ListDirectory
 
 MAX_OPEN = 256
 """Repositories kept open. Each holds about 20 packs at most, with two descriptors each (the pack and its index): some
@@ -199,8 +198,7 @@ class Site:
         """The repository at a path; a new one may be made there if it is neither in another nor around one.
 
         Raises:
-            InvalidPath: it cannot name a repository, or leads out of the root, or to where others have their logs in a
-                database.
+            InvalidPath: it cannot name a repository, or leads out of the root.
             NestedRepository: it lies inside another repository.
         """
         name = self._inside(path, jail.clean(path))
@@ -209,14 +207,8 @@ class Site:
         asked = [*around, *outside.values()]
         found = self._look(name, lambda steps: self._whole.perform([*(step.below(self._at) for step in steps), *asked]))
         if not found.exists:
-            clusters = {place: Get(_below(place, CLUSTER)) for place in jail.prefixes(name)[1:] if place}
-            unasked = [each for each in asked if not each.was_performed]
-            self._ask([*unasked, *(file.below(self._at) for file in clusters.values())])
+            self._ask([each for each in asked if not each.was_performed])
             self._check_around(path, name, around, outside)
-            for place, file in clusters.items():
-                if file.was_performed and file.result is not None:
-                    why = f"the repositories in {place} have their logs in a database: serve {place} itself"
-                    raise InvalidPath(path, why)
         return found
 
     def known(self, names: Sequence[str]) -> RepositoryLocation | None:
@@ -356,7 +348,7 @@ class Site:
         """What is asked of the whole store about the formats of places."""
         return [GetStat(_below(_below(self._at, name), FORMAT)) for name in names]
 
-    def _ask(self, formats: Sequence[Step]) -> None:
+    def _ask(self, formats: Sequence[GetStat]) -> None:
         """Ask as far as that is allowed. Where a farther one fails that is not to the point, for a nearer one may be a
         repository."""
         with contextlib.suppress(TransportError):

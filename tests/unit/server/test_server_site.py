@@ -16,7 +16,6 @@ from smartserver.meters import BYTES_READ
 from smartserver.server import site
 from smartserver.server.site import Site, everything
 from smartserver.server.startup import inside_of
-from smartserver.store import cluster
 from smartserver.store.format import FOLDERS
 from transports.base import ReadFile, Stat, Step, Transport
 from transports.decorators.ahead import AheadTransport
@@ -148,14 +147,6 @@ def test_nothing_is_made_in_the_folders_of_one_around_what_is_served(served: Ser
         at("team/project").find("it")
     served.transport.put("team/format", [b"of something else"])
     assert not at("team/other").find("it").exists
-
-
-def test_nothing_is_made_where_others_have_their_logs_in_a_database(served: Served) -> None:
-    served.transport.put(f"team/{cluster.FILE}", [b"{}"])
-    with pytest.raises(InvalidPath, match="have their logs in a database: serve team itself"):
-        served.site.find("team/new")
-    assert served.site.find("team/project").exists
-    assert not Site(served.transport.child("team")).find("new").exists
 
 
 def test_nothing_is_made_in_the_root_when_it_is_one(served: Served) -> None:
