@@ -514,7 +514,7 @@ def _metrics(site: Site, connections: Connections) -> dict[bytes, Page]:
 
 
 def _tell(line: str) -> None:
-    """Write a line for whoever stops this process."""
+    """Write a line to standard error, for the user who stops this process."""
     with contextlib.suppress(OSError):  # The terminal may be gone. What `sys.stderr` keeps would fail at the end.
         os.write(2, f"{line}\n".encode())
 

@@ -84,7 +84,7 @@ Result = TypeVar("Result")
 
 
 def create_tables(address: str, store: str) -> None:
-    """Make the tables for the logs of a store, whose identity is `store`. Tables without a record are made anew.
+    """Make the tables for the logs of a store, whose identity is `store`. Empty ones are replaced.
 
     Raises:
         TransportFailed: the database is away, or has such tables with records already.
@@ -99,8 +99,8 @@ def create_tables(address: str, store: str) -> None:
 
 
 class Database:
-    """The records of all repositories of one cluster; for any number of threads, and made anew in a process that was
-    forked."""
+    """The records of all repositories of one cluster; usable from several threads. A process that was forked opens its
+    own connections."""
 
     def __init__(self, address: str, store: str) -> None:
         """`address`: a connection string of libpq, which finds the password where it always does. `store`: the identity
@@ -183,7 +183,7 @@ class Database:
             try:
                 with self._connection() as connection:
                     return connection.execute(query, values).fetchall()
-            except psycopg.OperationalError:  # It was started anew since a connection was used.
+            except psycopg.OperationalError:  # A restart of the database ended the idle connections.
                 self.close()
                 with self._connection() as connection:
                     return connection.execute(query, values).fetchall()
