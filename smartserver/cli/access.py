@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from smartserver.verbs.declare import Permission
 from transports.errors import CodedError, TransportFailed
 
 if TYPE_CHECKING:
+    from smartserver.server.shared_files import SharedFiles
     from smartserver.store.postgres_log import Database
 
 FILE = click.argument("file", metavar="FILE|STORE")
@@ -67,11 +69,15 @@ def tokens_of(place: str) -> Path | TokenPlace:
 
 
 def _source(place: str, name: str) -> Source | None:
-    if not is_shared(place):
-        return None
+    return _shared_files(place).source(name) if is_shared(place) else None
+
+
+@functools.cache
+def _shared_files(place: str) -> SharedFiles:
+    """One for all files of a store: it asks for their versions in a thread."""
     from smartserver.server.shared_files import SharedFiles
 
-    return SharedFiles(database_of(place)).source(name)
+    return SharedFiles(database_of(place))
 
 
 def database_of(store: str) -> Database:

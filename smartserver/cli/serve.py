@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from smartserver.cli.access import open_access, open_tokens
+from smartserver.cli.access import is_shared, open_access, open_tokens
 from smartserver.cli.errors import CommandError, UsageConflict
 from smartserver.cli.interrupts import on_ending
 from smartserver.cli.logs import is_journal, log_requests_to, log_to
@@ -306,8 +306,9 @@ def command(
     log_to(log_place, verbose, journal=is_journal(2, os.environ), audits=bool(access or log_place))
     if access_log is not None:
         log_requests_to(access_log)
-    file = None if access is None else open_access(access)
-    tokens = None if access is None or stdio else open_tokens(access)
+    file, tokens = None, None
+    if access is not None and not is_shared(access):
+        file, tokens = open_access(access), None if stdio else open_tokens(access)
     root = near(root)
     is_bucket = root.startswith("s3://") and not stdio
     remote = is_store_url(root) and not is_bucket
@@ -355,6 +356,8 @@ def command(
     # All is loaded that processes can share: the reactor is not.
     is_first = opened is None or workers == 1 or fork_workers(workers, opened)
     transport = open_store(root, ctx.obj or frozenset())  # What has used a bucket may not fork.
+    if access is not None and is_shared(access):
+        file, tokens = open_access(access), None if stdio else open_tokens(access)
     if is_bucket:
         transport = with_copies(transport, cache_dir or cache_folder(os.environ), cache_size)
     from twisted.internet import reactor as untyped

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any
 
 import psycopg
 
@@ -79,8 +79,6 @@ INSERT INTO smartserver_record (repository, number, hash, content)
 SELECT %s, %s, %s, %s FROM parent ON CONFLICT DO NOTHING
 RETURNING (SELECT content FROM parent)
 """
-
-Result = TypeVar("Result")
 
 
 def create_tables(address: str, store: str) -> None:

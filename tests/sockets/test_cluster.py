@@ -109,7 +109,8 @@ def test_rules_and_tokens_of_all_servers(cluster: Cluster, postgres: Postgres) -
     token = cluster.run("token", "create", cluster.store, "anna").splitlines()[0]
     token_id = cluster.run("token", "list", cluster.store).split()[0]
     cluster.run("token", "create", cluster.store, "ben")
-    with cluster.server("--access", cluster.store) as one, cluster.server("--access", cluster.store) as other:
+    access = ("--access", cluster.store)
+    with cluster.server(*access) as one, cluster.server(*access, "--workers", "2") as other:
 
         def said(url: str, status: int = 1) -> str:
             host = url.split("/")[2]
