@@ -32,24 +32,16 @@ from __future__ import annotations
 import bisect
 import contextlib
 import itertools
-import os
 import re
 import sys
-import tempfile
-import threading
 import time
-import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from functools import partial
-from typing import IO, Any, TypeVar, cast
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
-from obstore.store import S3Store
 
 from transports import paths
 from transports.base import Capability, EntryKind, ReadFile, Stat, Step, Transport, WriteFile
@@ -58,10 +50,10 @@ from transports.errors import (
     FileExists,
     NoSuchFile,
     NotSupported,
-    PermissionDenied,
     TransportError,
     TransportFailed,
 )
+from transports.s3_bucket import Bucket, SpooledFile
 from transports.steps import (
     Get,
     GetPublished,
@@ -77,10 +69,6 @@ from transports.steps import (
 
 INCOMING = "incoming"
 """The folder whose files lie in this process."""
-IN_MEMORY = 1 << 20
-"""Bytes of such a file that are held in memory; a larger one is a temporary file."""
-AT_ONCE = 32
-"""Calls that are made at the same time: as many records as `store.log` reads at once."""
 PART = 5 << 20
 """Bytes of a part of an upload: S3 takes none that is smaller, but for the last."""
 PARTS = 4
@@ -94,128 +82,8 @@ MANY = 4
 the last would be read twice."""
 LOOKS = 3
 """Looks at files of one folder that cost more than to list it: one at a missing file is two calls."""
-RETRIES = 30
-"""Seconds for which a call is sent again where the store fails, ten times at most; as `WAIT` of `store.log`."""
-
-Result = TypeVar("Result")
 
 _Read = Callable[[Sequence[tuple[int, int]]], list[bytes]]
-
-_user: int | None = None
-"""The process that has used the library."""
-
-
-def _failure(path: str, wrong: Exception) -> TransportError:
-    """What an error of the library means. Its text may name keys, so a part of it alone is told."""
-    text = str(wrong)
-    code, message = (
-        found[1] if (found := re.search(f"<{name}>([^<]*)</{name}>", text)) else "" for name in ("Code", "Message")
-    )
-    if code == "NoSuchBucket":
-        return TransportFailed(path, "there is no such bucket")
-    if re.search("/latest/(api/token|meta-data)", text):
-        return TransportFailed(path, "no keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run where a role is")
-    if code == "RequestTimeTooSkewed":
-        return TransportFailed(path, "the clock of this machine differs too much from that of the S3 store: set it")
-    if isinstance(wrong, FileNotFoundError) and code in ("", "NoSuchKey"):
-        return NoSuchFile(path)
-    if isinstance(wrong, AlreadyExistsError):
-        return FileExists(path)
-    if isinstance(wrong, PermissionDeniedError | UnauthenticatedError) or "status code: 403" in text:
-        return PermissionDenied(path, "" if code in ("", "AccessDenied") else f"the S3 store refuses the keys ({code})")
-    # Where the store is, a client of a server need not know.
-    return TransportFailed(
-        path, f"{code}: {message}" if code else re.sub(r"https?://\S+", "the store", text.partition("\n")[0])
-    )
-
-
-class _Spooled:
-    """The content of a file of this process."""
-
-    def __init__(self) -> None:
-        self.made = time.monotonic()
-        self.size = 0
-        self._file = cast("IO[bytes]", tempfile.SpooledTemporaryFile(IN_MEMORY))  # noqa: SIM115 - open while it is used
-        weakref.finalize(self, self._file.close)
-        self._guard = threading.Lock()
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        with self._guard:
-            self._file.seek(0, os.SEEK_END)
-            self._file.write(data)
-            self.size = self._file.tell()
-
-    def read_at(self, offset: int, size: int) -> bytes:
-        with self._guard:
-            self._file.seek(offset)
-            return self._file.read(size)
-
-    def content(self) -> bytes:
-        return self.read_at(0, self.size)
-
-    def send(self, put: Callable[[IO[bytes]], object]) -> None:
-        """Have all of it read by `put`."""
-        with self._guard:
-            self._file.seek(0)
-            put(self._file)
-
-
-class _Bucket:
-    """What the transports of one place share; usable from several threads."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.calls: Counter[str] = Counter()
-        """Calls to the store so far, by method."""
-        self.spool: dict[str, _Spooled] = {}
-        self.folders: set[str] = set()
-        self.ahead: float | None = None
-        """Seconds by which the store's clock is ahead of `time.monotonic`, once that was asked."""
-        self.guard = threading.RLock()
-        self._stores: dict[bool, S3Store] = {}
-        self._pools: dict[str, ThreadPoolExecutor] = {}
-
-    def store(self, *, once: bool = False) -> S3Store:
-        """What makes calls. `once`: it sends none again.
-
-        Raises:
-            TransportFailed: the library was used before this process was forked.
-        """
-        global _user
-        with self.guard:
-            _user = _user or os.getpid()
-            if _user != os.getpid():
-                raise TransportFailed("", f"s3://{self.name} was used before this process was forked")
-            if once not in self._stores:
-                self._stores[once] = S3Store(
-                    self.name,
-                    disable_bulk_delete=True,
-                    retry_config={"retry_timeout": timedelta(seconds=RETRIES), "max_retries": 0 if once else 10},
-                )
-            return self._stores[once]
-
-    def call(self, method: str, path: str, ask: Callable[[], Result]) -> Result:
-        """Make one call.
-
-        Raises:
-            TransportError: it failed, at the file with this path.
-        """
-        with self.guard:
-            self.calls[method] += 1
-        try:
-            return ask()
-        except (BaseError, FileNotFoundError, ValueError) as wrong:
-            raise _failure(path, wrong) from None
-
-    def all_of(self, asks: Sequence[Callable[[], Result]], pool: str) -> list[Result]:
-        """Do all of them at the same time. `pool`: of those that do not wait for each other."""
-        if len(asks) < 2:
-            return [ask() for ask in asks]
-        with self.guard:
-            if pool not in self._pools:
-                self._pools[pool] = ThreadPoolExecutor(AT_ONCE, thread_name_prefix=f"s3 {pool}")
-            threads = self._pools[pool]
-        return [each.result() for each in [threads.submit(ask) for ask in asks]]
 
 
 class _ReadFile(ReadFile):
@@ -242,12 +110,12 @@ class _ReadFile(ReadFile):
 class _WriteFile(WriteFile):
     """A new file. `send`: uploads it, at its first sync or when it is closed."""
 
-    def __init__(self, spooled: _Spooled, path: str, send: Callable[[_Spooled], None] | None) -> None:
-        self._spooled: _Spooled | None = spooled
+    def __init__(self, spooled: SpooledFile, path: str, send: Callable[[SpooledFile], None] | None) -> None:
+        self._spooled: SpooledFile | None = spooled
         self._path = path
         self._send = send
 
-    def _open(self) -> _Spooled:
+    def _open(self) -> SpooledFile:
         if self._spooled is None:
             raise TransportFailed(self._path, "the file is closed, or was uploaded")
         return self._spooled
@@ -281,9 +149,9 @@ class S3Transport(Transport):
 
     capabilities = Capability.ROUND_TRIPS | Capability.OBJECTS
 
-    def __init__(self, bucket: str, root: str = "", *, _shared: _Bucket | None = None, _prefix: str = "") -> None:
+    def __init__(self, bucket: str, root: str = "", *, _shared: Bucket | None = None, _prefix: str = "") -> None:
         """`root`: the prefix in the bucket, without a slash at its end."""
-        self._bucket = _shared or _Bucket(bucket)
+        self._bucket = _shared or Bucket(bucket)
         self._root = paths.check(root)
         self._prefix = _prefix
 
@@ -413,7 +281,7 @@ class S3Transport(Transport):
 
     def create(self, path: str) -> WriteFile:
         full, key = self._at(path)
-        spooled = _Spooled()
+        spooled = SpooledFile()
         if not self._is_own(key):
             return _WriteFile(spooled, full, partial(self._upload_new, path))
         if self._bucket.spool.setdefault(key, spooled) is not spooled:
@@ -425,7 +293,7 @@ class S3Transport(Transport):
         """Whether a file that is made under this name is of this process."""
         return paths.split(paths.split(key)[0])[1] == INCOMING
 
-    def _upload_new(self, path: str, spooled: _Spooled) -> None:
+    def _upload_new(self, path: str, spooled: SpooledFile) -> None:
         full, key = self._at(path)
         store, content = self._bucket.store(), spooled.content()
         try:

@@ -21,11 +21,11 @@ from smartserver.store.format import IMMUTABLE
 from smartserver.store.postgres_log import Database, PostgresLog, create_tables
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
-from transports import s3
 from transports.base import Transport
 from transports.decorators.cached import CachedTransport, CacheFolder
 from transports.errors import CodedError, TransportFailed
 from transports.s3 import S3Transport
+from transports.s3_bucket import Bucket
 
 pytestmark = needs("initdb", "postgres")
 
@@ -65,17 +65,17 @@ def breaking() -> Breaking:
 def bucket(breaking: Breaking, monkeypatch: pytest.MonkeyPatch) -> Make:
     """Makes buckets in memory, which the library has for tests: the semantics that `transports.s3` relies on are those
     that its own tests find in a real store."""
-    call = s3._Bucket.call
+    call = Bucket.call
 
-    def broken(bucket: s3._Bucket, method: str, path: str, ask: Callable[[], Result]) -> Result:
+    def broken(bucket: Bucket, method: str, path: str, ask: Callable[[], Result]) -> Result:
         return breaking.call(path, lambda: call(bucket, method, path, ask))
 
-    def store(bucket: s3._Bucket, *, once: bool = False) -> MemoryStore:
+    def store(bucket: Bucket, *, once: bool = False) -> MemoryStore:
         return memory[-1]
 
     memory: list[MemoryStore] = []
-    monkeypatch.setattr(s3._Bucket, "call", broken)
-    monkeypatch.setattr(s3._Bucket, "store", store)
+    monkeypatch.setattr(Bucket, "call", broken)
+    monkeypatch.setattr(Bucket, "store", store)
 
     def make() -> Transport:
         memory.append(MemoryStore())

@@ -55,7 +55,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "cryptography": ("smartserver.server.tls",),
     "psycopg": ("smartserver.store.postgres_log",),
     "prometheus_client": ("smartserver.server.metrics",),
-    "obstore": ("transports.s3",),
+    "obstore": ("transports.s3", "transports.s3_bucket"),
     "paramiko": ("transports.sftp_login",),
     "fastimport": ("smartserver.vcs", "smartserver.plugins"),
     "breezy": ("smartserver.plugins.breezy", "smartserver.plugins.breezy_shim", "smartserver.vcs.bzr.compat"),

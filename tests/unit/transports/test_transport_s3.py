@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from transports import s3
+from transports import s3_bucket
 from transports.base import Step
 from transports.errors import NoSuchFile, PermissionDenied, TransportError, TransportFailed
 from transports.s3 import S3Transport, from_url
@@ -101,7 +101,7 @@ def test_a_publication_is_sent_once(
     refusing: type[_Refusing], answer: tuple[int, str] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Any other call is sent again. Neither is known to have failed."""
-    monkeypatch.setattr(s3, "RETRIES", 0.3)
+    monkeypatch.setattr(s3_bucket, "RETRIES", 0.3)
     refusing.answer = answer
     transport = S3Transport("bucket")
     transport.put("incoming/a", [b"a"])
@@ -156,14 +156,14 @@ def test_that_there_are_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
-    monkeypatch.setattr(s3, "RETRIES", 0.1)
+    monkeypatch.setattr(s3_bucket, "RETRIES", 0.1)
     with pytest.raises(TransportFailed, match="no keys: set AWS_ACCESS_KEY_ID"):
         S3Transport("bucket").get("a")
 
 
 def test_a_fork_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its library would wait for ever."""
-    monkeypatch.setattr(s3, "_user", os.getppid())
+    monkeypatch.setattr(s3_bucket, "_user", os.getppid())
     with pytest.raises(TransportFailed, match="was used before this process was forked"):
         S3Transport("bucket").get("a")
 

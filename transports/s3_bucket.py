@@ -1,0 +1,145 @@
+"""`Bucket`: what the transports of one S3 bucket share: calls of the library, errors, and files of this process."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import threading
+import time
+import weakref
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import IO, TypeVar, cast
+
+from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
+from obstore.store import S3Store
+
+from transports.errors import FileExists, NoSuchFile, PermissionDenied, TransportError, TransportFailed
+
+IN_MEMORY = 1 << 20
+"""Bytes of such a file that are held in memory; a larger one is a temporary file."""
+AT_ONCE = 32
+"""Calls that are made at the same time: as many records as `store.log` reads at once."""
+RETRIES = 30
+"""Seconds for which a call is sent again where the store fails, ten times at most; as `WAIT` of `store.log`."""
+
+Result = TypeVar("Result")
+
+_user: int | None = None
+"""The process that has used the library."""
+
+
+def _failure(path: str, wrong: Exception) -> TransportError:
+    """What an error of the library means. Its text may name keys, so a part of it alone is told."""
+    text = str(wrong)
+    code, message = (
+        found[1] if (found := re.search(f"<{name}>([^<]*)</{name}>", text)) else "" for name in ("Code", "Message")
+    )
+    if code == "NoSuchBucket":
+        return TransportFailed(path, "there is no such bucket")
+    if re.search("/latest/(api/token|meta-data)", text):
+        return TransportFailed(path, "no keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run where a role is")
+    if code == "RequestTimeTooSkewed":
+        return TransportFailed(path, "the clock of this machine differs too much from that of the S3 store: set it")
+    if isinstance(wrong, FileNotFoundError) and code in ("", "NoSuchKey"):
+        return NoSuchFile(path)
+    if isinstance(wrong, AlreadyExistsError):
+        return FileExists(path)
+    if isinstance(wrong, PermissionDeniedError | UnauthenticatedError) or "status code: 403" in text:
+        return PermissionDenied(path, "" if code in ("", "AccessDenied") else f"the S3 store refuses the keys ({code})")
+    # Where the store is, a client of a server need not know.
+    return TransportFailed(
+        path, f"{code}: {message}" if code else re.sub(r"https?://\S+", "the store", text.partition("\n")[0])
+    )
+
+
+class SpooledFile:
+    """The content of a file of this process."""
+
+    def __init__(self) -> None:
+        self.made = time.monotonic()
+        self.size = 0
+        self._file = cast("IO[bytes]", tempfile.SpooledTemporaryFile(IN_MEMORY))  # noqa: SIM115 - open while it is used
+        weakref.finalize(self, self._file.close)
+        self._guard = threading.Lock()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        with self._guard:
+            self._file.seek(0, os.SEEK_END)
+            self._file.write(data)
+            self.size = self._file.tell()
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        with self._guard:
+            self._file.seek(offset)
+            return self._file.read(size)
+
+    def content(self) -> bytes:
+        return self.read_at(0, self.size)
+
+    def send(self, put: Callable[[IO[bytes]], object]) -> None:
+        """Have all of it read by `put`."""
+        with self._guard:
+            self._file.seek(0)
+            put(self._file)
+
+
+class Bucket:
+    """What the transports of one place share; usable from several threads."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.calls: Counter[str] = Counter()
+        """Calls to the store so far, by method."""
+        self.spool: dict[str, SpooledFile] = {}
+        self.folders: set[str] = set()
+        self.ahead: float | None = None
+        """Seconds by which the store's clock is ahead of `time.monotonic`, once that was asked."""
+        self.guard = threading.RLock()
+        self._stores: dict[bool, S3Store] = {}
+        self._pools: dict[str, ThreadPoolExecutor] = {}
+
+    def store(self, *, once: bool = False) -> S3Store:
+        """What makes calls. `once`: it sends none again.
+
+        Raises:
+            TransportFailed: the library was used before this process was forked.
+        """
+        global _user
+        with self.guard:
+            _user = _user or os.getpid()
+            if _user != os.getpid():
+                raise TransportFailed("", f"s3://{self.name} was used before this process was forked")
+            if once not in self._stores:
+                self._stores[once] = S3Store(
+                    self.name,
+                    disable_bulk_delete=True,
+                    retry_config={"retry_timeout": timedelta(seconds=RETRIES), "max_retries": 0 if once else 10},
+                )
+            return self._stores[once]
+
+    def call(self, method: str, path: str, ask: Callable[[], Result]) -> Result:
+        """Make one call.
+
+        Raises:
+            TransportError: it failed, at the file with this path.
+        """
+        with self.guard:
+            self.calls[method] += 1
+        try:
+            return ask()
+        except (BaseError, FileNotFoundError, ValueError) as wrong:
+            raise _failure(path, wrong) from None
+
+    def all_of(self, asks: Sequence[Callable[[], Result]], pool: str) -> list[Result]:
+        """Do all of them at the same time. `pool`: of those that do not wait for each other."""
+        if len(asks) < 2:
+            return [ask() for ask in asks]
+        with self.guard:
+            if pool not in self._pools:
+                self._pools[pool] = ThreadPoolExecutor(AT_ONCE, thread_name_prefix=f"s3 {pool}")
+            threads = self._pools[pool]
+        return [each.result() for each in [threads.submit(ask) for ask in asks]]
