@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from smartserver.cli.errors import CommandError
-from smartserver.cli.place import cluster_of, is_store_url, near, open_store
+from smartserver.cli.place import cluster_of, is_store_url, near, open_store, postgres_log
 from smartserver.server import jail
 from smartserver.server.patterns import split_entry
 from smartserver.server.rules import ANONYMOUS, EVERYBODY, WORDS, AccessFile, AccessLevel, is_user_name
@@ -63,9 +63,10 @@ def tokens_of(place: str) -> Path | TokenPlace:
     """Where the tokens of such a place are changed."""
     if not is_shared(place):
         return Path(place)
+    database = database_of(place)
     from smartserver.server.shared_files import SharedTokens
 
-    return SharedTokens(database_of(place))
+    return SharedTokens(database)
 
 
 def _source(place: str, name: str) -> Source | None:
@@ -75,9 +76,10 @@ def _source(place: str, name: str) -> Source | None:
 @functools.cache
 def _shared_files(place: str) -> SharedFiles:
     """One for all files of a store: it asks for their versions in a thread."""
+    database = database_of(place)
     from smartserver.server.shared_files import SharedFiles
 
-    return SharedFiles(database_of(place))
+    return SharedFiles(database)
 
 
 def database_of(store: str) -> Database:
@@ -89,10 +91,9 @@ def database_of(store: str) -> Database:
     store = near(store)
     found = cluster_of(store, open_store(store))
     if found is None:
-        raise CommandError(f"{store} has no database, and so no rules that servers share: say a file")
-    from smartserver.store.postgres_log import Database
-
-    return Database(found[2].log, found[2].store)
+        raise CommandError(f"{store} has no logs in a database: see `smartserver cluster --help`")
+    made: Database = postgres_log().Database(found[2].log, found[2].store)
+    return made
 
 
 @click.group(short_help="Check an access file, or explain what it gives a user.")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 
 from smartserver.cli.access import database_of, open_access
 from smartserver.cli.errors import CommandError, one_line
-from smartserver.cli.place import above, cluster_of, count, is_store_url, near, open_store
-from smartserver.store.cluster import Cluster, check_address, check_empty, mark
+from smartserver.cli.place import above, cluster_of, count, is_store_url, near, open_store, postgres_log
+from smartserver.store.cluster import Cluster, mark
 from smartserver.trace.text import size
+from transports.base import Transport
+from transports.errors import NoSuchFile
 
 
 @click.group()
@@ -39,20 +43,18 @@ def init(flags: frozenset[str], store: str, log_place: str) -> None:
     smartserver cluster init /mnt/shared/code --log postgresql://code@db.example.org/code
     smartserver cluster init s3://bucket/code --log postgresql://code@db.example.org/code
     """
-    from smartserver.store.postgres_log import create_tables
-
-    store = near(store)
+    library, store = postgres_log(), near(store)
+    _check_address(log_place)
     if "://" in store and not is_store_url(store):
         raise CommandError(f"{store} is no store: say a folder, or s3://bucket/prefix")
     with one_line(above(store)):
         transport, identity = open_store(store, flags), os.urandom(16).hex()
         if cluster_of(store, transport) is not None:
             raise CommandError(f"{store} has its logs in a database already: see `smartserver cluster status {store}`")
-        cluster = Cluster(identity, check_address(log_place))
-        check_empty(transport)
-        create_tables(cluster.log, identity)
-        mark(transport, cluster)
-    click.echo(f"{store}: its logs are in {cluster.log}")
+        _check_empty(store, transport)
+        library.create_tables(log_place, identity)
+        mark(transport, Cluster(identity, log_place))
+    click.echo(f"{store}: its logs are in {log_place}")
 
 
 @command.command("access")
@@ -79,21 +81,32 @@ def access(store: str, file: Path) -> None:
 
 @command.command("status")
 @click.argument("store")
-@click.pass_obj
-def status(flags: frozenset[str], store: str) -> None:
+def status(store: str) -> None:
     """Say where the logs of the folder or bucket STORE are, and how large they are.
 
     \b
     smartserver cluster status s3://bucket/code
     """
-    from smartserver.store.postgres_log import Database
-
-    store = near(store)
+    database = database_of(store)
     with one_line(above(store)):
-        found = cluster_of(store, open_store(store, flags))
-        if found is None:
-            raise CommandError(f"{store} has no logs in a database: each repository has its own")
-        cluster = found[2]
-        repositories, records, bytes_taken = Database(cluster.log, cluster.store).usage()
-    click.echo(f"logs in {cluster.log}, of the store {cluster.store}")
-    click.echo(f"{repositories:,} repositories, {count(records, 'record')}, {size(bytes_taken)}")
+        repositories, records, bytes_taken = database.usage()
+    click.echo(f"logs in {database.address}, of the store {database.store}")
+    click.echo(f"repositories: {repositories:,}; {count(records, 'record')}, {size(bytes_taken)}")
+
+
+def _check_address(address: str) -> None:
+    """Accept the address of a database, without a password: many may read where it is written."""
+    found = urlsplit(address)
+    if found.scheme not in ("postgresql", "postgres"):
+        raise CommandError(f"--log {address!r}: expected postgresql://[user@]host[:port]/database")
+    if found.password is not None:
+        raise CommandError("--log: leave out the password; it is looked for in ~/.pgpass, PGPASSFILE and PGPASSWORD")
+
+
+def _check_empty(place: str, store: Transport) -> None:
+    """Accept a store that has nothing yet: the logs of repositories in it would be hidden."""
+    with contextlib.suppress(NoSuchFile):  # A prefix of a bucket is there once something lies below it.
+        for name in store.list_directory(""):
+            raise CommandError(
+                f"{place} has {name!r} already: begin with an empty place, and copy by `smartserver push`"
+            )

@@ -18,6 +18,8 @@ from transports.base import Transport
 from transports.registry import OPENERS, open_url
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from smartserver.client.call import RequestT, ResultT
     from smartserver.store.cluster import Cluster
     from smartserver.store.repository import PackRepository
@@ -97,11 +99,8 @@ def _with_logs(store: Transport, place: str) -> Transport:
     if found is None:
         return store
     root, path, cluster = found
-    try:
-        from smartserver.store.postgres_log import Database, PostgresLog
-    except ModuleNotFoundError:
-        raise CommandError(f"{place}: its logs are in PostgreSQL: pip install 'smartserver[postgres]'") from None
-    logged = PostgresLog(root, Database(cluster.log, cluster.store))
+    library = postgres_log()
+    logged: Transport = library.PostgresLog(root, library.Database(cluster.log, cluster.store))
     return logged.child(path) if path else logged
 
 
@@ -118,6 +117,19 @@ def cluster_of(place: str, store: Transport | None = None) -> tuple[Transport, s
             return place_of(open_url(f"s3://{parts.netloc}"), unquote(parts.path).strip("/"))
     except ValueError as wrong:
         raise CommandError(str(wrong)) from None
+
+
+def postgres_log() -> ModuleType:
+    """What keeps logs in PostgreSQL.
+
+    Raises:
+        CommandError: its library is missing.
+    """
+    try:
+        from smartserver.store import postgres_log
+    except ModuleNotFoundError:
+        raise CommandError("logs in PostgreSQL need psycopg: pip install 'smartserver[postgres]'") from None
+    return postgres_log
 
 
 def near(place: str) -> str:

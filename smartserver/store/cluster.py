@@ -6,9 +6,6 @@ and nobody takes a repository for one that lacks its log.
 
 from __future__ import annotations
 
-import contextlib
-from urllib.parse import urlsplit
-
 import msgspec
 
 from smartserver.errors import CorruptFile, Unsupported
@@ -16,7 +13,7 @@ from smartserver.store.format import CLUSTER
 from smartserver.store.surroundings import folders_to
 from transports import paths
 from transports.base import Transport
-from transports.errors import FileExists, NoSuchFile, PermissionDenied
+from transports.errors import PermissionDenied
 from transports.steps import Get
 
 FILE = CLUSTER
@@ -30,20 +27,6 @@ class Cluster(msgspec.Struct, frozen=True):
     store: str
     log: str
     version: int = VERSION
-
-
-def check_address(address: str) -> str:
-    """The address of a database, if it is one and has no password.
-
-    Raises:
-        Unsupported: it has, or is none.
-    """
-    found = urlsplit(address)
-    if found.scheme not in ("postgresql", "postgres"):
-        raise Unsupported(f"logs at {address!r}", "postgresql://[user@]host[:port]/database")
-    if found.password is not None:
-        raise Unsupported("a password in the address of a database", "~/.pgpass, or PGPASSFILE or PGPASSWORD")
-    return address
 
 
 def place_of(whole: Transport, path: str) -> tuple[Transport, str, Cluster] | None:
@@ -75,18 +58,6 @@ def _decoded(file: Get) -> Cluster:
     if found.version != VERSION:
         raise Unsupported(f"version {found.version} of {FILE!r}", str(VERSION))
     return found
-
-
-def check_empty(store: Transport) -> None:
-    """Accept a store that has nothing yet: the logs of repositories in it would be hidden.
-
-    Raises:
-        FileExists: it has something.
-        TransportError: the store failed.
-    """
-    with contextlib.suppress(NoSuchFile):  # A prefix of a bucket is there once something lies below it.
-        for name in store.list_directory(""):
-            raise FileExists(name)
 
 
 def mark(store: Transport, cluster: Cluster) -> None:

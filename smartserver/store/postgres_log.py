@@ -103,7 +103,7 @@ class Database:
     def __init__(self, address: str, store: str) -> None:
         """`address`: a connection string of libpq, which finds the password where it always does. `store`: the identity
         of the store whose logs these are."""
-        self._address, self._store = address, store
+        self.address, self.store = address, store
         self._guard = threading.Lock()
         self._process = 0
         self._idle: list[psycopg.Connection[Any]] = []
@@ -208,7 +208,7 @@ class Database:
 
     def _connect(self) -> psycopg.Connection[Any]:
         connection = psycopg.connect(
-            self._address,
+            self.address,
             autocommit=True,
             connect_timeout=PATIENCE,
             tcp_user_timeout=PATIENCE * 1000,
@@ -219,8 +219,8 @@ class Database:
             ((schema, store),) = connection.execute("SELECT schema, store FROM smartserver_cluster")
             if schema != SCHEMA:
                 raise Unsupported(f"version {schema} of the tables of the logs' database", str(SCHEMA))
-            if store != self._store:
-                raise Unsupported(f"a database with the logs of the store {store}", self._store)
+            if store != self.store:
+                raise Unsupported(f"a database with the logs of the store {store}", self.store)
         except BaseException:
             connection.close()
             raise

@@ -85,7 +85,7 @@ def soon(holds: Callable[[], bool]) -> float:
 def test_logs_in_a_database(cluster: Cluster, tmp_path: Path) -> None:
     """What one server was given the other has, and every command finds it."""
     with_password = cluster.address.replace("postgres@", "postgres:secret@")
-    assert "a password" in cluster.run("cluster", "init", cluster.store, "--log", with_password, status=1)
+    assert "leave out the password" in cluster.run("cluster", "init", cluster.store, "--log", with_password, status=1)
     cluster.run("cluster", "init", cluster.store, "--log", cluster.address)
     assert "already" in cluster.run("cluster", "init", cluster.store, "--log", cluster.address, status=1)
     (tmp_path / "tree").mkdir()
@@ -95,7 +95,7 @@ def test_logs_in_a_database(cluster: Cluster, tmp_path: Path) -> None:
         assert cluster.run("cat", f"{other}/file") == "content\n"
     assert "all well" in cluster.run("verify", cluster.store / "project")
     assert not (cluster.store / "project" / "log").exists() or not [*(cluster.store / "project" / "log").iterdir()]
-    assert "1 repositories, 2 records" in cluster.run("cluster", "status", cluster.store)
+    assert "repositories: 1; 2 records" in cluster.run("cluster", "status", cluster.store)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").touch()
     wrong = cluster.run("cluster", "init", tmp_path / "other", "--log", cluster.address, status=1)

@@ -227,4 +227,4 @@ def test_commands_find_it_from_a_repository_in_a_bucket(postgres: Postgres, s3: 
         user.git("push", "-q", server.url("p"), "main", folder="w").worked()
     assert "1 revision" in run(*SMARTSERVER, "verify", f"{root}/p").worked().out
     assert commits[0] in run(*SMARTSERVER, "log", f"{root}/p").worked().out
-    assert "1 repositories, 2 records" in run(*SMARTSERVER, "cluster", "status", root).worked().out
+    assert "repositories: 1; 2 records" in run(*SMARTSERVER, "cluster", "status", root).worked().out
