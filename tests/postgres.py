@@ -7,6 +7,7 @@ with Postgres() as server:
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -32,6 +33,7 @@ class Postgres:
             self.port = free.getsockname()[1]
         self.address = f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
         self._folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+        self._numbers = itertools.count()
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -49,6 +51,15 @@ class Postgres:
     def __exit__(self, *_: object) -> None:
         self.stop()
         shutil.rmtree(self._folder)
+
+    def database(self) -> str:
+        """The address of a new, empty one."""
+        import psycopg
+
+        with psycopg.connect(self.address, autocommit=True) as connection:
+            name = f"d{next(self._numbers)}"
+            connection.execute(f"CREATE DATABASE {name}")
+        return f"{self.address.rpartition('/')[0]}/{name}"
 
     def start(self) -> None:
         """Start it, and wait until it answers."""

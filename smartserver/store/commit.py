@@ -54,7 +54,7 @@ class LastLook(NamedTuple):
     """What is looked at after the state was read, and before the record that follows it is published."""
 
     pack: list[GetStat]
-    """The files of the request's pack."""
+    """That of the request's pack."""
     below: list[LookBelow]
     """The folder of a new repository."""
 

@@ -96,6 +96,8 @@ class Group:
 
     def _append(self, head: Head | None) -> None:
         """Append one record, with the first of those that wait in it; the next one of them appends the next."""
+        if self._log.turns.rest():
+            head = None
         with self._guard:
             waiting = list(self._waiting)
         judged: Sequence[_Waiting] = waiting

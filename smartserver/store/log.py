@@ -27,6 +27,7 @@ from smartserver.store.far import is_far
 from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, INCOMING, LOG, parse_format
 from smartserver.store.record import NOTHING, Record, decode_record, hash_of, is_record, numbers_of, record_path
 from smartserver.store.state import Misfit, State, first_state
+from smartserver.store.turns import Turns
 from transports.base import Capability, Step, Transport
 from transports.errors import CodedError, FileExists, NoSuchFile, TransportError, TransportFailed
 from transports.steps import Get, GetPublished, GetStat, ListDirectory, Publish, Put, SyncDirectory
@@ -99,6 +100,7 @@ class Log:
         """Hash of the newest record that is known to survive a loss of power."""
         self.since = Since()
         """What a checkpoint would save."""
+        self.turns = Turns(clock)
         self._connection = 0
         """Through which connection to the store the head was read."""
         self._listed = False
@@ -108,9 +110,9 @@ class Log:
 
     # -- looking
 
-    def look(self, perform: Perform | None = None) -> Head:
+    def look(self, perform: Perform | None = None, *, went_on: bool = False) -> Head:
         """The newest state as of now. `perform`: performs what is asked first where the log is opened behind a link, in
-        place of the folder.
+        place of the folder. `went_on`: a record is known to follow the head.
 
         Raises:
             NoSuchRepository: no repository was ever made here.
@@ -122,7 +124,7 @@ class Log:
                 warm = self._head
                 try:
                     # Behind a link the record after the next is asked for, too: a trip less where something came.
-                    if warm is not None and not is_far(self.folder) and self.still(warm):
+                    if warm is not None and not (went_on or is_far(self.folder)) and self.still(warm):
                         return warm
                     head = self._open(perform) if warm is None else self._read_on(warm.state)
                 except TransportError:
@@ -351,11 +353,14 @@ class Log:
             if self._clock() > deadline:
                 raise TransportFailed(LOG, f"others were first for {WAIT:.0f} s: try again")
             (content, after), why = verdict, f"another may have been first with change {base.version + 1}"
+            self.turns.tries()
             try:
                 if self._publish(base, content):
+                    self.turns.won()
                     return self._adopted(content, after)
             except _Unclear as wrong:
                 why = str(wrong)
+            self.turns.lost()
             head = self._settled(base, content, after, why)
             if head.state.incarnation == after.incarnation and self._counts(base, content, head):
                 self.make_durable(head)
@@ -456,7 +461,7 @@ class Log:
             OutcomeUnknown: it cannot be told.
         """
         try:
-            head = self.look()
+            head = self.look(went_on=True)
         except CodedError as wrong:
             raise OutcomeUnknown(f"{why}; then: {wrong}") from wrong
         if head.damage is not None:

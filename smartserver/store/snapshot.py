@@ -34,7 +34,7 @@ from smartserver.store.pack import PackReader
 from smartserver.store.record import PackEntry
 from smartserver.store.segment_reader import SegmentReader
 from smartserver.store.state import State
-from transports.base import Transport
+from transports.base import Capability, Transport
 
 NEAR = 4 << 10
 """Bytes between the start of a record's header and the end of its frame that are read at once. Between them lie other
@@ -110,10 +110,13 @@ class Snapshot:
         packs: list[OpenPack] = []
         graph = Graph()
         read = NONE_READ
-        if far.is_far(transport):
+        is_far = far.is_far(transport)
+        if is_far or Capability.OBJECTS in transport.capabilities:
             came = [entry for entry in state.packs if entry not in opened]
+            if not is_far:  # Of a large one there is a copy, which is read in blocks.
+                came = [entry for entry in came if entry.index_length <= far.SMALL]
             files = {index_path(entry.name): entry.index_length for entry in came}
-            if opened:
+            if opened and is_far:
                 files |= {pack_path(entry.name): entry.length for entry in came if entry.length <= far.SMALL}
             left = {path: size for path, size in files.items() if path not in brought}
             read = {**brought, **dict(far.get_all(transport, left))}

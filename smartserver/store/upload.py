@@ -184,9 +184,9 @@ class Upload:
 
     @property
     def published(self) -> list[str]:
-        """The files that were moved among the packs, which a record is to name."""
+        """The pack that was moved among the others, which a record is to name. Its index can be made again from it."""
         quarantine = self._intake.quarantine
-        return [] if quarantine is None else [quarantine.pack_path, quarantine.index_path]
+        return [] if quarantine is None else [quarantine.pack_path]
 
     @property
     def small_files(self) -> dict[str, bytes]:

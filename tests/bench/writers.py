@@ -39,6 +39,11 @@ class Outcome:
     def refused(self) -> list[Pushed]:
         return [push for push in self.pushed if push.refused]
 
+    @property
+    def speed(self) -> float:
+        """Pushes a second."""
+        return len(self.pushed) / self.seconds
+
     def misplaced(self, refs: Mapping[str, str]) -> list[str]:
         """What is wrong with where refs are."""
         # Its last push that was not refused. Each ref has one writer, so order is known.
@@ -64,14 +69,14 @@ def command(count: int, writers: int) -> None:
     with Workspace("bench") as work, one_line():
         environment = work.environment("bench", {"gc.auto": "0"})
         source = work.folder / "source.git"
-        tasks = _make(source, writers, count, environment)
+        tasks = make_tasks(source, writers, count, environment)
         server = work.start_ours()
         daemon = work.start_git_daemon("git-push")
         progress.step("writers on one connection each, to one server")
-        one = _library(work, source, tasks, [server.url("one-server")] * writers, environment)
+        one = at_once(work, source, tasks, [server.url("one-server")] * writers, environment)
         progress.step("the same, to a server each, on one store")
         servers = [server, *[work.start_ours(server.served) for _ in range(writers - 1)]]
-        several = _library(work, source, tasks, [each.url("server-each") for each in servers], environment)
+        several = at_once(work, source, tasks, [each.url("server-each") for each in servers], environment)
         for name, outcome in (("one-server", one), ("server-each", several)):
             _add_speed(report, name.replace("-", " "), outcome, None)
             _check(report, name.replace("-", " "), server, name, outcome)
@@ -92,7 +97,7 @@ def command(count: int, writers: int) -> None:
     report.finish()
 
 
-def _make(source: Path, writers: int, count: int, environment: Mapping[str, str]) -> list[Work]:
+def make_tasks(source: Path, writers: int, count: int, environment: Mapping[str, str]) -> list[Work]:
     """A history for each ref, and each writer's pushes: its refs in turn, each one commit further."""
     each = -(-count // REFS)
     names = [[f"writer-{writer}-{ref}" for ref in range(REFS)] for writer in range(writers)]
@@ -104,9 +109,10 @@ def _make(source: Path, writers: int, count: int, environment: Mapping[str, str]
     return tasks
 
 
-def _library(
+def at_once(
     work: Workspace, source: Path, tasks: Sequence[Work], urls: Sequence[str], environment: Mapping[str, str]
 ) -> Outcome:
+    """The pushes of a writer for each URL, over one connection each, all at the same time."""
     writers: list[subprocess.Popen[str]] = []
 
     def stop() -> None:
@@ -158,7 +164,7 @@ def _git(
 
 def _add_speed(report: Report, label: str, ours: Outcome, git: Outcome | None) -> None:
     def speed(outcome: Outcome) -> str:
-        return f"{len(outcome.pushed) / outcome.seconds:.0f}"
+        return f"{outcome.speed:.0f}"
 
     report.both(f"{label}: pushes a second", speed, ours, git)
     for name, percent in (("median", 50), ("p99", 99), ("longest", 100)):

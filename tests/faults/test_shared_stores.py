@@ -154,7 +154,7 @@ def test_each_call_breaks(
     assert at > 1
 
 
-CALLS = {"nothing": (2, 1), "fetch": (10, 6), "push": (10, 7), "ref": (4, 2), "clone": (21, 17)}
+CALLS = {"nothing": (2, 1), "fetch": (9, 5), "push": (9, 6), "ref": (4, 2), "clone": (18, 13)}
 """Calls at most to a bucket, and with the log in a database; doc/design/0035-several-servers.md has them."""
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psycopg
 import pytest
 from needs import needs
 from postgres import Postgres
@@ -33,10 +32,7 @@ class Cluster:
     def __init__(self, folder: Path, postgres: Postgres) -> None:
         self.folder, self.store = folder, folder / "store"
         self.store.mkdir()
-        self.address = postgres.address.removesuffix("postgres") + "cluster"
-        with psycopg.connect(postgres.address, autocommit=True) as connection:
-            connection.execute("DROP DATABASE IF EXISTS cluster WITH (FORCE)")
-            connection.execute("CREATE DATABASE cluster")
+        self.address = postgres.database()
 
     def run(self, *words: str | Path, status: int = 0, **variables: str) -> str:
         """What a command says."""

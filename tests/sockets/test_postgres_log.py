@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
 from pathlib import Path
 
 import psycopg
@@ -33,22 +32,12 @@ from transports.steps import Publish, Put
 
 pytestmark = [pytest.mark.sockets, needs("initdb", "postgres")]
 
-NAMES = count()
-
-
-def empty_database(server: Postgres) -> str:
-    """The address of a new one."""
-    name = f"site{next(NAMES)}"
-    with psycopg.connect(server.address, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    return server.address.removesuffix("postgres") + name
-
 
 class Site:
     """A store that several servers share."""
 
     def __init__(self, server: Postgres) -> None:
-        self.address = empty_database(server)
+        self.address = server.database()
         create_tables(self.address, "one")
         self.clock = Clock()
         self.files = MemoryTransport(self.clock)
@@ -221,7 +210,7 @@ def test_tables_of_another_release_or_store(site: Site, history: History) -> Non
 
 def test_commands_find_it_from_a_repository_in_a_bucket(postgres: Postgres, s3: S3, tmp_path: Path) -> None:
     user, root = User(tmp_path / "user"), f"s3://{s3.bucket()}/team/code"
-    run(*SMARTSERVER, "cluster", "init", root, "--log", empty_database(postgres)).worked()
+    run(*SMARTSERVER, "cluster", "init", root, "--log", postgres.database()).worked()
     commits = write_history(user, "w", 1, seed="cluster", size=100)
     with Server(root, "--cache-dir", str(tmp_path / "cache")) as server:
         user.git("push", "-q", server.url("p"), "main", folder="w").worked()

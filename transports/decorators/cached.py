@@ -64,6 +64,10 @@ class CacheFolder:
             os.utime(self._folder / path)  # What was not used for longest goes first.
         return file
 
+    def has(self, name: str) -> bool:
+        """Whether there is a copy with that name, whole or not."""
+        return (self._folder / self._at(name)).exists()
+
     def _at(self, name: str) -> str:
         return f"{name[:2]}/{name}"
 
@@ -74,7 +78,8 @@ class CacheFolder:
             OSError: it cannot be written.
         """
         path = self._folder / self._at(name)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
+        for folder in (self._folder, path.parent):  # The first is gone where somebody deleted all of it.
+            folder.mkdir(mode=0o700, exist_ok=True)
         check, size = blake2b(digest_size=CHECK), CHECK
         descriptor, temporary = tempfile.mkstemp(dir=self._folder, prefix="new-")
         try:
@@ -171,6 +176,7 @@ class CachedTransport(PassingTransport):
         for is_kept, group in groupby(steps, self._is_kept):
             run = list(group)
             if is_kept:
+                self._fetch([Get(step.path) for step in run if isinstance(step, Get)])
                 for step in run:
                     step.do(self)
                 continue
@@ -179,16 +185,29 @@ class CachedTransport(PassingTransport):
                     self._bring(step.path, step.target)
             self.inner.perform(run)
 
+    def _fetch(self, steps: Sequence[Get]) -> None:
+        """Make copies, in one trip, of files of which there is none."""
+        lacking = [step for step in steps if not self._folder.has(self._name(step.path))]
+        if lacking:
+            self.inner.perform(lacking)
+            for step in lacking:
+                if step.result is not None:
+                    self._copy(step.path, len(step.result), iter([step.result]))
+
     def _name(self, path: str) -> str:
         return blake2b(self.inner.describe(path).encode("utf-8", "surrogateescape"), digest_size=20).hexdigest()
 
     def _keep(self, path: str, file: ReadFile) -> bool:
         """Make a copy of the file that has that path, or will have it. False where there is none."""
         size = file.size()
+        return self._copy(path, size, (file.read_at(offset, PIECE) for offset in range(0, size, PIECE)))
+
+    def _copy(self, path: str, size: int, pieces: Iterator[bytes]) -> bool:
+        """Make a copy of that many bytes. False where there is none."""
         if size > self._folder.size // 2:
             return False
         try:
-            self._folder.add(self._name(path), (file.read_at(offset, PIECE) for offset in range(0, size, PIECE)))
+            self._folder.add(self._name(path), pieces)
         except OSError:  # The disk of the copies is full, say: the store has it.
             return False
         return True

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from transports.base import Capability
+from transports.base import Capability, Step
 from transports.decorators.cached import CachedTransport, CacheFolder
 from transports.decorators.counted import CountedTransport
+from transports.decorators.passing import PassingTransport
 from transports.errors import NoSuchFile
 from transports.memory import MemoryTransport
 from transports.steps import Get, GetStat, Rename
@@ -65,6 +68,31 @@ def test_what_is_brought_is_not_fetched(store: MemoryTransport, tmp_path: Path) 
         assert cached.get(f"a/packs/{name}") == KIB + name.encode()
     with pytest.raises(NoSuchFile):
         cached.rename("a/log/missing", "a/packs/missing")
+
+
+def test_a_folder_that_was_deleted_is_made_again(store: MemoryTransport, tmp_path: Path) -> None:
+    cached = over(store, tmp_path / "c")
+    shutil.rmtree(tmp_path / "c")
+    assert cached.get("a/packs/1") == KIB + b"1"
+    assert len(copies(tmp_path / "c")) == 1
+    assert (tmp_path / "c").stat().st_mode & 0o777 == 0o700
+
+
+def test_several_are_fetched_in_one_trip(store: MemoryTransport, tmp_path: Path) -> None:
+    trips: list[list[str]] = []
+
+    class Seen(PassingTransport):
+        def perform(self, steps: Sequence[Step]) -> None:
+            trips.append([step.paths[0] for step in steps])
+            super().perform(steps)
+
+    cached = CachedTransport(Seen(store), CacheFolder(tmp_path, 1 << 20), IMMUTABLE)
+    cached.get("a/packs/3")
+    wanted = [Get(f"a/packs/{number}") for number in (1, 2, 3, 99)]
+    cached.perform(wanted)
+    assert [step.result for step in wanted] == [KIB + b"1", KIB + b"2", KIB + b"3", None]
+    assert trips == [["a/packs/1", "a/packs/2", "a/packs/99"]]
+    assert len(copies(tmp_path)) == 3
 
 
 def test_what_changes_is_the_store_s(store: MemoryTransport, tmp_path: Path) -> None:
