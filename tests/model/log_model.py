@@ -73,6 +73,8 @@ class Rules:
     """A creation counts once `format` was created exclusively, after record 1: in a cleaned log that slot is free."""
     synced_repeat: bool = True
     """A writer that finds its request in the log syncs the log before it answers: the record may not be durable."""
+    outlives_repeats: bool = True
+    """Records are kept for an hour, longer than a store repeats a creation: else a deleted one may come back."""
     cold_after_loss: bool = True
     """A server that lost the connection to its store opens it cold: the store may have lost power, and records."""
 
@@ -546,8 +548,10 @@ class _Log:
         elif server.at == "back":
             yield self._checkpoint(world, server)
         elif server.at == "measure":
-            floor = self._floor(world.checkpoints)
-            yield f"will delete below {floor}", Server(server.todo, "delete", slot=self._lowest(), floor=floor), world
+            if not self._is_young(world):
+                floor = self._floor(world.checkpoints)
+                deletes = Server(server.todo, "delete", slot=self._lowest(), floor=floor)
+                yield f"will delete below {floor}", deletes, world
         elif server.at == "delete":
             yield from self._delete(world, server)
         elif server.at == "first" and _first_record(world.slots) is None:
@@ -569,6 +573,10 @@ class _Log:
         kept = 2 if self.rules.last_but_one else 1
         return slots[-kept] if len(slots) >= kept else 0
 
+    def _is_young(self, world: World) -> bool:
+        """Whether the store may still repeat the creation of a record: an hour has not passed."""
+        return bool(world.late) and self.rules.outlives_repeats
+
     def _lowest(self) -> int:
         return 1 if self.rules.from_record_1 else 2
 
@@ -586,7 +594,7 @@ class _Log:
     def _quick_cleaner(self, world: World) -> Iterator[Step]:
         """A checkpoint and all deletions in one step; the deletions are not synced."""
         head, rounds = cold_head(world).healthy, world.cleaner.todo
-        if head is not None and head not in world.checkpoints:
+        if head is not None and head not in world.checkpoints and not self._is_young(world):
             written = world._replace(checkpoints=world.checkpoints | {head}, cleaner=Server(rounds[1:])).sync()
             floor = self._floor(written.checkpoints)
             kept = (None if self._lowest() <= slot < floor else each for slot, each in enumerate(world.slots))

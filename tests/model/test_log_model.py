@@ -24,6 +24,10 @@ DAMAGE = Scene(slots=6, fast=3, cleanings=2, damages=1)
 CREATOR = Scene(slots=6, writers=((1,),), fast=3, cleanings=2, has_creator=True)
 POWER_LOSS = Scene(slots=5, writers=((1,), (1, 2)), readers=1, power_losses=1)
 POWER_LOSS_WHILE_CLEANING = replace(FROZEN_WRITER, quick_cleaner=True, power_losses=1)
+REPEATS_BY_STORE = Scene(slots=5, writers=((1, 2), (1,)), readers=1, reads=2, lost_replies=True, repeated_creations=2)
+REPEATS_WHILE_CLEANING = Scene(
+    slots=7, writers=((1, 2),), fast=4, cleanings=2, quick_cleaner=True, repeated_creations=1
+)
 BACKUP_FOR_WRITER = replace(FROZEN_WRITER, quick_cleaner=True, backup="whole")
 BACKUP_FOR_READER = Scene(slots=6, writers=((1,),), readers=1, reads=2, fast=2, backup="whole")
 SLOT_TAKEN_AGAIN_FOR_READER = Scene(
@@ -41,6 +45,8 @@ SMALL = {
     "the store loses power, and a request is repeated": POWER_LOSS,
     "the store loses power after records were deleted": POWER_LOSS_WHILE_CLEANING,
     "a backup is put back below a writer": BACKUP_FOR_WRITER,
+    "the store repeats creations, and replies are lost": REPEATS_BY_STORE,
+    "the store repeats creations while records are deleted": REPEATS_WHILE_CLEANING,
 }
 """Scenes that are exhausted."""
 
@@ -61,6 +67,17 @@ LARGE = {
     "two writers stop": Scene(slots=8, writers=((1,), (2,)), fast=4, cleanings=2),
     "two readers stop": Scene(slots=7, readers=2, reads=2, fast=5, cleanings=2),
     "a checkpoint is damaged": Scene(slots=7, writers=((1,),), readers=1, reads=2, fast=4, cleanings=3, damages=1),
+    "the store repeats creations, and listings are old": Scene(
+        slots=6,
+        writers=((1, 2), (1,)),
+        readers=1,
+        fast=2,
+        is_cold=True,
+        old_listings=True,
+        lost_replies=True,
+        late_creations=True,
+        repeated_creations=2,
+    ),
     "listings are old": replace(OLD_LISTINGS, slots=7, fast=4, quick_cleaner=False),
     "power is lost while the cleaner works": replace(FROZEN_WRITER, slots=7, readers=1, fast=4, power_losses=1),
     "a creator among all others": replace(CREATOR, slots=7, readers=1, fast=4),
@@ -90,6 +107,7 @@ BROKEN = {
     "a repository is created over a living one": Broken("exclusive_format", CREATOR, LOST),
     "a retry is answered from a record that power loss takes": Broken("synced_repeat", POWER_LOSS, LOST),
     "a state has a record that power loss took": Broken("cold_after_loss", POWER_LOSS, LOST),
+    "a deleted record comes back": Broken("outlives_repeats", REPEATS_WHILE_CLEANING, LOST),
     "power loss brings deleted records back": Broken("cold_after_loss", POWER_LOSS_WHILE_CLEANING, LOST),
 }
 BROKEN_FAR_AWAY = {
@@ -132,13 +150,6 @@ def test_without_the_rule_a_promise_is_broken(broken: Broken) -> None:
 
 def test_each_rule_is_needed() -> None:
     assert {each.rule for each in ALL_BROKEN.values()} == {field.name for field in dataclasses.fields(Rules)}
-
-
-def test_a_creation_that_the_store_repeats_after_its_record_was_deleted_loses_a_change() -> None:
-    """No rule helps. Records are kept for an hour at least, longer than a store repeats a creation."""
-    scene = Scene(slots=7, writers=((1, 2),), fast=4, cleanings=2, quick_cleaner=True, repeated_creations=1)
-    result = explore(log_model(scene), BOUND)
-    assert result.kind == LOST, str(result)
 
 
 def test_a_walk_finds_what_is_broken() -> None:
