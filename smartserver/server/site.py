@@ -29,7 +29,7 @@ from smartserver.store.states import RepositoryLook
 from smartserver.store.surroundings import holds_repository
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import Calls, ServerFacts
-from transports.base import EntryKind, Transport
+from transports.base import Capability, EntryKind, Transport
 from transports.decorators.ahead import AheadTransport, Read
 from transports.decorators.counted import CountedTransport
 from transports.errors import CodedError, TransportError
@@ -95,22 +95,22 @@ def folders_below(folder: str, names: Sequence[str]) -> list[str]:
     return [_below(folder, name) for name in sorted(names, reverse=True) if jail.is_name(name)]
 
 
-def _first_reads(folder: str) -> list[Read]:
+def _first_reads(root: Transport, folder: str) -> list[Read]:
     """What a repository in a folder is asked first: the format before all else."""
-    return [read.below(folder) for read in first_reads()]
+    return [read.below(folder) for read in first_reads(root)]
 
 
 def read_ahead(root: AheadTransport) -> None:
     """Read what `Site.listing` reads of a store behind a link: of all folders of a depth in one trip, together with the
-    logs of the repositories one above, and with their own logs where they are few."""
+    logs of the repositories one above, and with their own logs where they are few and cost nothing but time."""
     level, found, looked = [""], list[str](), 0
     while level or found:
         looked += len(level)
-        is_few = len(level) <= FEW
+        is_few = len(level) <= FEW and Capability.OBJECTS not in root.capabilities
         folders: list[tuple[str, ListDirectory, list[Read]]] = [
-            (each, ListDirectory(each), _first_reads(each)[: None if is_few else 1]) for each in level
+            (each, ListDirectory(each), _first_reads(root, each)[: None if is_few else 1]) for each in level
         ]
-        logs = [read for folder in found for read in _first_reads(folder)]
+        logs = [read for folder in found for read in _first_reads(root, folder)]
         root.read_ahead([*(read for _, names, reads in folders for read in (names, *reads)), *logs])
         level, found = [], []
         for folder, names, reads in folders:

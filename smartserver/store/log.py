@@ -493,9 +493,11 @@ class Log:
             self.since = Since(newest=self.since.newest, checkpoint=size)
 
 
-def first_reads() -> list[GetPublished | GetStat | ListDirectory]:
-    """What a repository behind a link is asked first."""
+def first_reads(store: Transport) -> list[GetPublished | GetStat | ListDirectory]:
+    """What a repository of a store behind a link is asked first. Questions of objects are paid for: less is guessed."""
     lists = [ListDirectory(CHECKPOINTS), ListDirectory(LOG)]
+    if Capability.OBJECTS in store.capabilities:
+        return [GetPublished(FORMAT), *lists]
     records = [GetPublished(record_path(number)) for number in range(AHEAD + 1, 0, -1)]
     return [GetPublished(FORMAT), *lists, *(GetStat(name) for name in FOLDERS), *records]
 

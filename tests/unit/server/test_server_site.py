@@ -17,7 +17,7 @@ from smartserver.server import site
 from smartserver.server.site import Site, everything
 from smartserver.server.startup import inside_of
 from smartserver.store.format import FOLDERS
-from transports.base import ReadFile, Stat, Step, Transport
+from transports.base import Capability, ReadFile, Stat, Step, Transport
 from transports.decorators.ahead import AheadTransport
 from transports.decorators.passing import PassingTransport
 from transports.errors import PermissionDenied
@@ -329,3 +329,11 @@ def test_repositories_of_one_depth_are_read_together(served: Served, few: int, m
     listed = Site(ahead).listing("")
     assert [each.path for each in listed] == ["b/one", "b/two", "team/other", "team/project"]
     assert [each for each in trips.log[trips_ahead:] if "log/" in each or "checkpoints" in each] == []
+
+
+def test_of_objects_no_record_is_asked_for_that_is_not_there(served: Served) -> None:
+    """Each question is paid for; of other stores behind a link they are asked in one trip, without a listing."""
+    trips = Trips(served.transport)
+    trips.capabilities |= Capability.OBJECTS
+    site.read_ahead(AheadTransport(trips))
+    assert [each for each in trips.log if "log/" in each] == []
