@@ -8,7 +8,7 @@ its state; if that writer brought part of the body, the body is checked again.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -143,11 +143,16 @@ class Commit:
         made: CommitOutcome | None = None
         seen = head.state.hash
 
+        def looks(state: State) -> Sequence[Step]:
+            nonlocal last
+            if last is not None and state.hash == seen:
+                return ()
+            last = self._last_look(planned)
+            return last.steps
+
         def judge(state: State) -> Entry | None:
             nonlocal planned, made, last
             made = None
-            if state.hash != seen:
-                last = None  # It was taken before this state was read.
             if state.hash != planned.state.hash:
                 # The entries are asked before anything is read: a failure must not hide that it was done.
                 known = earlier(Head(state), self.clock, self.request, self.age)
@@ -157,7 +162,7 @@ class Commit:
                     return None
                 planned = again
             moves = self._moves(planned)
-            if last is None or moves:
+            if last is None or moves:  # What landed meanwhile was cut out of the pack.
                 last = self._last_look(planned)
                 self.log.folder.perform([*moves, *last.steps])
             self._check(last, state)
@@ -168,7 +173,7 @@ class Commit:
         kept = undo.pop_all()
         try:
             with span(Part.DISK, "append to the log"):
-                head = self.group.append(head, judge, self._draft)
+                head = self.group.append(head, judge, looks, self._draft)
         except (OutcomeUnknown, TransportError, KeyboardInterrupt, SystemExit):
             if upload is not None:
                 upload.leave()

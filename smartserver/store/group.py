@@ -18,6 +18,7 @@ from smartserver.store.draft import following
 from smartserver.store.log import Head, Log
 from smartserver.store.record import Entry, Record
 from smartserver.store.state import State
+from transports.base import Step
 
 AT_MOST = 64 << 10
 """Bytes of a record after which no more changes are added to it."""
@@ -25,6 +26,14 @@ AT_MOST = 64 << 10
 Judge = Callable[[State], Entry | None]
 """What a change does to a state; None where it does nothing. It may be asked several times, in any thread; what it
 raises refuses the change."""
+
+Looks = Callable[[State], Sequence[Step]]
+"""What a change looks at after a newest state was read, and before it is judged on that."""
+
+
+def no_looks(state: State) -> Sequence[Step]:
+    """Of a change that needs none."""
+    return ()
 
 
 class Draft(NamedTuple):
@@ -40,7 +49,8 @@ class _Waiting:
     """A change that waits for its record."""
 
     judge: Judge
-    draft: Draft | None = None
+    looks: Looks
+    draft: Draft | None
     come: threading.Event = field(default_factory=threading.Event)
     """Its record is there, or it is refused; or it is the first of those that wait, and appends one."""
     head: Head | None = None
@@ -73,15 +83,16 @@ class Group:
         """
         return Draft(base, entry, self._following(base, (entry,)))
 
-    def append(self, head: Head, judge: Judge, draft: Draft | None = None) -> Head:
+    def append(self, head: Head, judge: Judge, looks: Looks = no_looks, draft: Draft | None = None) -> Head:
         """Append a change, with those that wait; the head then, which survives a loss of power. `head`: as it was
-        looked at just now. `draft`: the record that is published if this is what comes of it.
+        looked at just now. `looks`: performed before `judge` is asked, with those of the others. `draft`: the record
+        that is published if this is what comes of it.
 
         Raises:
             CorruptFile, OutcomeUnknown, TransportError: as `Log.append`.
             CodedError: what `judge` raised, or a limit of records.
         """
-        own = _Waiting(judge, draft)
+        own = _Waiting(judge, looks, draft)
         with self._guard:
             self._waiting.append(own)
             waits = len(self._waiting) > 1
@@ -96,7 +107,7 @@ class Group:
 
     def _append(self, head: Head | None) -> None:
         """Append one record, with the first of those that wait in it; the next one of them appends the next."""
-        if self._log.turns.rest():
+        if self._log.turns.wait():
             head = None
         with self._guard:
             waiting = list(self._waiting)
@@ -134,6 +145,9 @@ class Group:
         judged: list[_Waiting] = []
         for each in waiting:
             each.wrong = None
+        looks = [step for each in waiting for step in each.looks(state)]
+        if looks:
+            self._log.folder.perform(looks)
         for each in waiting:
             if found is not None and len(found[0]) >= AT_MOST:
                 break

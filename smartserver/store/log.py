@@ -110,9 +110,9 @@ class Log:
 
     # -- looking
 
-    def look(self, perform: Perform | None = None, *, went_on: bool = False) -> Head:
+    def look(self, perform: Perform | None = None, *, has_successor: bool = False) -> Head:
         """The newest state as of now. `perform`: performs what is asked first where the log is opened behind a link, in
-        place of the folder. `went_on`: a record is known to follow the head.
+        place of the folder. `has_successor`: a record is known to follow the head.
 
         Raises:
             NoSuchRepository: no repository was ever made here.
@@ -124,7 +124,7 @@ class Log:
                 warm = self._head
                 try:
                     # Behind a link the record after the next is asked for, too: a trip less where something came.
-                    if warm is not None and not (went_on or is_far(self.folder)) and self.still(warm):
+                    if warm is not None and not (has_successor or is_far(self.folder)) and self.still(warm):
                         return warm
                     head = self._open(perform) if warm is None else self._read_on(warm.state)
                 except TransportError:
@@ -341,7 +341,7 @@ class Log:
             OutcomeUnknown: the record may have been published, or may still be.
             TransportError: the store failed; nothing changed. Or others were first for `WAIT` seconds.
         """
-        deadline = self._clock() + WAIT
+        deadline, lost = self._clock() + WAIT, None
         while True:
             if head.damage is not None:
                 why = f"{head.damage.why}; no change is made before `smartserver recover`"
@@ -353,14 +353,15 @@ class Log:
             if self._clock() > deadline:
                 raise TransportFailed(LOG, f"others were first for {WAIT:.0f} s: try again")
             (content, after), why = verdict, f"another may have been first with change {base.version + 1}"
-            self.turns.tries()
+            if lost is not None:
+                self.turns.retried(self._clock() - lost)
             try:
                 if self._publish(base, content):
-                    self.turns.won()
+                    self.turns.published()
                     return self._adopted(content, after)
             except _Unclear as wrong:
                 why = str(wrong)
-            self.turns.lost()
+            lost = self._clock()
             head = self._settled(base, content, after, why)
             if head.state.incarnation == after.incarnation and self._counts(base, content, head):
                 self.make_durable(head)
@@ -461,7 +462,7 @@ class Log:
             OutcomeUnknown: it cannot be told.
         """
         try:
-            head = self.look(went_on=True)
+            head = self.look(has_successor=True)
         except CodedError as wrong:
             raise OutcomeUnknown(f"{why}; then: {wrong}") from wrong
         if head.damage is not None:

@@ -1,9 +1,9 @@
-"""`Turns`: leaves others time to publish their records between those of this process.
+"""`Turns`: leaves other processes time to publish their records between those of this one.
 
-Who publishes the next record is a race, and the winner of the last one would mostly win it again: it knows the state,
-which the others have to read first. Over a slow store a process could then be late for as long as another has changes
-to make. So one that was late in the last minute rests after each of its records, for as long as it needed itself to
-read what others had done and to try again. Nothing depends on it: that a record is created exclusively decides.
+Processes race to publish the next record. The winner of the last one would mostly win again: it knows the state, which
+the others have to read first. Over a slow store a process could then be late for as long as another has changes to
+make. So a process that was late in the last minute waits after each of its records, for as long as it needed itself to
+read what others had done and to try again. Nothing depends on it: a record is created exclusively.
 """
 
 from __future__ import annotations
@@ -14,43 +14,33 @@ from collections.abc import Callable
 REMEMBERED = 60.0
 """Seconds for which a process that was late supposes that others are writing too."""
 LONGEST = 1.0
-"""Seconds of a rest at most: what was large to judge again is no measure for the others."""
+"""Seconds of a wait at most: a large change that is judged again is no measure for the others."""
 
 
 class Turns:
-    """The turns of one process at the log of one repository; `rest` is called by one thread at a time."""
+    """The turns of one process at the log of one repository; `wait` is called by one thread at a time."""
 
     def __init__(self, clock: Callable[[], float], sleep: Callable[[float], None] = time.sleep) -> None:
         """`clock`: seconds that only rise."""
         self._clock = clock
         self._sleep = sleep
-        self._lost: float | None = None
-        """When another was first with the record that is being published."""
-        self._late: float | None = None
-        """When a record was last published again because another was first."""
+        self._retried_at: float | None = None
         self._needed = 0.0
-        """Seconds from then, when another was first, to the next try."""
-        self._won = 0.0
+        self._published_at = 0.0
 
-    def lost(self) -> None:
-        """Another was first, or may have been."""
-        self._lost = self._clock()
+    def retried(self, seconds: float) -> None:
+        """A record is published again, that long after another was first."""
+        self._retried_at, self._needed = self._clock(), min(seconds, LONGEST)
 
-    def tries(self) -> None:
-        """A record is about to be published."""
-        if self._lost is not None:
-            self._late = self._clock()
-            self._needed, self._lost = min(self._late - self._lost, LONGEST), None
+    def published(self) -> None:
+        """A record of this process was published."""
+        self._published_at = self._clock()
 
-    def won(self) -> None:
-        """The record was published."""
-        self._won = self._clock()
-
-    def rest(self) -> bool:
-        """Wait until it is this process's turn again; whether it had to, and others may have published since."""
+    def wait(self) -> bool:
+        """Wait until it is this process's turn again. Whether it had to: others may have published since."""
         now = self._clock()
-        left = self._won + self._needed - now
-        if self._late is None or now - self._late > REMEMBERED or left <= 0:
+        left = self._published_at + self._needed - now
+        if self._retried_at is None or now - self._retried_at > REMEMBERED or left <= 0:
             return False
         self._sleep(left)
         return True

@@ -19,7 +19,7 @@ from transports.base import Step
 from transports.decorators.passing import PassingTransport
 from transports.errors import TransportFailed
 from transports.memory import MemoryTransport
-from transports.steps import Publish, SyncDirectory
+from transports.steps import GetStat, Publish, SyncDirectory
 
 
 class Refused(Exception):
@@ -33,8 +33,11 @@ class Held(PassingTransport):
         super().__init__(MemoryTransport())
         self.reached, self.go_on = threading.Event(), threading.Event()
         self.fails_sync = False
+        self.looked: list[list[str]] = []
 
     def perform(self, steps: list[Step]) -> None:  # type: ignore[override]
+        if all(isinstance(step, GetStat) for step in steps):
+            self.looked.append([step.path for step in steps])
         if any(isinstance(step, Publish) for step in steps):
             self.reached.set()
             assert self.go_on.wait(60)
@@ -67,7 +70,7 @@ class Scene:
             return None if number in there else Entry(request(number), "joe", bytes(size))
 
         before = len(self.group._waiting)
-        come = self._threads.submit(self.group.append, self.log.look(), judge)
+        come = self._threads.submit(self.group.append, self.log.look(), judge, lambda state: [GetStat(f"{number}")])
         while len(self.group._waiting) == before:
             pass
         return come
@@ -88,6 +91,7 @@ def test_those_that_wait_are_one_record() -> None:
     with pytest.raises(Refused, match="20 after 3"):
         late.result()
     assert contents(scene.log.look().state) == list(range(17))
+    assert scene.store.looked == [["0"], [*map(str, range(1, 17)), "16", "20"]], "a trip for each record"
     assert scene.judged[5] == (5, [0, 1, 2, 3, 4]), "on what those before it leave"
 
 

@@ -34,38 +34,35 @@ class Clock:
 def late(clock: Clock, needed: float) -> Turns:
     """Those of a process that was late, needed that many seconds, and has just published."""
     found = Turns(clock, clock.sleep)
-    found.lost()
-    clock.now += needed
-    found.tries()
-    found.won()
+    found.retried(needed)
+    found.published()
     return found
 
 
-def test_a_process_that_was_never_late_does_not_rest() -> None:
+def test_a_process_that_was_never_late_does_not_wait() -> None:
     clock = Clock()
     alone = Turns(clock, clock.sleep)
     for _ in range(3):
-        alone.tries()
-        alone.won()
-        assert not alone.rest()
+        alone.published()
+        assert not alone.wait()
     assert clock.slept == []
 
 
 @pytest.mark.parametrize(("needed", "since", "slept"), [(0.25, 0.0, 0.25), (0.25, 0.125, 0.125), (9.0, 0.0, 1.0)])
-def test_it_rests_as_long_as_it_needed(needed: float, since: float, slept: float) -> None:
+def test_it_waits_as_long_as_it_needed(needed: float, since: float, slept: float) -> None:
     clock = Clock()
     found = late(clock, needed)
     clock.now += since
-    assert found.rest()
+    assert found.wait()
     assert clock.slept == [slept]
 
 
 @pytest.mark.parametrize("since", [0.25, turns.REMEMBERED + 1])
-def test_it_does_not_rest_when_that_is_over(since: float) -> None:
+def test_it_does_not_wait_when_that_is_over(since: float) -> None:
     clock = Clock()
     found = late(clock, 0.25)
     clock.now += since
-    assert not found.rest()
+    assert not found.wait()
 
 
 class Slow(PassingTransport):
@@ -90,5 +87,5 @@ def test_what_a_lost_race_takes_is_measured_at_the_log() -> None:
     seen = own.look()
     other.append(other.look(), lambda state: judge(1, state))
     own.append(seen, lambda state: judge(2, state))
-    assert own.turns.rest()
+    assert own.turns.wait()
     assert clock.slept == [turns.LONGEST]
