@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import IO, TypeVar, cast
+from typing import IO, Any, TypeVar, cast
 
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import S3Store
 
 from transports.errors import FileExists, NoSuchFile, PermissionDenied, TransportError, TransportFailed
+from transports.local import translate
 
 IN_MEMORY = 1 << 20
 """Bytes of such a file that are held in memory; a larger one is a temporary file."""
@@ -44,16 +45,18 @@ def _failure(path: str, wrong: Exception) -> TransportError:
         return TransportFailed(path, "no keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run where a role is")
     if code == "RequestTimeTooSkewed":
         return TransportFailed(path, "the clock of this machine differs too much from that of the S3 store: set it")
-    if isinstance(wrong, FileNotFoundError) and code in ("", "NoSuchKey"):
+    is_stranger = not code and re.match(r".*status code: 404 [^:]*: *\S", text)  # It answers, and is no S3 store.
+    if isinstance(wrong, FileNotFoundError) and code in ("", "NoSuchKey") and not is_stranger:
         return NoSuchFile(path)
     if isinstance(wrong, AlreadyExistsError):
         return FileExists(path)
     if isinstance(wrong, PermissionDeniedError | UnauthenticatedError) or "status code: 403" in text:
         return PermissionDenied(path, "" if code in ("", "AccessDenied") else f"the S3 store refuses the keys ({code})")
-    # Where the store is, a client of a server need not know.
-    return TransportFailed(
-        path, f"{code}: {message}" if code else re.sub(r"https?://\S+", "the store", text.partition("\n")[0])
-    )
+    if code:
+        return TransportFailed(path, f"{code}: {message}")
+    # Where the store is, a client of a server need not know, nor what a stranger in its place says.
+    said = re.sub(r"(status code: \d+ [^:]*):.*", r"\1", text.partition("\n")[0])
+    return TransportFailed(path, re.sub(r"https?://\S+", "the store", said))
 
 
 class SpooledFile:
@@ -67,9 +70,17 @@ class SpooledFile:
         self._guard = threading.Lock()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append.
+
+        Raises:
+            NoSpace: the folder of temporary files is full.
+        """
         with self._guard:
-            self._file.seek(0, os.SEEK_END)
-            self._file.write(data)
+            try:
+                self._file.seek(0, os.SEEK_END)
+                self._file.write(data)
+            except OSError as wrong:
+                raise translate(wrong, tempfile.gettempdir()) from wrong
             self.size = self._file.tell()
 
     def read_at(self, offset: int, size: int) -> bytes:
@@ -106,7 +117,7 @@ class Bucket:
         """What makes calls. `once`: it sends none again.
 
         Raises:
-            TransportFailed: the library was used before this process was forked.
+            TransportFailed: the library was used before this process was forked, or a variable has a wrong value.
         """
         global _user
         with self.guard:
@@ -114,11 +125,15 @@ class Bucket:
             if _user != os.getpid():
                 raise TransportFailed("", f"s3://{self.name} was used before this process was forked")
             if once not in self._stores:
-                self._stores[once] = S3Store(
-                    self.name,
-                    disable_bulk_delete=True,
-                    retry_config={"retry_timeout": timedelta(seconds=RETRIES), "max_retries": 0 if once else 10},
-                )
+                retries: Any = {
+                    "retry_timeout": timedelta(seconds=RETRIES),
+                    "max_retries": 0 if once else 10,
+                }
+                try:
+                    self._stores[once] = S3Store(self.name, disable_bulk_delete=True, retry_config=retries)
+                except (BaseError, ValueError) as wrong:
+                    why = str(wrong).partition("\n")[0]
+                    raise TransportFailed("", f"a variable AWS_... has a wrong value: {why}") from None
             return self._stores[once]
 
     def call(self, method: str, path: str, ask: Callable[[], Result]) -> Result:

@@ -24,14 +24,6 @@ OF_BUCKETS = "hpss+s3"
 OF_STORES = ("hpss+sftp", OF_BUCKETS, "hpss+vfs")
 """Of repositories in somebody's files: `store_url`."""
 
-KEYS = (
-    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3",
-    "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ALLOW_HTTP", "AWS_SKIP_SIGNATURE", "AWS_VIRTUAL_HOSTED_STYLE_REQUEST",
-    "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI", "HTTPS_PROXY", "https_proxy",
-)  # fmt: skip
-"""Variables that decide which bucket it is, and as whom it is used."""
-
 SCHEMES = (PLAIN, TLS, "hpss+ssh", *OF_STORES)
 """Some tools have a program named after each."""
 
@@ -90,13 +82,19 @@ def is_holdable(place: Place) -> bool:
     return not behind(place) or place.key.startswith(f"{OF_BUCKETS}://")
 
 
+def of_buckets(names: Iterable[str]) -> list[str]:
+    """The variables that may decide which bucket it is, and as whom it is used: the library reads all of AWS."""
+    return [name for name in sorted(names) if name.startswith("AWS_") or name.lower().endswith("_proxy")]
+
+
 def login_of(place: Place, environment: Mapping[str, str], ssh: Callable[[], Sequence[str]]) -> Sequence[str]:
     """The words of the command that logs in at a place, what TLS trusts there, or the keys of a bucket.
 
     SMARTSERVER_SSH: the program that logs in, else what `ssh` gives.
     """
     if isinstance(place, Location) or behind(place):
-        return [environment.get(name, "") for name in KEYS] if place.key.startswith(f"{OF_BUCKETS}://") else ()
+        is_bucket = place.key.startswith(f"{OF_BUCKETS}://")
+        return [f"{name}={environment[name]}" for name in of_buckets(environment)] if is_bucket else ()
     from smartserver.client.tls_url import TlsLocation
 
     if isinstance(place, TlsLocation):

@@ -33,6 +33,7 @@ from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report, Upload, unreported
 from smartserver.store.verify import verify
 from transports.base import Transport
+from transports.decorators.cached import without_copies
 from transports.errors import TransportError
 
 COLLECT_INTERVAL = 3600.0
@@ -122,15 +123,15 @@ class PackRepository:
     def verify(
         self, progress: Callable[[int, int], None] = lambda done, total: None, allowance: Allowance | None = None
     ) -> VerifyReport:
-        """Read and check everything; damage is reported, never raised. `progress`: bytes done, bytes in all.
-        `allowance`: as of `store.verify`.
+        """Read and check everything, not in this machine's copies; damage is reported, never raised. `progress`: bytes
+        done, bytes in all. `allowance`: as of `store.verify`.
 
         Raises:
             LimitExceeded: as `store.verify`.
             Unsupported: this release cannot read it.
             TransportFailed: the store cannot be reached, or no more, and no damage was found before.
         """
-        return verify(self.log, progress, allowance)
+        return verify(Log(without_copies(self.folder), self.path, self.randomness), progress, allowance)
 
     # -- changing
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,6 +13,7 @@ from faulty_transport import FaultyTransport
 
 from transports.base import Transport
 from transports.conformance import TransportSuite
+from transports.decorators.cached import CachedTransport, CacheFolder
 from transports.decorators.counted import CountedTransport
 from transports.decorators.passing import PassingTransport
 from transports.local import LocalTransport
@@ -51,6 +53,12 @@ class TestPassing(TransportSuite):
     @pytest.fixture
     def transport(self) -> Transport:
         return PassingTransport(MemoryTransport())
+
+
+class TestCached(TransportSuite):
+    @pytest.fixture
+    def transport(self, tmp_path: Path) -> Transport:
+        return CachedTransport(MemoryTransport(), CacheFolder(tmp_path, 1 << 20), re.compile(".*never changes"))
 
 
 class TestDecoratorsInDecorators(TransportSuite):

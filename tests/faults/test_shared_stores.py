@@ -23,6 +23,7 @@ from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from transports.base import Transport
 from transports.decorators.cached import CachedTransport, CacheFolder
+from transports.decorators.counted import CountedTransport
 from transports.errors import CodedError, TransportFailed
 from transports.s3 import S3Transport
 from transports.s3_bucket import Bucket
@@ -183,6 +184,18 @@ def test_calls_of_a_server_with_copies(
     found["fetch"] = calls(lambda: fetch(other, 3))
     found["ref"] = calls(lambda: ref(one, line[0]))
     assert {name: number for name, number in found.items() if number > CALLS[name][KINDS.index(kind)]} == {}, found
+
+
+def test_a_server_verifies_the_store_and_not_its_copies(bucket: Make, tmp_path: Path) -> None:
+    transport, history = bucket(), History()
+    copies = CountedTransport(CachedTransport(transport, CacheFolder(tmp_path, 1 << 30), IMMUTABLE))
+    server = PackRepository(copies, "a/b")
+    for tip in history.line(3):
+        push(server, history, [tip], {MAIN: tip})
+    for name in transport.list_directory("a/b/packs"):
+        transport.delete(f"a/b/packs/{name}")
+    assert server.snapshot().graph.count == 3
+    assert "3 of 3 packs cannot be checked" in server.verify().problems[0]
 
 
 def attempt(transport: Transport, work: str, at: int, breaking: Breaking, *, is_done: bool) -> bool:

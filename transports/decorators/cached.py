@@ -26,6 +26,10 @@ CHECK = 16
 """Bytes of BLAKE2b behind the content of a file."""
 PIECE = 8 << 20
 """Bytes that are fetched at once."""
+AT_ONCE = 64
+"""Copies that one process makes at once."""
+REMEMBERED = 1 << 16
+"""Names of copies that a process remembers to be whole."""
 SLACK = 16
 """The folder is looked through when a process has added this part of its size, and then has as much room again."""
 
@@ -43,8 +47,9 @@ class CacheFolder:
         self.size = size
         self._folder, self._files = folder, LocalTransport(folder)
         self._guard = threading.Lock()
+        self._making = [threading.Lock() for _ in range(AT_ONCE)]
         self._checked: set[str] = set()
-        """Names of copies that this process has found to be whole."""
+        """Names of copies that this process has found to be whole; not all of them."""
         self._added = size // SLACK
         """Bytes that were added since the folder was looked through."""
 
@@ -53,16 +58,25 @@ class CacheFolder:
         path = self._at(name)
         try:
             file = _Copy(self._files.open_read(path))
-        except TransportError:
-            return None
-        with contextlib.suppress(OSError):
             if name not in self._checked:
                 if not file.is_whole():
+                    file.close()
                     (self._folder / path).unlink(missing_ok=True)
                     return None
-                self._checked.add(name)
-            os.utime(self._folder / path)  # What was not used for longest goes first.
+                self._remember(name)
+            os.utime(self._folder / path)
+        except (TransportError, OSError):  # The store has it.
+            return None
         return file
+
+    def _remember(self, name: str) -> None:
+        if len(self._checked) >= REMEMBERED:
+            self._checked.clear()
+        self._checked.add(name)
+
+    def one_at_a_time(self, name: str) -> threading.Lock:
+        """Held by the thread of this process that makes the copy with that name."""
+        return self._making[hash(name) % AT_ONCE]
 
     def has(self, name: str) -> bool:
         """Whether there is a copy with that name, whole or not."""
@@ -77,11 +91,11 @@ class CacheFolder:
         Raises:
             OSError: it cannot be written.
         """
-        path = self._folder / self._at(name)
-        for folder in (self._folder, path.parent):  # The first is gone where somebody deleted all of it.
+        path, new = self._folder / self._at(name), self._folder / "new"
+        for folder in (self._folder, path.parent, new):  # The first is gone where somebody deleted all of it.
             folder.mkdir(mode=0o700, exist_ok=True)
         check, size = blake2b(digest_size=CHECK), CHECK
-        descriptor, temporary = tempfile.mkstemp(dir=self._folder, prefix="new-")
+        descriptor, temporary = tempfile.mkstemp(dir=new)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 for piece in pieces:
@@ -90,9 +104,9 @@ class CacheFolder:
                 file.write(check.digest())
             os.rename(temporary, path)
         except BaseException:
-            os.unlink(temporary)
+            Path(temporary).unlink(missing_ok=True)
             raise
-        self._checked.add(name)
+        self._remember(name)
         with self._guard:
             self._added += size
             is_due = self._added >= self.size // SLACK
@@ -101,7 +115,7 @@ class CacheFolder:
             self._make_room()
 
     def _make_room(self) -> None:
-        """Delete what was not used for longest. A process that has it open reads on."""
+        """Delete the least recently used, what a process that was killed left, too. One that has it open reads on."""
         found: list[tuple[float, int, Path]] = []
         for path in self._folder.glob("*/*"):
             with contextlib.suppress(FileNotFoundError):
@@ -147,7 +161,7 @@ class CachedTransport(PassingTransport):
     def __init__(self, inner: Transport, folder: CacheFolder, immutable: re.Pattern[str], *, prefix: str = "") -> None:
         super().__init__(inner, prefix=prefix)
         # Reads are of this machine; what else is asked comes in a few trips as it is.
-        self.capabilities = (inner.capabilities | Capability.HANDLES) & ~Capability.ROUND_TRIPS
+        self.capabilities = inner.capabilities & ~Capability.ROUND_TRIPS
         self._folder = folder
         self._immutable = immutable
 
@@ -157,12 +171,15 @@ class CachedTransport(PassingTransport):
     def open_read(self, path: str) -> ReadFile:
         if self._immutable.fullmatch(self.full(path)) is None:
             return self.inner.open_read(path)
-        found = self._folder.open(self._name(path))
-        if found is not None:
+        name = self._name(path)
+        if (found := self._folder.open(name)) is not None:
             return found
-        file = self.inner.open_read(path)
-        # Another process may have needed the room.
-        found = self._folder.open(self._name(path)) if self._keep(path, file) else None
+        with self._folder.one_at_a_time(name):
+            if (found := self._folder.open(name)) is not None:  # Another thread has made it.
+                return found
+            file = self.inner.open_read(path)
+            # Another process may have needed the room.
+            found = self._folder.open(name) if self._keep(path, file) else None
         if found is None:
             return file
         file.close()
@@ -226,3 +243,12 @@ class CachedTransport(PassingTransport):
             return self.inner.get(path)
         with contextlib.closing(self.open_read(path)) as file:
             return file.read_at(0, file.size())
+
+
+def without_copies(transport: Transport) -> Transport:
+    """The same tree, read from the store itself."""
+    if isinstance(transport, CachedTransport):
+        return transport.inner
+    if isinstance(transport, PassingTransport):
+        return transport.wrap(without_copies(transport.inner), transport.prefix)
+    return transport

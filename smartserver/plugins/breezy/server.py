@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import TYPE_CHECKING
 
 import breezy
@@ -14,7 +15,7 @@ from smartserver.client.call import Client
 from smartserver.client.credentials import TOKEN_VARIABLE, credentials_for
 from smartserver.client.held import holder_for
 from smartserver.client.medium import Medium
-from smartserver.client.places import KEYS, behind, connect, login_of, served_by
+from smartserver.client.places import behind, connect, login_of, of_buckets, served_by
 from smartserver.client.url import Location
 from smartserver.plugins.breezy.credentials import BreezyCredentials
 from smartserver.plugins.breezy.history import History
@@ -84,7 +85,7 @@ class Server:
         debug: str = options.get(DEBUG.name)
         flags = flags_of(debug)
 
-        environment = _environment(*OF_AGENT, *OF_TRUST, *KEYS)
+        environment = _environment(*OF_AGENT, *OF_TRUST, *of_buckets(os.environ))
         login = login_of(location, environment, lambda: [ssh])
         holder = holder_for(location, login, environment) if options.get(AGENT_WANTED.name) else None
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import shutil
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from transports.base import Capability, Step
+from transports.base import Capability, ReadFile, Step
 from transports.decorators.cached import CachedTransport, CacheFolder
 from transports.decorators.counted import CountedTransport
 from transports.decorators.passing import PassingTransport
@@ -119,8 +122,9 @@ def test_the_folder_is_bounded(store: MemoryTransport, tmp_path: Path) -> None:
     cached = over(store, tmp_path, size=16 * 1100)
     first = cached.open_read("a/packs/0")
     for number in range(1, 40):
-        time.sleep(0.002)
         cached.get(f"a/packs/{number}")
+        for age, copy in enumerate(sorted(copies(tmp_path), key=os.path.getmtime, reverse=True)):
+            os.utime(copy, (100 - age, 100 - age))
         cached.get("a/packs/5" if number > 5 else "a/packs/1")
         assert len(copies(tmp_path)) <= 17
     assert first.read_at(1024, 9) == b"0"
@@ -134,7 +138,46 @@ def test_the_folder_is_bounded(store: MemoryTransport, tmp_path: Path) -> None:
     assert copies(tmp_path) == before
 
 
+def test_what_a_killed_process_left_is_bounded_too(store: MemoryTransport, tmp_path: Path) -> None:
+    cached = over(store, tmp_path, size=16 * 1100)
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "left").write_bytes(bytes(16 * 1100))
+    os.utime(tmp_path / "new" / "left", (0, 0))
+    cached.get("a/packs/1")
+    assert not (tmp_path / "new" / "left").exists()
+
+
+def test_a_copy_that_cannot_be_read_is_the_store_s(
+    store: MemoryTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over(store, tmp_path).get("a/packs/1")
+    pread, broken = os.pread, [True]
+
+    def fails_once(descriptor: int, size: int, offset: int) -> bytes:
+        if broken and broken.pop():
+            raise OSError(errno.EIO, "the disk is broken")
+        return pread(descriptor, size, offset)
+
+    monkeypatch.setattr(os, "pread", fails_once)
+    assert over(store, tmp_path).get("a/packs/1") == KIB + b"1"
+
+
+def test_threads_that_need_a_file_at_once_fetch_it_once(store: MemoryTransport, tmp_path: Path) -> None:
+    opened: list[str] = []
+
+    class Slow(PassingTransport):
+        def open_read(self, path: str) -> ReadFile:
+            opened.append(path)
+            time.sleep(0.05)
+            return super().open_read(path)
+
+    cached = CachedTransport(Slow(store), CacheFolder(tmp_path, 1 << 20), IMMUTABLE)
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(cached.get, ["a/packs/1"] * 8)) == {KIB + b"1"}
+    assert opened == ["a/packs/1"]
+
+
 def test_it_is_near_though_the_store_is_far(tmp_path: Path) -> None:
     far = CountedTransport(MemoryTransport())
     far.capabilities = Capability.ROUND_TRIPS
-    assert CachedTransport(far, CacheFolder(tmp_path, 9), IMMUTABLE).capabilities == Capability.HANDLES
+    assert CachedTransport(far, CacheFolder(tmp_path, 9), IMMUTABLE).capabilities == Capability(0)

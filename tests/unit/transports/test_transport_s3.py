@@ -3,9 +3,13 @@ it does on a store is tested in `conformance`."""
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import random
+import re
 import socket
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,7 +19,7 @@ import pytest
 
 from transports import s3_bucket
 from transports.base import Step
-from transports.errors import NoSuchFile, PermissionDenied, TransportError, TransportFailed
+from transports.errors import NoSpace, NoSuchFile, PermissionDenied, TransportError, TransportFailed
 from transports.s3 import S3Transport, from_url
 from transports.steps import GetPublished, GetStat, ListDirectory, Query, SyncDirectory
 
@@ -124,6 +128,7 @@ def test_a_publication_is_sent_once(
         ((404, "NoSuchBucket"), TransportFailed, "there is no such bucket"),
         ((404, "NoSuchKey"), NoSuchFile, "no such file: 'a'"),
         ((404, "UserNotFound"), TransportFailed, "UserNotFound: No."),
+        ((404, ""), TransportFailed, "404 Not Found"),
         ((400, "Strange"), TransportFailed, "Strange: No."),
     ],
 )
@@ -139,6 +144,22 @@ def test_what_is_told_of_a_refusal(
         transport.get("a")
     assert text in str(wrong.value)
     assert SECRET not in f"{wrong.value!r} {wrong.value} {transport!r} {transport.describe()}"
+
+
+def test_a_variable_with_a_wrong_value_is_named(refusing: type[_Refusing], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_TIMEOUT", "soon")
+    with pytest.raises(TransportFailed, match=r'a variable AWS_\.\.\. has a wrong value: .*"soon"'):
+        S3Transport("bucket").get("a")
+
+
+def test_no_room_for_temporary_files_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(io.BytesIO):
+        def write(self, data: object) -> int:
+            raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(tempfile, "SpooledTemporaryFile", lambda size: Full())
+    with pytest.raises(NoSpace, match=re.escape(tempfile.gettempdir())):
+        S3Transport("bucket").put("incoming/a", [b"a"])
 
 
 def test_no_more_is_asked_of_a_store_that_fails(refusing: type[_Refusing]) -> None:
