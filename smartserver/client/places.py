@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.url import PLAIN, TLS, Location, parse
 from smartserver.errors import known_as
+from smartserver.programs import foreign_environment
 
 if TYPE_CHECKING:
     from smartserver.client.medium import Medium
@@ -82,9 +83,14 @@ def is_holdable(place: Place) -> bool:
     return not behind(place) or place.key.startswith(f"{OF_BUCKETS}://")
 
 
-def of_buckets(names: Iterable[str]) -> list[str]:
-    """The variables that may decide which bucket it is, and as whom it is used: the library reads all of AWS."""
-    return [name for name in sorted(names) if name.startswith("AWS_") or name.lower().endswith("_proxy")]
+def of_buckets(environment: Mapping[str, str] | None = None) -> list[str]:
+    """The variables that may decide which bucket it is, and as whom it is used: the library reads all of AWS.
+    `environment`: default: that of this process."""
+    return [
+        name
+        for name in sorted(foreign_environment(environment))
+        if name.startswith("AWS_") or name.lower().endswith("_proxy")
+    ]
 
 
 def login_of(place: Place, environment: Mapping[str, str], ssh: Callable[[], Sequence[str]]) -> Sequence[str]:

@@ -77,6 +77,8 @@ def bucket(breaking: Breaking, monkeypatch: pytest.MonkeyPatch) -> Make:
     memory: list[MemoryStore] = []
     monkeypatch.setattr(Bucket, "call", broken)
     monkeypatch.setattr(Bucket, "store", store)
+    # One after the other, so that the same call breaks each time.
+    monkeypatch.setattr(Bucket, "all_of", lambda bucket, asks, pool: [ask() for ask in asks])
 
     def make() -> Transport:
         memory.append(MemoryStore())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import TYPE_CHECKING
 
 import breezy
@@ -85,7 +84,7 @@ class Server:
         debug: str = options.get(DEBUG.name)
         flags = flags_of(debug)
 
-        environment = _environment(*OF_AGENT, *OF_TRUST, *of_buckets(os.environ))
+        environment = _environment(*OF_AGENT, *OF_TRUST, *of_buckets())
         login = login_of(location, environment, lambda: [ssh])
         holder = holder_for(location, login, environment) if options.get(AGENT_WANTED.name) else None
 

@@ -9,7 +9,16 @@ import pytest
 
 from smartserver.client import store_url
 from smartserver.client.medium import CannotConnect
-from smartserver.client.places import SCHEMES, behind, connect, how_to_serve, is_ours, parse_place, served_by
+from smartserver.client.places import (
+    SCHEMES,
+    behind,
+    connect,
+    how_to_serve,
+    is_ours,
+    login_of,
+    parse_place,
+    served_by,
+)
 from smartserver.client.url import BadUrl
 
 
@@ -73,3 +82,10 @@ def test_plain_hpss_loads_nothing_of_the_others() -> None:
     )
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert not {f"smartserver.client.{name}" for name in ("ssh_url", "store_url", "media.pipe")} & set(loaded)
+
+
+def test_a_bucket_is_kept_apart_by_all_that_its_library_reads() -> None:
+    bucket = parse_place("hpss+s3://bucket/a")
+    one = login_of(bucket, {"AWS_ENDPOINT": "http://one", "HOME": "/h"}, list)
+    assert one == login_of(bucket, {"AWS_ENDPOINT": "http://one", "HOME": "/other"}, list)
+    assert one != login_of(bucket, {"AWS_ENDPOINT": "http://two", "HOME": "/h"}, list)
