@@ -26,7 +26,7 @@ from transports.local import LocalTransport
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
-NUMBERS = [b"2", b"9" * 15, b"9" * 3000]
+NUMBERS = [b"2", b"9" * 3000]
 
 
 def claim(url: str, *updates: RefUpdate) -> None:
@@ -128,7 +128,7 @@ def _numbers(users: Users, *, trunk: str = "trunk") -> list[str]:
     return [each.out.strip() for each in done]
 
 
-@pytest.mark.parametrize("number", NUMBERS, ids=["2", "15 digits", "3000 digits"])
+@pytest.mark.parametrize("number", NUMBERS, ids=["2", "3000 digits"])
 def test_the_number_of_a_revision_is_counted(users: Users, number: bytes) -> None:
     right = _numbers(users)
     assert right[0] == "3"
@@ -144,7 +144,7 @@ def test_the_number_of_a_revision_is_counted(users: Users, number: bytes) -> Non
     assert users.served_tip() == (4, users.revision("a", 4))
 
 
-@pytest.mark.parametrize("number", NUMBERS, ids=["2", "15 digits", "3000 digits"])
+@pytest.mark.parametrize("number", NUMBERS, ids=["2", "3000 digits"])
 def test_a_stored_number_ends_no_command_and_is_mended(
     users: Users, monkeypatch: pytest.MonkeyPatch, number: bytes
 ) -> None:
