@@ -477,7 +477,7 @@ class S3Transport(Transport):
                 step.settle(answer)
 
     def _ask(self, steps: Sequence[Query[Any]]) -> dict[Query[Any], object]:
-        """What comes of steps that are performed together: their results, or errors."""
+        """The results or errors of steps that are performed together."""
         looks: dict[str, list[Query[Any]]] = {}
         for step in steps:
             if isinstance(step, GetStat) and step.path:

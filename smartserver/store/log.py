@@ -137,7 +137,7 @@ class Log:
                 if head is not None and (head.damage is None or warm is None):
                     return head
         why = (
-            f"record 1, and each checkpoint with its record, are missing, or went away {TRIES} times as they were read"
+            f"record 1, and each checkpoint with its record, are missing, or were deleted {TRIES} times as they were read"
         )
         raise CorruptFile(LOG, 0, why)
 
@@ -203,7 +203,7 @@ class Log:
             raise OutcomeUnknown(str(wrong)) from wrong
         if not _is_record(there, state.hash):
             self.forget()
-            raise OutcomeUnknown(f"{there.path} went away")
+            raise OutcomeUnknown(f"{there.path} is missing")
         self._synced = state.hash
 
     def _open(self, perform: Perform | None) -> Head | None:
@@ -294,7 +294,7 @@ class Log:
         perform: Perform | None = None,
     ) -> Head | None:
         """Read the records after a version until one is missing, and see that what they follow is still there; None
-        where it went away.
+        where that is missing.
 
         `steps`: performed first; then `start` gives the state of that version, whose record it is given. `newest`: the
         record that is probably the last. `perform`: performs them with the first records, in place of the folder.

@@ -34,7 +34,7 @@ from transports.steps import Delete, GetStat, ListDirectory, Publish, Put, Withd
 REPACK = b"repack"
 """What the quarantine of a joined pack is named after, where a push has its request."""
 TURN = f"{PACKS}/joining"
-"""Who has published this file joins packs."""
+"""The server that has published this file joins packs."""
 LONGEST_TURN = 900
 """Seconds after which another may do so."""
 MOST_OVER_LINK = 1 << 20
