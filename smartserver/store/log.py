@@ -136,9 +136,7 @@ class Log:
                 self._head = None if head is None or head.damage is not None else head
                 if head is not None and (head.damage is None or warm is None):
                     return head
-        why = (
-            f"record 1, and each checkpoint with its record, are missing, or were deleted {TRIES} times as they were read"
-        )
+        why = f"record 1, and each checkpoint with its record, are missing, or were deleted {TRIES} times meanwhile"
         raise CorruptFile(LOG, 0, why)
 
     @property

@@ -89,7 +89,7 @@ def test_an_older_checkpoint_serves_for_one_that_is_damaged(harm: str, store: Me
     store.delete(record_path(1))
     assert contents(opened(store).look().state) == [1, 2]
     store.delete(record_path(2))  # That of the older one.
-    with pytest.raises(CorruptFile, match="went away 3 times"):
+    with pytest.raises(CorruptFile, match="were deleted 3 times"):
         opened(store).look()
 
 
