@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import time
+import os
+import signal
+import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg
@@ -31,6 +34,9 @@ from transports.memory import MemoryTransport
 from transports.steps import Publish, Put
 
 pytestmark = [pytest.mark.sockets, needs("initdb", "postgres")]
+
+TIMEOUT = 60
+"""Seconds after which a call that hangs fails the test."""
 
 
 class Site:
@@ -68,8 +74,11 @@ def site(postgres: Postgres) -> Iterator[Site]:
         each.close()
 
 
-def move(repository: PackRepository, name: bytes, tip: bytes) -> CommitOutcome:
+def move(
+    repository: PackRepository, name: bytes, tip: bytes, first: Callable[[], None] = lambda: None
+) -> CommitOutcome:
     def plan(transaction: Transaction) -> bytes:
+        first()
         transaction.set_ref(name, (Tip(tip),))
         return b""
 
@@ -142,23 +151,59 @@ def test_of_those_who_publish_at_once_one_succeeds(site: Site, history: History)
 
 
 def test_the_database_is_killed(site: Site, postgres: Postgres, history: History) -> None:
-    """What was acknowledged is there when it is back, and the next request takes a new connection. While it is away
-    each request ends soon."""
+    """What was acknowledged is there when it is back, and the next request takes a new connection."""
     repository = site.repository()
     push(repository, history, line := history.line(2), {MAIN: line[0]})
     for number in range(2):
         postgres.stop()
-        begin = time.monotonic()
         with pytest.raises(TransportFailed, match="database of the logs"):
             repository.look()
         with pytest.raises(TransportFailed, match="database of the logs"):
             move(repository, b"refs/heads/away", line[0])
-        assert time.monotonic() - begin < 10
         postgres.start()
         name = b"refs/heads/%d" % number
         assert move(repository, name, line[1]).changed
         assert name in refs_of(site.repository())
     assert b"refs/heads/away" not in refs_of(repository)
+
+
+def test_a_process_of_the_database_hangs(site: Site, history: History) -> None:
+    """A read fails. A publication is repeated; the one that hung does nothing when its process wakes up."""
+    repository = site.repository()
+    push(repository, history, line := history.line(1), {MAIN: line[0]})
+    pool, stopped = ThreadPoolExecutor(1), list[int]()
+
+    def stop() -> None:
+        ((process,),) = site.opened[0]._ask("", "SELECT pg_backend_pid()")
+        os.kill(process, signal.SIGSTOP)
+        stopped.append(process)
+
+    try:
+        stop()
+        with pytest.raises(TransportFailed, match="database of the logs"):
+            pool.submit(repository.look).result(TIMEOUT)
+        assert pool.submit(move, repository, b"refs/heads/side", line[0], stop).result(TIMEOUT).changed
+    finally:
+        for each in stopped:
+            os.kill(each, signal.SIGCONT)
+    assert refs_of(site.repository()) == {MAIN: line[0], b"refs/heads/side": line[0]}
+    assert move(repository, b"refs/heads/other", line[0]).changed
+
+
+def test_a_database_that_accepts_and_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """It is asked once, and all its addresses have one time together."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"postgresql://127.0.0.1:{silent.getsockname()[1]}/"
+        with pytest.raises(TransportFailed, match="database of the logs"):
+            Database(address + "?host=127.0.0.1,127.0.0.1,127.0.0.1", "one").numbers("a")
+        assert "it did not answer within 4 s" in caplog.text
+        silent.setblocking(False)
+        connections = 0
+        with suppress(BlockingIOError):
+            while True:
+                silent.accept()[0].close()
+                connections += 1
+        assert connections <= 3
 
 
 def test_a_lost_reply(site: Site, history: History, monkeypatch: pytest.MonkeyPatch) -> None:
