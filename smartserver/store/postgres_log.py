@@ -24,7 +24,8 @@ from typing import Any
 import psycopg
 
 from smartserver.errors import Unsupported
-from smartserver.store.record import decode_record, hash_of
+from smartserver.store.format import LOG
+from smartserver.store.record import decode_record, hash_of, record_path
 from transports import paths
 from transports.base import BytesFile, EntryKind, ReadFile, Stat, Step, Transport, WriteFile
 from transports.decorators.passing import PassingTransport
@@ -124,6 +125,11 @@ class _Connection(psycopg.Connection[Any]):
             return done.value
 
 
+def _path(repository: str, number: int) -> str:
+    """That of a record, from the outermost transport, for errors."""
+    return paths.join(repository, record_path(number))
+
+
 def _no_answer() -> psycopg.OperationalError:
     return psycopg.OperationalError(f"it did not answer within {PATIENCE} s")
 
@@ -147,15 +153,15 @@ class Database:
             TransportFailed: the database is away.
             Unsupported: its tables are of another release, or of another store.
         """
-        return dict(self._ask(f"log/{max(numbers):010}", _READ, repository, list(numbers)))
+        return dict(self._ask(_path(repository, max(numbers)), _READ, repository, list(numbers)))
 
     def numbers(self, repository: str) -> list[int]:
         """The numbers of the records that are there, ascending. Raises as `read`."""
-        return [number for (number,) in self._ask("log", _NUMBERS, repository)]
+        return [number for (number,) in self._ask(paths.join(repository, LOG), _NUMBERS, repository)]
 
     def stat(self, repository: str, number: int) -> Stat | None:
         """A record's size, and when it was published. Raises as `read`."""
-        for size, made in self._ask(f"log/{number:010}", _AGE, repository, number):
+        for size, made in self._ask(_path(repository, number), _AGE, repository, number):
             return Stat(EntryKind.FILE, size, made)
         return None
 
@@ -178,7 +184,7 @@ class Database:
 
     def delete(self, repository: str, number: int) -> bool:
         """Delete a record, durably; False where it is not there. Raises as `read`."""
-        return bool(self._change(f"log/{number:010}", _DELETE, repository, number))
+        return bool(self._change(_path(repository, number), _DELETE, repository, number))
 
     def versions(self) -> dict[str, int]:
         """The version of each file that servers share, by its name. Raises as `read`."""
@@ -198,7 +204,7 @@ class Database:
 
     def usage(self) -> tuple[int, int, int]:
         """The number of repositories that have records, of records, and of bytes of the table. Raises as `read`."""
-        ((repositories, records, size),) = self._ask("log", _USAGE)
+        ((repositories, records, size),) = self._ask("", _USAGE)
         return repositories, records, size
 
     def close(self) -> None:

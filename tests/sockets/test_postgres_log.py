@@ -156,7 +156,7 @@ def test_the_database_is_killed(site: Site, postgres: Postgres, history: History
     push(repository, history, line := history.line(2), {MAIN: line[0]})
     for number in range(2):
         postgres.stop()
-        with pytest.raises(TransportFailed, match="database of the logs"):
+        with pytest.raises(TransportFailed, match=r"^'a/b/log/\d+': the database of the logs"):
             repository.look()
         with pytest.raises(TransportFailed, match="database of the logs"):
             move(repository, b"refs/heads/away", line[0])
@@ -206,6 +206,15 @@ def test_a_database_that_accepts_and_does_not_answer(caplog: pytest.LogCaptureFi
         assert connections <= 3
 
 
+def test_an_error_without_words(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise psycopg.OperationalError
+
+    monkeypatch.setattr(psycopg.Connection, "connect", fail)
+    with pytest.raises(TransportFailed, match="database of the logs"):
+        site.database().numbers("a")
+
+
 def test_a_lost_reply(site: Site, history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     """The record is found, and the change is made once."""
     repository = site.repository()
@@ -248,6 +257,10 @@ def test_tables_of_another_release_or_store(site: Site, history: History) -> Non
     with psycopg.connect(site.address) as connection:
         connection.execute("UPDATE smartserver_cluster SET schema = 2")
     with pytest.raises(Unsupported, match="version 2 of the tables"):
+        site.database().numbers("a")
+    with psycopg.connect(site.address) as connection:
+        connection.execute("DELETE FROM smartserver_cluster")
+    with pytest.raises(Unsupported, match="version 0 of the tables"):
         site.database().numbers("a")
     with pytest.raises(TransportFailed, match="has the logs of a store already"):
         create_tables(site.address, "one")
