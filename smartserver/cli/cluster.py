@@ -52,8 +52,8 @@ def init(flags: frozenset[str], store: str, log_place: str) -> None:
         if cluster_of(store, transport) is not None:
             raise CommandError(f"{store} has its logs in a database already: see `smartserver cluster status {store}`")
         _check_empty(store, transport)
-        library.create_tables(log_place, identity)
-        mark(transport, Cluster(identity, log_place))
+        with library.create_tables(log_place, identity):
+            mark(transport, Cluster(identity, log_place))
     click.echo(f"{store}: its logs are in {log_place}")
 
 

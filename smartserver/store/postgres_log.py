@@ -87,19 +87,19 @@ RETURNING (SELECT content FROM parent)
 """
 
 
-def create_tables(address: str, store: str) -> None:
-    """Make the tables for the logs of a store, whose identity is `store`. Empty ones are replaced.
+@contextmanager
+def create_tables(address: str, store: str) -> Iterator[None]:
+    """Make the tables for the logs of a store, whose identity is `store`: none if the block raises.
 
     Raises:
-        TransportFailed: the database is away, or has such tables with records already.
+        TransportFailed: the database is away, or has such tables already.
     """
     with _translated(""), psycopg.connect(address, connect_timeout=PATIENCE) as connection:
         if connection.execute("SELECT to_regclass('smartserver_record')").fetchone() != (None,):
-            if connection.execute("SELECT 1 FROM smartserver_record LIMIT 1").fetchone() is not None:
-                raise TransportFailed("", f"{address} has the logs of a store already")
-            connection.execute("DROP TABLE smartserver_record, smartserver_file, smartserver_cluster")
+            raise TransportFailed("", f"{address} has the tables of a store already: name an empty database")
         connection.execute(TABLES)
         connection.execute("INSERT INTO smartserver_cluster VALUES (%s, %s)", (SCHEMA, store))
+        yield
 
 
 class _Connection(psycopg.Connection[Any]):

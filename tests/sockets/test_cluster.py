@@ -30,8 +30,8 @@ class Cluster:
     """A folder that servers share."""
 
     def __init__(self, folder: Path, postgres: Postgres) -> None:
-        self.folder, self.store = folder, folder / "store"
-        self.store.mkdir()
+        self.folder, self.store = folder, str(folder / "store")
+        (folder / "store").mkdir()
         self.address = postgres.database()
 
     def run(self, *words: str | Path, status: int = 0, **variables: str) -> str:
@@ -78,10 +78,11 @@ def soon(holds: Callable[[], bool]) -> float:
     return time.monotonic() - begin
 
 
-def test_logs_in_a_database(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["folder", "bucket"])
+def test_logs_in_a_database(cluster: Cluster, tmp_path: Path, place: str, request: pytest.FixtureRequest) -> None:
     """What one server was given the other has, and every command finds it."""
-    with_password = cluster.address.replace("postgres@", "postgres:secret@")
-    assert "leave out the password" in cluster.run("cluster", "init", cluster.store, "--log", with_password, status=1)
+    if place == "bucket":
+        cluster.store = f"s3://{request.getfixturevalue('s3').bucket()}/team/code"
     cluster.run("cluster", "init", cluster.store, "--log", cluster.address)
     assert "already" in cluster.run("cluster", "init", cluster.store, "--log", cluster.address, status=1)
     (tmp_path / "tree").mkdir()
@@ -89,8 +90,9 @@ def test_logs_in_a_database(cluster: Cluster, tmp_path: Path) -> None:
     with cluster.server("--anonymous", "write") as one, cluster.server() as other:
         cluster.run("import", tmp_path / "tree", one, "-m", "the first")
         assert cluster.run("cat", f"{other}/file") == "content\n"
-    assert "all well" in cluster.run("verify", cluster.store / "project")
-    assert not (cluster.store / "project" / "log").exists() or not [*(cluster.store / "project" / "log").iterdir()]
+    assert "all well" in cluster.run("verify", f"{cluster.store}/project")
+    assert "the first" in cluster.run("log", f"{cluster.store}/project")
+    assert list(tmp_path.glob("store/project/log/*")) == []
     assert "repositories: 1; 2 records" in cluster.run("cluster", "status", cluster.store)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").touch()
