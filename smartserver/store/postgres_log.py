@@ -87,6 +87,19 @@ RETURNING (SELECT content FROM parent)
 """
 
 
+def secrets_in(address: str) -> list[str]:
+    """The options of a database's address that must not be written down: secrets, and the file that has them.
+
+    Raises:
+        ValueError: it is no address.
+    """
+    try:
+        options = psycopg.pq.Conninfo.parse(address.encode())
+    except psycopg.Error as wrong:
+        raise ValueError(str(wrong).strip()) from None
+    return [o.keyword.decode() for o in options if o.val and (o.dispchar == b"*" or o.keyword == b"passfile")]
+
+
 @contextmanager
 def create_tables(address: str, store: str) -> Iterator[None]:
     """Make the tables for the logs of a store, whose identity is `store`: none if the block raises.
