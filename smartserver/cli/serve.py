@@ -33,6 +33,7 @@ from smartserver.cli.serve_options import (
     parse_listen,
     peer_of,
     policy_of,
+    refuse_cache,
     refuse_with_stdio,
     share_memory,
     with_copies,
@@ -312,8 +313,8 @@ def command(
     root = near(root)
     is_bucket = root.startswith("s3://") and not stdio
     remote = is_store_url(root) and not is_bucket
-    if cache_dir is not None and not is_bucket:
-        raise UsageConflict("--cache-dir is for a bucket that is served: s3://bucket/prefix")
+    if not is_bucket:
+        refuse_cache(ctx)
     if remote and not stdio:
         raise CommandError(f"{root} is behind a link, and is served with --stdio only")
     if not is_store_url(root):
