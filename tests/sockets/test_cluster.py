@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 from needs import needs
@@ -98,6 +101,17 @@ def test_logs_in_a_database(cluster: Cluster, tmp_path: Path, place: str, reques
     (tmp_path / "other" / "file").touch()
     wrong = cluster.run("cluster", "init", tmp_path / "other", "--log", cluster.address, status=1)
     assert "file" in wrong
+
+
+def test_a_server_that_began_before_its_store_had_a_database(cluster: Cluster) -> None:
+    """It would write logs where no other server looks."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with cluster.server("--metrics", f"127.0.0.1:{port}"):
+        cluster.run("cluster", "init", cluster.store, "--log", cluster.address)
+        with pytest.raises(HTTPError) as caught:
+            urlopen(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE)
+        assert b"restart the server" in caught.value.read()
 
 
 def test_rules_and_tokens_of_all_servers(cluster: Cluster, postgres: Postgres) -> None:
