@@ -17,7 +17,7 @@ from smartserver.server.rules import ANONYMOUS, EVERYBODY, WORDS, AccessFile, Ac
 from smartserver.server.tokens import TokenFile, TokenPlace, token_path
 from smartserver.server.watched import Source, UnusableFile
 from smartserver.verbs.declare import Permission
-from transports.errors import CodedError, TransportFailed
+from transports.errors import CodedError
 
 if TYPE_CHECKING:
     from smartserver.server.shared_files import SharedFiles
@@ -40,7 +40,7 @@ def open_access(place: str) -> AccessFile:
     source = _source(place, "access")
     try:
         return AccessFile(source or Path(place))
-    except (UnusableFile, TransportFailed) as wrong:
+    except (UnusableFile, CodedError) as wrong:
         raise CommandError(f"{place}: {wrong}") from None
 
 
@@ -50,7 +50,7 @@ def open_tokens(place: str) -> TokenFile:
     path = token_path(Path(place))
     try:
         return TokenFile(source or path)
-    except (UnusableFile, TransportFailed) as wrong:
+    except (UnusableFile, CodedError) as wrong:
         raise CommandError(f"{place if source else path}: {wrong}") from None
 
 

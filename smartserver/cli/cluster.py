@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import click
 
@@ -44,7 +44,7 @@ def init(flags: frozenset[str], store: str, log_place: str) -> None:
     smartserver cluster init s3://bucket/code --log postgresql://code@db.example.org/code
     """
     library, store = postgres_log(), near(store)
-    _check_address(log_place)
+    _check_address(log_place, library.secrets_in)
     if "://" in store and not is_store_url(store):
         raise CommandError(f"{store} is no store: say a folder, or s3://bucket/prefix")
     with one_line(above(store)):
@@ -52,8 +52,8 @@ def init(flags: frozenset[str], store: str, log_place: str) -> None:
         if cluster_of(store, transport) is not None:
             raise CommandError(f"{store} has its logs in a database already: see `smartserver cluster status {store}`")
         _check_empty(store, transport)
-        library.create_tables(log_place, identity)
-        mark(transport, Cluster(identity, log_place))
+        with library.create_tables(log_place, identity):
+            mark(transport, Cluster(identity, log_place))
     click.echo(f"{store}: its logs are in {log_place}")
 
 
@@ -94,13 +94,17 @@ def status(store: str) -> None:
     click.echo(f"repositories: {repositories:,}; {count(records, 'record')}, {size(bytes_taken)}")
 
 
-def _check_address(address: str) -> None:
+def _check_address(address: str, secrets_in: Callable[[str], list[str]]) -> None:
     """Accept the address of a database, without a password: many may read where it is written."""
-    found = urlsplit(address)
-    if found.scheme not in ("postgresql", "postgres"):
+    if not address.startswith(("postgresql://", "postgres://")):
         raise CommandError(f"--log {address!r}: expected postgresql://[user@]host[:port]/database")
-    if found.password is not None:
-        raise CommandError("--log: leave out the password; it is looked for in ~/.pgpass, PGPASSFILE and PGPASSWORD")
+    try:
+        found = secrets_in(address)
+    except ValueError as wrong:
+        raise CommandError(f"--log: {wrong}") from None
+    if found:
+        where = "each machine has passwords in ~/.pgpass, PGPASSFILE or PGPASSWORD"
+        raise CommandError(f"--log: leave out {' and '.join(found)}: {where}")
 
 
 def _check_empty(place: str, store: Transport) -> None:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from smartserver.cli.access import is_shared, open_access, open_tokens
-from smartserver.cli.errors import CommandError, UsageConflict
+from smartserver.cli.errors import CommandError, UsageConflict, one_line
 from smartserver.cli.interrupts import on_ending
 from smartserver.cli.logs import is_journal, log_requests_to, log_to
-from smartserver.cli.place import is_store_url, near, open_store
+from smartserver.cli.place import above, is_store_url, near, open_store
 from smartserver.cli.process import raise_descriptors, use_one_heap
 from smartserver.cli.serve_options import (
     banned_by,
@@ -33,6 +33,7 @@ from smartserver.cli.serve_options import (
     parse_listen,
     peer_of,
     policy_of,
+    refuse_cache,
     refuse_with_stdio,
     share_memory,
     with_copies,
@@ -312,8 +313,8 @@ def command(
     root = near(root)
     is_bucket = root.startswith("s3://") and not stdio
     remote = is_store_url(root) and not is_bucket
-    if cache_dir is not None and not is_bucket:
-        raise UsageConflict("--cache-dir is for a bucket that is served: s3://bucket/prefix")
+    if not is_bucket:
+        refuse_cache(ctx)
     if remote and not stdio:
         raise CommandError(f"{root} is behind a link, and is served with --stdio only")
     if not is_store_url(root):
@@ -349,6 +350,7 @@ def command(
     from smartserver.server.site import Site
     from smartserver.server.startup import inside_of, tidy_all
     from smartserver.server.threads import ThreadExecutor
+    from smartserver.store.cluster import mark_of
 
     use_one_heap()
     descriptors = raise_descriptors()
@@ -381,7 +383,9 @@ def command(
         site.inside = inside_of(transport)
     executor = ThreadExecutor(reactor.callFromThread)
     connections = Connections(site, executor, reactor, Limits(max_connections, max_per_address, idle_timeout))
-    health = Health(lambda: look_at(transport), executor, reactor)
+    with one_line(above(root)):
+        mark = None if metrics_place is None else mark_of(transport)
+    health = Health(lambda: look_at(transport, mark), executor, reactor)
 
     def stop() -> None:
         with contextlib.suppress(error.ReactorNotRunning):  # A signal came first.

@@ -57,13 +57,26 @@ def parse_listen(text: str, option: str = "--listen", default: int | None = DEFA
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-def refuse_with_stdio(ctx: click.Context) -> None:
-    """Refuse options that `--stdio` cannot obey."""
-    given = {
+def _given(ctx: click.Context) -> dict[str, str]:
+    """The options of the command line, as the user says them, by their names."""
+    return {
         parameter.name: parameter.opts[0]
         for parameter in ctx.command.params
         if parameter.name and ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
     }
+
+
+def refuse_cache(ctx: click.Context) -> None:
+    """Refuse options of copies, where a folder is served."""
+    given = _given(ctx)
+    for name in ("cache_dir", "cache_size"):
+        if name in given:
+            raise UsageConflict(f"{given[name]} is for a bucket that is served: s3://bucket/prefix")
+
+
+def refuse_with_stdio(ctx: click.Context) -> None:
+    """Refuse options that `--stdio` cannot obey."""
+    given = _given(ctx)
     for name in FOR_TCP:
         if name in given:
             raise UsageConflict(f"{given[name]} is for TCP and has no effect with --stdio: leave it out")

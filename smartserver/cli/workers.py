@@ -28,7 +28,8 @@ STOP = signal.SIGUSR2
 of them: passed on as such it would come twice, and a second one ends what the first one lets finish."""
 
 START_TIME = 2.0
-"""Seconds. A worker that fails within them could not start, and all end; one that ends later is replaced."""
+"""Seconds. If one of the first workers fails within them, it could not start, and all end. Any other worker that ends
+is replaced, no sooner than this after its start: it may have failed because the database of the tokens is away."""
 
 
 def fork_workers(count: int, listening: socket.socket) -> bool:
@@ -46,6 +47,8 @@ class _Supervisor:
         self._listening = listening
         self._began: dict[int, float] = {}
         """When each worker was forked, by its process."""
+        self._first: set[int] = set()
+        """The processes of the first workers."""
         self._is_ending = False
         self._status = 0
         self._pipe = os.pipe()
@@ -56,6 +59,7 @@ class _Supervisor:
         for number in range(count):
             if self._fork():
                 return number == 0
+        self._first = set(self._began)
         while self._began:
             process, ended = os.wait()
             began = self._began.pop(process, None)
@@ -68,7 +72,7 @@ class _Supervisor:
         lasted = time.monotonic() - began
         if self._is_ending:
             self._status = self._status or max(status, 0)
-        elif status > 0 and lasted < START_TIME:
+        elif status > 0 and lasted < START_TIME and process in self._first:
             self._status = status
             self._end(signal.SIGTERM)
         else:

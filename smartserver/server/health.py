@@ -9,10 +9,10 @@ from http import HTTPStatus
 from smartserver.server.connections import Clock
 from smartserver.server.executor import Executor, Lane
 from smartserver.server.pages import TEXT, Answer, Page
-from smartserver.store.cluster import FILE
+from smartserver.store.format import CLUSTER
 from smartserver.store.record import record_path
 from transports.base import Transport
-from transports.errors import CodedError, NoSuchFile
+from transports.errors import CodedError, NoSuchFile, TransportFailed
 from transports.steps import Get, GetPublished, GetStat
 
 log = logging.getLogger("smartserver")
@@ -24,16 +24,19 @@ FRESH = 2.0
 """Seconds for which an answer of theirs counts: so often, at most, the pages cost a look at them."""
 
 
-def look_at(root: Transport) -> None:
-    """Ask the store for something small, and the database of its logs, if it has one, for another.
+def look_at(root: Transport, mark: bytes | None) -> None:
+    """Ask the store for something small, and the database of its logs, if it has one, for another. `mark`: as of
+    `store.cluster.mark_of` when the server began.
 
     Raises:
-        CodedError: one of them failed, or the served folder is gone.
+        CodedError: one of them failed, the served folder is gone, or the logs are somewhere else now.
     """
-    folder = GetStat("")
-    root.perform([folder, Get(FILE), GetPublished(record_path(1))])
+    folder, file = GetStat(""), Get(CLUSTER)
+    root.perform([folder, file, GetPublished(record_path(1))])
     if folder.result is None:
         raise NoSuchFile(root.describe())
+    if file.result != mark:
+        raise TransportFailed(CLUSTER, "it is not as it was when this server began: restart the server")
 
 
 class Health:
@@ -104,4 +107,7 @@ class Health:
             self._look()
         except CodedError as wrong:
             return " ".join(str(wrong).split())
+        except Exception:  # It runs in a thread whose errors nobody sees, and would never look again.
+            log.exception("the look at the store failed")
+            return "the server failed to look at the store"
         return ""

@@ -6,6 +6,7 @@ not count where nobody hears of that.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -15,7 +16,9 @@ from contextlib import contextmanager
 from smartserver.server.tokens import Tokens
 from smartserver.server.watched import UnusableFile
 from smartserver.store.postgres_log import Database
-from transports.errors import TransportFailed
+from transports.errors import CodedError, TransportFailed
+
+log = logging.getLogger("smartserver")
 
 RULES, TOKENS = "access", "tokens"
 """The files."""
@@ -34,7 +37,7 @@ class SharedFiles:
         self._database, self._clock = database, clock
         self._guard = threading.Lock()
         self._process = 0
-        self._heard = -STALE
+        self._read_at = -STALE
         self._files: dict[str, tuple[int, bytes]] = {}
         """Version and content of each."""
 
@@ -42,19 +45,19 @@ class SharedFiles:
         """The newest version of a file; 0 where there is none.
 
         Raises:
-            TransportFailed: the database was not heard of for `STALE` seconds.
+            TransportFailed: the database was not read for `STALE` seconds.
         """
         with self._guard:
             if self._process != os.getpid():
                 self._process = os.getpid()
+                threading.Thread(target=self._poll, name="shared files", daemon=True).start()
                 self._ask()
-                threading.Thread(target=self._go_on, name="shared files", daemon=True).start()
-        if self._clock() - self._heard >= STALE:
+        if self._clock() - self._read_at >= STALE:
             raise TransportFailed("", "the database with the rules of access is away")
         return self._files.get(name, (0, b""))[0]
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file, as it was heard of last; None where there is none."""
+        """The content of a file, as last read; None where there is none."""
         return self._files[name][1] if name in self._files else None
 
     def source(self, name: str) -> SharedFile:
@@ -66,15 +69,17 @@ class SharedFiles:
         for name, version in self._database.versions().items():
             if self.read(name) is None or self._files[name][0] != version:
                 self._files[name] = version, self._database.file(name) or b""
-        self._heard = begin
+        self._read_at = begin
 
-    def _go_on(self) -> None:
+    def _poll(self) -> None:
         while True:
             time.sleep(PERIOD)
             try:
                 self._ask()
             except TransportFailed:  # It said so in the log.
                 continue
+            except Exception as wrong:  # Another database may have had the address for a moment.
+                log.warning("the rules of access cannot be read: %s", wrong, exc_info=not isinstance(wrong, CodedError))
 
 
 class SharedFile:
@@ -107,13 +112,13 @@ class SharedTokens:
         """The tokens, and what replaces them; nobody else changes them meanwhile.
 
         Raises:
-            UnusableFile: the database is away.
+            UnusableFile: the database is away, or is not that of the store.
         """
         try:
             with self._database.changing(TOKENS) as held:
                 yield held
-        except TransportFailed as wrong:
-            raise UnusableFile(wrong.reason) from None
+        except CodedError as wrong:
+            raise UnusableFile(str(wrong)) from None
 
     def tokens(self) -> Tokens:
         """Those there are. Raises as `changing`."""

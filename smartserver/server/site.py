@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -21,7 +21,7 @@ from smartserver.server.open_files import MAX_OF_SITE, OpenFiles
 from smartserver.server.request_log import EndedRequest
 from smartserver.server.upkeep import UpkeepQueue
 from smartserver.store.caches import TextCache
-from smartserver.store.format import FORMAT, is_marked, is_ours
+from smartserver.store.format import CLUSTER, FORMAT, is_marked, is_ours
 from smartserver.store.log import Perform, first_reads
 from smartserver.store.model import ListingEntry
 from smartserver.store.repository import PackRepository
@@ -203,8 +203,13 @@ class Site:
         """
         name = self._inside(path, jail.clean(path))
         around = self._formats(jail.prefixes(name)[1:])
-        outside = {place: GetStat(_below(place, FORMAT)) for place in jail.prefixes(self._at)[1:]}
-        asked = [*around, *outside.values()]
+        outside = [
+            GetStat(_below(place, file))
+            for place in jail.prefixes(self._at)
+            for file in (FORMAT, CLUSTER)
+            if self._at and (place, file) != (self._at, FORMAT)
+        ]
+        asked = [*around, *outside]
         found = self._look(name, lambda steps: self._whole.perform([*(step.below(self._at) for step in steps), *asked]))
         if not found.exists:
             self._ask([each for each in asked if not each.was_performed])
@@ -333,15 +338,20 @@ class Site:
             raise InvalidPath(path, "it leads out of the served folder")
         return name
 
-    def _check_around(self, path: str, name: str, around: Sequence[GetStat], outside: Mapping[str, GetStat]) -> None:
-        """Refuse a place in the folders of a repository, be it one that what is served lies in. `around`, `outside`:
-        what was asked of the formats of the folders above the place, and above what is served."""
+    def _check_around(self, path: str, name: str, around: Sequence[GetStat], outside: Sequence[GetStat]) -> None:
+        """Refuse a place in the folders of a repository, be it one that what is served lies in, and one in a store with
+        its logs in a database, which this server does not have: a transport that has them tells of no folder above.
+        `around`, `outside`: what was asked of the files of the folders above the place, and of what is served."""
         found = self._first(jail.prefixes(name)[1:], around)
         if found is not None:
             raise NestedRepository(path, found.at)
-        for place, request in outside.items():
+        for request in outside:
+            place, _, file = request.path.rpartition("/")
+            if file == CLUSTER and request.was_performed and request.result is not None:
+                why = "has its logs in a database, which cannot be reached this way: use one of its servers"
+                raise InvalidPath(path, f"{self._whole.describe(place)} {why}")
             with contextlib.suppress(TransportError):  # Who may not read there is not told of one.
-                if _may_be_format(request) and holds_repository(self._whole, place):
+                if file == FORMAT and _may_be_format(request) and holds_repository(self._whole, place):
                     raise InvalidPath(path, f"{self._whole.describe(place)} is a repository: nothing is made inside it")
 
     def _formats(self, names: Sequence[str]) -> list[GetStat]:

@@ -1,7 +1,7 @@
 """What several servers share: a store, and where the logs of its repositories are.
 
-A store whose logs are in a database says so in a file of its own, `FILE`, so that every server and command finds them,
-and nobody takes a repository for one that lacks its log.
+A store whose logs are in a database says so in a file of its own, `CLUSTER`, so that every server and command finds
+them, and nobody takes a repository for one that lacks its log.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from transports.base import Transport
 from transports.errors import PermissionDenied
 from transports.steps import Get
 
-FILE = CLUSTER
 VERSION = 1
 
 
@@ -38,7 +37,7 @@ def place_of(whole: Transport, path: str) -> tuple[Transport, str, Cluster] | No
         CorruptFile, Unsupported: the file cannot be read.
         TransportError: the store failed.
     """
-    files = {folder: Get(paths.join(folder, FILE)) for folder in reversed(folders_to(path))}
+    files = {folder: Get(paths.join(folder, CLUSTER)) for folder in reversed(folders_to(path))}
     try:
         whole.perform(list(files.values()))
     except PermissionDenied:
@@ -56,8 +55,15 @@ def _decoded(file: Get) -> Cluster:
     except msgspec.DecodeError as wrong:
         raise CorruptFile(file.path, 0, str(wrong)) from wrong
     if found.version != VERSION:
-        raise Unsupported(f"version {found.version} of {FILE!r}", str(VERSION))
+        raise Unsupported(f"version {found.version} of {CLUSTER!r}", str(VERSION))
     return found
+
+
+def mark_of(store: Transport) -> bytes | None:
+    """The content of that file in a store's root; None where it has none."""
+    file = Get(CLUSTER)
+    store.perform([file])
+    return file.result
 
 
 def mark(store: Transport, cluster: Cluster) -> None:
@@ -67,4 +73,4 @@ def mark(store: Transport, cluster: Cluster) -> None:
         FileExists: it has that file already.
         TransportError: the store failed.
     """
-    store.put(FILE, [msgspec.json.format(msgspec.json.encode(cluster))])
+    store.put(CLUSTER, [msgspec.json.format(msgspec.json.encode(cluster))])

@@ -9,10 +9,13 @@ are asked for together are read in one statement, so all of them are of one mome
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from itertools import groupby
@@ -21,7 +24,8 @@ from typing import Any
 import psycopg
 
 from smartserver.errors import Unsupported
-from smartserver.store.record import decode_record, hash_of
+from smartserver.store.format import LOG
+from smartserver.store.record import decode_record, hash_of, record_path
 from transports import paths
 from transports.base import BytesFile, EntryKind, ReadFile, Stat, Step, Transport, WriteFile
 from transports.decorators.passing import PassingTransport
@@ -48,7 +52,9 @@ CREATE TABLE smartserver_file (name text PRIMARY KEY, version bigint NOT NULL, c
 """A record does not shrink by compression: hashes are most of it. The files are those that all servers share."""
 
 PATIENCE = 4
-"""Seconds until a database that does not answer is unavailable."""
+"""Seconds after which a call fails because the database did not answer, with the time to connect to it."""
+CONNECT_TIMEOUT = 2
+"""Seconds for each address of the database: the least that libpq knows."""
 
 _RECORD = re.compile(r"(?:(?P<repository>.+)/)?log/(?P<number>\d{10,})")
 _DRAFT = re.compile(r"(?:.+/)?incoming/[^/]+\.(?:record|\d{10})")
@@ -81,19 +87,64 @@ RETURNING (SELECT content FROM parent)
 """
 
 
-def create_tables(address: str, store: str) -> None:
-    """Make the tables for the logs of a store, whose identity is `store`. Empty ones are replaced.
+def secrets_in(address: str) -> list[str]:
+    """The options of a database's address that must not be written down: secrets, and the file that has them.
 
     Raises:
-        TransportFailed: the database is away, or has such tables with records already.
+        ValueError: it is no address.
     """
-    with _told(""), psycopg.connect(address, connect_timeout=PATIENCE) as connection:
+    try:
+        options = psycopg.pq.Conninfo.parse(address.encode())
+    except psycopg.Error as wrong:
+        raise ValueError(str(wrong).strip()) from None
+    return [o.keyword.decode() for o in options if o.val and (o.dispchar == b"*" or o.keyword == b"passfile")]
+
+
+@contextmanager
+def create_tables(address: str, store: str) -> Iterator[None]:
+    """Make the tables for the logs of a store, whose identity is `store`: none if the block raises.
+
+    Raises:
+        TransportFailed: the database is away, or has such tables already.
+    """
+    with _translated(""), psycopg.connect(address, connect_timeout=PATIENCE) as connection:
         if connection.execute("SELECT to_regclass('smartserver_record')").fetchone() != (None,):
-            if connection.execute("SELECT 1 FROM smartserver_record LIMIT 1").fetchone() is not None:
-                raise TransportFailed("", f"{address} has the logs of a store already")
-            connection.execute("DROP TABLE smartserver_record, smartserver_file, smartserver_cluster")
+            raise TransportFailed("", f"{address} has the tables of a store already: name an empty database")
         connection.execute(TABLES)
         connection.execute("INSERT INTO smartserver_cluster VALUES (%s, %s)", (SCHEMA, store))
+        yield
+
+
+class _Connection(psycopg.Connection[Any]):
+    """A connection whose waits end at `deadline`: a server that is frozen acknowledges what it is sent, so neither the
+    kernel nor a timeout of the server's own ends them."""
+
+    deadline = math.inf
+    """By `time.monotonic`."""
+
+    def wait(self, gen: Generator[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
+        return super().wait(self._until_deadline(gen), *args, **kwargs)
+
+    def _until_deadline(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        """The same waits. psycopg resumes them ten times a second, also where nothing arrived."""
+        try:
+            state = next(gen)
+            while True:
+                ready = yield state
+                if time.monotonic() >= self.deadline:
+                    raise _no_answer()
+                state = gen.send(ready)
+        except StopIteration as done:
+            return done.value
+
+
+def _path(repository: str, number: int) -> str:
+    """That of a record, from the outermost transport, for errors."""
+    return paths.join(repository, record_path(number))
+
+
+def _no_answer() -> psycopg.OperationalError:
+    return psycopg.OperationalError(f"it did not answer within {PATIENCE} s")
 
 
 class Database:
@@ -106,7 +157,7 @@ class Database:
         self.address, self.store = address, store
         self._guard = threading.Lock()
         self._process = 0
-        self._idle: list[psycopg.Connection[Any]] = []
+        self._idle: list[_Connection] = []
 
     def read(self, repository: str, numbers: Sequence[int]) -> dict[int, bytes]:
         """The content of each of these records that is there, all of one moment.
@@ -115,15 +166,15 @@ class Database:
             TransportFailed: the database is away.
             Unsupported: its tables are of another release, or of another store.
         """
-        return dict(self._ask(f"log/{max(numbers):010}", _READ, repository, list(numbers)))
+        return dict(self._ask(_path(repository, max(numbers)), _READ, repository, list(numbers)))
 
     def numbers(self, repository: str) -> list[int]:
         """The numbers of the records that are there, ascending. Raises as `read`."""
-        return [number for (number,) in self._ask("log", _NUMBERS, repository)]
+        return [number for (number,) in self._ask(paths.join(repository, LOG), _NUMBERS, repository)]
 
     def stat(self, repository: str, number: int) -> Stat | None:
         """A record's size, and when it was published. Raises as `read`."""
-        for size, made in self._ask(f"log/{number:010}", _AGE, repository, number):
+        for size, made in self._ask(_path(repository, number), _AGE, repository, number):
             return Stat(EntryKind.FILE, size, made)
         return None
 
@@ -146,7 +197,7 @@ class Database:
 
     def delete(self, repository: str, number: int) -> bool:
         """Delete a record, durably; False where it is not there. Raises as `read`."""
-        return bool(self._change(f"log/{number:010}", _DELETE, repository, number))
+        return bool(self._change(_path(repository, number), _DELETE, repository, number))
 
     def versions(self) -> dict[str, int]:
         """The version of each file that servers share, by its name. Raises as `read`."""
@@ -159,14 +210,14 @@ class Database:
     @contextmanager
     def changing(self, name: str) -> Iterator[tuple[bytes | None, Callable[[bytes], object]]]:
         """A file's content, and what replaces it; nobody else changes it meanwhile. Raises as `read`."""
-        with _told(""), self._connection() as connection, connection.transaction():
+        with _translated(""), self._connection(time.monotonic() + PATIENCE) as connection, connection.transaction():
             connection.execute("LOCK TABLE smartserver_file IN SHARE ROW EXCLUSIVE MODE")
             row = connection.execute(_FILE, (name,)).fetchone()
             yield None if row is None else row[0], lambda content: connection.execute(_REPLACE, (name, content))
 
     def usage(self) -> tuple[int, int, int]:
         """The number of repositories that have records, of records, and of bytes of the table. Raises as `read`."""
-        ((repositories, records, size),) = self._ask("log", _USAGE)
+        ((repositories, records, size),) = self._ask("", _USAGE)
         return repositories, records, size
 
     def close(self) -> None:
@@ -177,46 +228,77 @@ class Database:
             connection.close()
 
     def _ask(self, path: str, query: str, *values: object) -> list[Any]:
-        with _told(path):
-            try:
-                with self._connection() as connection:
+        deadline = time.monotonic() + PATIENCE
+        with _translated(path):
+            with self._connection(deadline) as connection:
+                try:
                     return connection.execute(query, values).fetchall()
-            except psycopg.OperationalError:  # A restart of the database ended the idle connections.
-                self.close()
-                with self._connection() as connection:
-                    return connection.execute(query, values).fetchall()
+                except psycopg.OperationalError:
+                    if not connection.broken:
+                        raise
+            self.close()  # A restart of the database ended the idle connections.
+            with self._connection(deadline) as connection:
+                return connection.execute(query, values).fetchall()
 
     def _change(self, path: str, query: str, *values: object) -> list[Any]:
-        with _told(path), self._connection() as connection:
+        with _translated(path), self._connection(time.monotonic() + PATIENCE) as connection:
             return connection.execute(query, values).fetchall()
 
     @contextmanager
-    def _connection(self) -> Iterator[psycopg.Connection[Any]]:
-        """One that nobody uses, or a new one. What fails on it is not tried again on it."""
+    def _connection(self, deadline: float) -> Iterator[_Connection]:
+        """An idle one, or a new one. A connection that failed is closed, with all idle ones."""
         if self._process != os.getpid():  # The connections of the process that was forked, and its lock, are its own.
             self._process, self._idle, self._guard = os.getpid(), [], threading.Lock()
         with self._guard:
             connection = self._idle.pop() if self._idle else None
-        connection = connection or self._connect()
+        connection = connection or self._connect(deadline)
+        connection.deadline = deadline
         try:
             yield connection
         except BaseException:
             connection.close()
+            self.close()
             raise
+        self._keep(connection)
+
+    def _keep(self, connection: _Connection) -> None:
         with self._guard:
             self._idle.append(connection)
 
-    def _connect(self) -> psycopg.Connection[Any]:
-        connection = psycopg.connect(
+    def _connect(self, deadline: float) -> _Connection:
+        """A new one, made in a thread: to resolve a name, and to try each of its addresses, may take longer than that.
+        One that is made too late is for the next call."""
+        made: Future[_Connection] = Future()
+
+        def connect() -> None:
+            try:
+                made.set_result(self._opened())
+            except BaseException as wrong:
+                made.set_exception(wrong)
+
+        threading.Thread(target=connect, name="database", daemon=True).start()
+        try:
+            return made.result(max(deadline - time.monotonic(), 0))
+        except TimeoutError:
+            made.add_done_callback(lambda late: None if late.exception() else self._keep(late.result()))
+            raise _no_answer() from None
+
+    def _opened(self) -> _Connection:
+        connection = _Connection.connect(
             self.address,
             autocommit=True,
-            connect_timeout=PATIENCE,
+            connect_timeout=CONNECT_TIMEOUT,
+            keepalives_idle=30,
+            keepalives_interval=PATIENCE,
+            keepalives_count=1,
             tcp_user_timeout=PATIENCE * 1000,
             options=f"-c statement_timeout={PATIENCE * 1000} -c synchronous_commit=on",
             application_name="smartserver",
         )
         try:
-            ((schema, store),) = connection.execute("SELECT schema, store FROM smartserver_cluster")
+            connection.deadline = time.monotonic() + PATIENCE
+            found = connection.execute("SELECT schema, store FROM smartserver_cluster").fetchone()
+            schema, store = found or (0, "")
             if schema != SCHEMA:
                 raise Unsupported(f"version {schema} of the tables of the logs' database", str(SCHEMA))
             if store != self.store:
@@ -228,13 +310,13 @@ class Database:
 
 
 @contextmanager
-def _told(path: str) -> Iterator[None]:
+def _translated(path: str) -> Iterator[None]:
     """Errors of the database as a store's."""
     try:
         yield
     except psycopg.Error as wrong:
         # Where the database is, and as whom it is asked, is no matter of a client's.
-        log.warning("the database of the logs: %s", str(wrong).splitlines()[0])
+        log.warning("the database of the logs: %s", str(wrong).partition("\n")[0])
         raise TransportFailed(path, "the database of the logs failed, or is away") from wrong
 
 

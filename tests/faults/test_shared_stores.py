@@ -104,8 +104,8 @@ def with_database(
     def make() -> Transport:
         with psycopg.connect(postgres.address) as connection:
             connection.execute("DROP TABLE IF EXISTS smartserver_record, smartserver_file, smartserver_cluster")
-        create_tables(postgres.address, "faults")
-        return PostgresLog(bucket(), database)
+        with create_tables(postgres.address, "faults"):
+            return PostgresLog(bucket(), database)
 
     yield make
     database.close()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import time
+import os
+import signal
+import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from contextlib import suppress
 
 import psycopg
 import pytest
 from builders import MAIN, Clock, History, check_whole, push, refs_of, request_id
 from needs import needs
 from postgres import Postgres
-from serving import SMARTSERVER, Server, User, run, write_history
-from versitygw import S3
 
 from smartserver.errors import Unsupported
 from smartserver.records.model import Tip
@@ -32,14 +32,17 @@ from transports.steps import Publish, Put
 
 pytestmark = [pytest.mark.sockets, needs("initdb", "postgres")]
 
+TIMEOUT = 60
+"""Seconds after which a call that hangs fails the test."""
+
 
 class Site:
     """A store that several servers share."""
 
     def __init__(self, server: Postgres) -> None:
         self.address = server.database()
-        create_tables(self.address, "one")
-        self.clock = Clock()
+        with create_tables(self.address, "one"):
+            self.clock = Clock()
         self.files = MemoryTransport(self.clock)
         self.opened: list[Database] = []
 
@@ -68,8 +71,11 @@ def site(postgres: Postgres) -> Iterator[Site]:
         each.close()
 
 
-def move(repository: PackRepository, name: bytes, tip: bytes) -> CommitOutcome:
+def move(
+    repository: PackRepository, name: bytes, tip: bytes, first: Callable[[], None] = lambda: None
+) -> CommitOutcome:
     def plan(transaction: Transaction) -> bytes:
+        first()
         transaction.set_ref(name, (Tip(tip),))
         return b""
 
@@ -142,23 +148,68 @@ def test_of_those_who_publish_at_once_one_succeeds(site: Site, history: History)
 
 
 def test_the_database_is_killed(site: Site, postgres: Postgres, history: History) -> None:
-    """What was acknowledged is there when it is back, and the next request takes a new connection. While it is away
-    each request ends soon."""
+    """What was acknowledged is there when it is back, and the next request takes a new connection."""
     repository = site.repository()
     push(repository, history, line := history.line(2), {MAIN: line[0]})
     for number in range(2):
         postgres.stop()
-        begin = time.monotonic()
-        with pytest.raises(TransportFailed, match="database of the logs"):
+        with pytest.raises(TransportFailed, match=r"^'a/b/log/\d+': the database of the logs"):
             repository.look()
         with pytest.raises(TransportFailed, match="database of the logs"):
             move(repository, b"refs/heads/away", line[0])
-        assert time.monotonic() - begin < 10
         postgres.start()
         name = b"refs/heads/%d" % number
         assert move(repository, name, line[1]).changed
         assert name in refs_of(site.repository())
     assert b"refs/heads/away" not in refs_of(repository)
+
+
+def test_a_process_of_the_database_hangs(site: Site, history: History) -> None:
+    """A read fails. A publication is repeated; the one that hung does nothing when its process wakes up."""
+    repository = site.repository()
+    push(repository, history, line := history.line(1), {MAIN: line[0]})
+    pool, stopped = ThreadPoolExecutor(1), list[int]()
+
+    def stop() -> None:
+        ((process,),) = site.opened[0]._ask("", "SELECT pg_backend_pid()")
+        os.kill(process, signal.SIGSTOP)
+        stopped.append(process)
+
+    try:
+        stop()
+        with pytest.raises(TransportFailed, match="database of the logs"):
+            pool.submit(repository.look).result(TIMEOUT)
+        assert pool.submit(move, repository, b"refs/heads/side", line[0], stop).result(TIMEOUT).changed
+    finally:
+        for each in stopped:
+            os.kill(each, signal.SIGCONT)
+    assert refs_of(site.repository()) == {MAIN: line[0], b"refs/heads/side": line[0]}
+    assert move(repository, b"refs/heads/other", line[0]).changed
+
+
+def test_a_database_that_accepts_and_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """It is asked once, and all its addresses have one time together."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"postgresql://127.0.0.1:{silent.getsockname()[1]}/"
+        with pytest.raises(TransportFailed, match="database of the logs"):
+            Database(address + "?host=127.0.0.1,127.0.0.1,127.0.0.1", "one").numbers("a")
+        assert "it did not answer within 4 s" in caplog.text
+        silent.setblocking(False)
+        connections = 0
+        with suppress(BlockingIOError):
+            while True:
+                silent.accept()[0].close()
+                connections += 1
+        assert connections <= 3
+
+
+def test_an_error_without_words(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise psycopg.OperationalError
+
+    monkeypatch.setattr(psycopg.Connection, "connect", fail)
+    with pytest.raises(TransportFailed, match="database of the logs"):
+        site.database().numbers("a")
 
 
 def test_a_lost_reply(site: Site, history: History, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,25 +246,21 @@ def test_recovery(site: Site, history: History, gone: list[int]) -> None:
     assert find(server.folder).changes == []
 
 
-def test_tables_of_another_release_or_store(site: Site, history: History) -> None:
-    """Neither are records ever hidden by new tables."""
-    push(site.repository(), history, line := history.line(1), {MAIN: line[0]})
+def test_tables_of_another_release_or_store(site: Site, postgres: Postgres) -> None:
+    """They are never replaced. A store that could not be marked leaves none."""
     with pytest.raises(Unsupported, match="logs of the store one"):
         site.database("another").numbers("a")
     with psycopg.connect(site.address) as connection:
         connection.execute("UPDATE smartserver_cluster SET schema = 2")
     with pytest.raises(Unsupported, match="version 2 of the tables"):
         site.database().numbers("a")
-    with pytest.raises(TransportFailed, match="has the logs of a store already"):
-        create_tables(site.address, "one")
-
-
-def test_commands_find_it_from_a_repository_in_a_bucket(postgres: Postgres, s3: S3, tmp_path: Path) -> None:
-    user, root = User(tmp_path / "user"), f"s3://{s3.bucket()}/team/code"
-    run(*SMARTSERVER, "cluster", "init", root, "--log", postgres.database()).worked()
-    commits = write_history(user, "w", 1, seed="cluster", size=100)
-    with Server(root, "--cache-dir", str(tmp_path / "cache")) as server:
-        user.git("push", "-q", server.url("p"), "main", folder="w").worked()
-    assert "1 revision" in run(*SMARTSERVER, "verify", f"{root}/p").worked().out
-    assert commits[0] in run(*SMARTSERVER, "log", f"{root}/p").worked().out
-    assert "repositories: 1; 2 records" in run(*SMARTSERVER, "cluster", "status", root).worked().out
+    with psycopg.connect(site.address) as connection:
+        connection.execute("DELETE FROM smartserver_cluster")
+    with pytest.raises(Unsupported, match="version 0 of the tables"):
+        site.database().numbers("a")
+    with pytest.raises(TransportFailed, match="has the tables of a store already"), create_tables(site.address, "one"):
+        pass
+    address = postgres.database()
+    for _ in range(2):
+        with pytest.raises(InterruptedError), create_tables(address, "one"):
+            raise InterruptedError

@@ -147,6 +147,22 @@ def test_one_that_cannot_start_ends_all(tmp_path: Path) -> None:
     assert (done.status, done.err) == (3, "")
 
 
+def test_one_that_cannot_take_the_place_of_another_ends_nothing(tmp_path: Path) -> None:
+    """The next one is tried."""
+    broken = (
+        "import os, sys; import smartserver.server.threads as threads; from smartserver.cli.main import main; "
+        "begin = threads.ThreadExecutor.__init__; threads.ThreadExecutor.__init__ = "
+        f"lambda *each: sys.exit(3) if os.path.exists({str(tmp_path / 'broken')!r}) else begin(*each); main()"
+    )
+    with Server(tmp_path, "--workers", "2", program=("-c", broken)) as server:
+        first, second = children(server.process.pid)
+        until(partial(opened, second, "anon_inode"))
+        (tmp_path / "broken").touch()
+        os.kill(first, signal.SIGKILL)
+        until(lambda: "ended with status 3: another one takes its place" in "".join(server.log))
+        assert is_there(second)
+
+
 @pytest.mark.parametrize("options", [("--metrics", "127.0.0.1:0"), ("--stdio",)])
 def test_what_has_one_process_only(tmp_path: Path, options: tuple[str, ...]) -> None:
     done = run(*SMARTSERVER, "serve", str(tmp_path), "--workers", "2", *options)

@@ -372,9 +372,11 @@ def test_a_client_that_asks_sshd_for_this_folder_or_its_home_is_served(tmp_path:
         (["--access", "FILE", "--user", "anna"], "--user is for --stdio"),
         (["--access", "FILE", "--stdio", "--key", "SHA256:x"], "--key says what the user was known by"),
         (["--access", "FILE", "--stdio", "--user", "an na"], "--user 'an na': letters"),
+        (["--cache-dir", "FOLDER"], "--cache-dir is for a bucket that is served"),
+        (["--cache-size", "10"], "--cache-size is for a bucket that is served"),
     ],
 )
-def test_options_of_access_that_mean_nothing(tmp_path: Path, options: list[str], why: str) -> None:
+def test_options_that_mean_nothing(tmp_path: Path, options: list[str], why: str) -> None:
     result = CliRunner().invoke(group, ["serve", str(tmp_path), *options])
     assert isinstance(result.exception, UsageConflict)
     assert str(result.exception).startswith(why)

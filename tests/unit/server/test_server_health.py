@@ -12,6 +12,7 @@ from twisted.internet.task import Clock
 from smartserver.server.executor import InlineExecutor, Lane
 from smartserver.server.health import FRESH, PATIENCE, Health, look_at
 from smartserver.server.pages import Answer
+from smartserver.store.format import CLUSTER
 from transports.errors import NoSuchFile, TransportFailed
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
@@ -21,7 +22,8 @@ class Server:
     """A server's health, and its store, which is looked at when `answer` is called."""
 
     def __init__(self, executor: Any = None) -> None:
-        self.clock, self.fails, self.looks = Clock(), False, list[Callable[[], None]]()
+        self.clock, self.looks = Clock(), list[Callable[[], None]]()
+        self.fails: Exception | None = None
         self.health = Health(self.look, cast("Any", executor or self), cast("Any", self.clock))
 
     def run(self, work: Callable[[], str], done: Callable[[str], None], lane: Lane) -> None:
@@ -30,7 +32,7 @@ class Server:
 
     def look(self) -> None:
         if self.fails:
-            raise TransportFailed("", "it is\naway")
+            raise self.fails
 
     def answer(self) -> None:
         self.looks.pop()()
@@ -53,14 +55,18 @@ def test_an_answer_of_the_store_counts_for_a_while() -> None:
     assert first == second == []
     server.answer()  # One look for both.
     assert (is_ready(first), is_ready(second)) == (True, True)
-    server.fails = True
+    server.fails = TransportFailed("", "it is\naway")
     server.clock.advance(FRESH)
     assert is_ready(server.ask())
     server.clock.advance(0.1)
     third = server.ask()
     server.answer()
     assert third == [(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain; charset=utf-8", b"it is away\n")]
-    server.fails = False
+    server.fails = ValueError()  # A mistake of ours; the next look is made all the same.
+    failed = server.ask()
+    server.answer()
+    assert not is_ready(failed)
+    server.fails = None
     fourth = server.ask()
     server.answer()
     assert is_ready(fourth)
@@ -92,8 +98,12 @@ def test_a_server_that_stops_is_alive_and_not_ready() -> None:
 
 
 def test_the_folder_is_looked_at(tmp_path: Any) -> None:
-    look_at(MemoryTransport())
-    look_at(LocalTransport(tmp_path))
+    look_at(store := MemoryTransport(), None)
+    look_at(LocalTransport(tmp_path), None)
     with pytest.raises(NoSuchFile, match="gone"):
-        look_at(LocalTransport(tmp_path / "gone"))
+        look_at(LocalTransport(tmp_path / "gone"), None)
+    store.put(CLUSTER, [b"new"])
+    with pytest.raises(TransportFailed, match="'smartserver-cluster': it is not as it was"):
+        look_at(store, None)
+    look_at(store, b"new")
     assert is_ready(Server(InlineExecutor()).ask())

@@ -137,6 +137,13 @@ def test_nothing_is_made_in_the_folders_of_one_around_what_is_served(served: Ser
 
     with pytest.raises(InvalidPath, match=r"team/project is a repository: nothing is made inside it"):
         at("team/project/packs/a").find("it")
+    folders = ("cluster", "cluster/team")
+    for folder in folders:
+        served.transport.make_directory(folder)
+    served.transport.put("cluster/smartserver-cluster", [b"{}"])
+    for folder in folders:
+        with pytest.raises(InvalidPath, match=r"cluster has its logs in a database, which cannot be reached this way"):
+            at(folder).find("it")
     asked.clear()
     assert not at("team/other").find("it").exists
     among = len(asked)
