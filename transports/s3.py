@@ -544,8 +544,11 @@ def from_url(url: str) -> S3Transport:
         ValueError: it is no such URL.
     """
     parts = urlsplit(url)
+    prefix = unquote(parts.path)
     if "@" in parts.netloc:
         raise ValueError("an S3 URL has no credentials: they come from the environment")
     if parts.scheme != "s3" or not re.fullmatch("[a-z0-9][a-z0-9.-]+", parts.netloc) or parts.query or parts.fragment:
         raise ValueError(f"{url!r} is not a place in an S3 store: s3://BUCKET[/PREFIX]")
-    return S3Transport(parts.netloc, unquote(parts.path, errors="strict").strip("/"))
+    if "\ufffd" in prefix:
+        raise ValueError(f"{url!r} has bytes that are no UTF-8")
+    return S3Transport(parts.netloc, prefix.strip("/"))

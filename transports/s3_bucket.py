@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import IO, Any, TypeVar, cast
+from typing import IO, TypeVar, cast
 
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import S3Store
@@ -125,16 +125,19 @@ class Bucket:
             if _user != os.getpid():
                 raise TransportFailed("", f"s3://{self.name} was used before this process was forked")
             if once not in self._stores:
-                retries: Any = {
-                    "retry_timeout": timedelta(seconds=RETRIES),
-                    "max_retries": 0 if once else 10,
-                }
-                try:
-                    self._stores[once] = S3Store(self.name, disable_bulk_delete=True, retry_config=retries)
-                except (BaseError, ValueError) as wrong:
-                    why = str(wrong).partition("\n")[0]
-                    raise TransportFailed("", f"a variable AWS_... has a wrong value: {why}") from None
+                self._stores[once] = self._made(0 if once else 10)
             return self._stores[once]
+
+    def _made(self, retries: int) -> S3Store:
+        try:
+            return S3Store(
+                self.name,
+                disable_bulk_delete=True,
+                retry_config={"retry_timeout": timedelta(seconds=RETRIES), "max_retries": retries},
+            )
+        except BaseError as wrong:
+            why = str(wrong).partition("\n")[0]
+            raise TransportFailed("", f"a variable AWS_... has a wrong value: {why}") from None
 
     def call(self, method: str, path: str, ask: Callable[[], Result]) -> Result:
         """Make one call.
@@ -148,6 +151,11 @@ class Bucket:
             return ask()
         except (BaseError, FileNotFoundError, ValueError) as wrong:
             raise _failure(path, wrong) from None
+        except BaseException as wrong:
+            if type(wrong).__name__ != "PanicException":
+                raise
+            why = f"the S3 library failed ({wrong}): is AWS_ENDPOINT_URL a URL, and are the keys right?"
+            raise TransportFailed(path, why) from None
 
     def all_of(self, asks: Sequence[Callable[[], Result]], pool: str) -> list[Result]:
         """Do all of them at the same time. `pool`: of those that do not wait for each other."""

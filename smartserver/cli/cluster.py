@@ -11,7 +11,7 @@ import click
 
 from smartserver.cli.access import database_of, open_access
 from smartserver.cli.errors import CommandError, one_line
-from smartserver.cli.place import above, cluster_of, count, is_store_url, near, open_store, postgres_log
+from smartserver.cli.place import above, cluster_of, count, near, open_store, postgres_log
 from smartserver.store.cluster import Cluster, mark
 from smartserver.trace.text import size
 from transports.base import Transport
@@ -45,8 +45,8 @@ def init(flags: frozenset[str], store: str, log_place: str) -> None:
     """
     library, store = postgres_log(), near(store)
     _check_address(log_place, library.secrets_in)
-    if "://" in store and not is_store_url(store):
-        raise CommandError(f"{store} is no store: say a folder, or s3://bucket/prefix")
+    if "://" in store and not store.startswith("s3://"):
+        raise CommandError(f"{store}: servers share a folder, or s3://bucket/prefix")
     with one_line(above(store)):
         transport, identity = open_store(store, flags), os.urandom(16).hex()
         if cluster_of(store, transport) is not None:

@@ -8,9 +8,11 @@ import unicodedata
 from smartserver.errors import InvalidPath
 from smartserver.wire.limits import MAX_PATH
 
-RESERVED = frozenset({"packs", "incoming", "format", "log", "checkpoints", "lost", "lock", "root", "tables"})
-"""Names a repository's own folder uses, the last three before it is upgraded: a path with one of them could lead inside
-a repository."""
+RESERVED = frozenset(
+    {"packs", "incoming", "format", "log", "checkpoints", "lost", "lock", "root", "tables", "smartserver-cluster"}
+)
+"""Names that a repository's own folder uses, `lock`, `root` and `tables` before an upgrade: a path with one of them
+could lead inside it. And that of the file in which a store says where its logs are."""
 
 MAX_PART = 200
 """Bytes of one part; file systems take 255 and the store adds none, but temporary names do."""

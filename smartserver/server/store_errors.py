@@ -22,8 +22,8 @@ def user_error(error: CodedError, found: RepositoryLocation | None, served: str)
     `served`: what the folder that is served is called.
 
     No repository: with what is there instead, or that the served folder itself is gone. A missing file that a state
-    names: as damage. Damage is logged, since a client can only be told of it. Other failures of the store are logged
-    with the refusal (`server.request`).
+    names: as damage. Damage is logged, since a client can only be told of it; the next request reads the files anew.
+    Other failures of the store are logged with the refusal (`server.request`).
     """
     if found is None:
         return error
@@ -37,5 +37,6 @@ def user_error(error: CodedError, found: RepositoryLocation | None, served: str)
         if inner.startswith(NAMED_BY_A_STATE):
             error = CorruptFile(inner, 0, "the file is missing")
     if isinstance(error, CorruptFile):
+        repository.distrust()
         log.warning("%s is damaged: %s", repository.path or "the served folder", error)
     return error

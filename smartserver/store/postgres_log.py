@@ -29,7 +29,7 @@ from smartserver.store.record import decode_record, hash_of, record_path
 from transports import paths
 from transports.base import BytesFile, EntryKind, ReadFile, Stat, Step, Transport, WriteFile
 from transports.decorators.passing import PassingTransport
-from transports.errors import FileExists, NoSuchFile, TransportError, TransportFailed
+from transports.errors import FileExists, NoSuchFile, PermissionDenied, TransportError, TransportFailed
 from transports.steps import GetPublished, GetStat, Publish
 
 log = logging.getLogger("smartserver")
@@ -314,6 +314,8 @@ def _translated(path: str) -> Iterator[None]:
     """Errors of the database as a store's."""
     try:
         yield
+    except psycopg.errors.ReadOnlySqlTransaction as wrong:
+        raise PermissionDenied(path, "the database of the logs is read-only") from wrong
     except psycopg.Error as wrong:
         # Where the database is, and as whom it is asked, is no matter of a client's.
         log.warning("the database of the logs: %s", str(wrong).partition("\n")[0])

@@ -33,7 +33,7 @@ from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report, Upload, unreported
 from smartserver.store.verify import verify
 from transports.base import Transport
-from transports.decorators.cached import without_copies
+from transports.decorators.cached import distrust_copies, without_copies
 from transports.errors import TransportError
 
 COLLECT_INTERVAL = 3600.0
@@ -132,6 +132,11 @@ class PackRepository:
             TransportFailed: the store cannot be reached, or no more, and no damage was found before.
         """
         return verify(Log(without_copies(self.folder), self.path, self.randomness), progress, allowance)
+
+    def distrust(self) -> None:
+        """Open files anew, and check copies of this machine, which may be what is damaged."""
+        distrust_copies(self.folder)
+        self._states.forget()
 
     # -- changing
 

@@ -60,6 +60,11 @@ class States:
         """The newest snapshot that was opened; None where none was."""
         return self._latest
 
+    def forget(self) -> None:
+        """Open what is named anew next time."""
+        with self._guard:
+            self._latest = None
+
     def look(self, perform: Perform | None = None) -> RepositoryLook:
         """The repository as it is now. `perform`: as of `Log.look`.
 

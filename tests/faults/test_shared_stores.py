@@ -14,8 +14,10 @@ from needs import needs
 from obstore.store import MemoryStore
 from postgres import Postgres
 
-from smartserver.errors import OutcomeUnknown
+from smartserver.errors import CorruptFile, OutcomeUnknown
 from smartserver.records.model import Tip
+from smartserver.server.site import RepositoryLocation
+from smartserver.server.store_errors import user_error
 from smartserver.store import cleanup
 from smartserver.store.format import IMMUTABLE
 from smartserver.store.postgres_log import Database, PostgresLog, create_tables
@@ -186,6 +188,23 @@ def test_calls_of_a_server_with_copies(
     found["fetch"] = calls(lambda: fetch(other, 3))
     found["ref"] = calls(lambda: ref(one, line[0]))
     assert {name: number for name, number in found.items() if number > CALLS[name][KINDS.index(kind)]} == {}, found
+
+
+def test_a_copy_that_is_damaged_below_a_server_is_fetched_again(bucket: Make, tmp_path: Path) -> None:
+    history, copies = History(), CacheFolder(tmp_path, 1 << 30)
+    transport = CountedTransport(CachedTransport(bucket(), copies, IMMUTABLE))
+    server = PackRepository(transport, "a/b")
+    for tip in history.line(3):
+        push(server, history, [tip], {MAIN: tip})
+    fetch(server, 0)
+    for copy in tmp_path.glob("*/*"):
+        content = copy.read_bytes()
+        with copy.open("r+b") as file:
+            file.write(bytes(each ^ 0xFF for each in content))
+    with pytest.raises(CorruptFile) as damaged:
+        check_whole(server, history)
+    user_error(damaged.value, RepositoryLocation(server, True), "it")
+    check_whole(server, history)
 
 
 def test_a_server_verifies_the_store_and_not_its_copies(bucket: Make, tmp_path: Path) -> None:

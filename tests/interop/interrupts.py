@@ -25,9 +25,10 @@ _THEIRS: Final = re.compile(
     r"|Exception ignored in: <function transaction\.__del__.*\n"
     r"Traceback .*\n(?:  File \".*/mercurial/transaction\.py\".*\n    .*\n(?: +\^+\n)?)+"
     r"AttributeError: 'transaction' object has no attribute '.*'\n"
+    r"|error in exit handlers:\nTraceback .*\n(?: .*\n)+KeyboardInterrupt\n"
 )
 """What Python itself says, and forgets the interrupt, where that comes at one moment of an import; what Mercurial does
-of a transaction whose `__init__` was interrupted."""
+of a transaction whose `__init__` was interrupted, and where that comes as it runs what others do at its end."""
 
 
 def moments(command: str, took: float) -> list[float]:

@@ -74,6 +74,10 @@ class CacheFolder:
             self._checked.clear()
         self._checked.add(name)
 
+    def distrust(self) -> None:
+        """Check copies again when they are next opened."""
+        self._checked.clear()
+
     def one_at_a_time(self, name: str) -> threading.Lock:
         """Held by the thread of this process that makes the copy with that name."""
         return self._making[hash(name) % AT_ONCE]
@@ -162,24 +166,24 @@ class CachedTransport(PassingTransport):
         super().__init__(inner, prefix=prefix)
         # Reads are of this machine; what else is asked comes in a few trips as it is.
         self.capabilities = inner.capabilities & ~Capability.ROUND_TRIPS
-        self._folder = folder
+        self.folder = folder
         self._immutable = immutable
 
     def wrap(self, inner: Transport, prefix: str) -> CachedTransport:
-        return CachedTransport(inner, self._folder, self._immutable, prefix=prefix)
+        return CachedTransport(inner, self.folder, self._immutable, prefix=prefix)
 
     def open_read(self, path: str) -> ReadFile:
         if self._immutable.fullmatch(self.full(path)) is None:
             return self.inner.open_read(path)
         name = self._name(path)
-        if (found := self._folder.open(name)) is not None:
+        if (found := self.folder.open(name)) is not None:
             return found
-        with self._folder.one_at_a_time(name):
-            if (found := self._folder.open(name)) is not None:  # Another thread has made it.
+        with self.folder.one_at_a_time(name):
+            if (found := self.folder.open(name)) is not None:  # Another thread has made it.
                 return found
             file = self.inner.open_read(path)
             # Another process may have needed the room.
-            found = self._folder.open(name) if self._keep(path, file) else None
+            found = self.folder.open(name) if self._keep(path, file) else None
         if found is None:
             return file
         file.close()
@@ -204,7 +208,7 @@ class CachedTransport(PassingTransport):
 
     def _fetch(self, steps: Sequence[Get]) -> None:
         """Make copies, in one trip, of files of which there is none."""
-        lacking = [step for step in steps if not self._folder.has(self._name(step.path))]
+        lacking = [step for step in steps if not self.folder.has(self._name(step.path))]
         if lacking:
             self.inner.perform(lacking)
             for step in lacking:
@@ -221,10 +225,10 @@ class CachedTransport(PassingTransport):
 
     def _copy(self, path: str, size: int, pieces: Iterator[bytes]) -> bool:
         """Make a copy of that many bytes. False where there is none."""
-        if size > self._folder.size // 2:
+        if size > self.folder.size // 2:
             return False
         try:
-            self._folder.add(self._name(path), pieces)
+            self.folder.add(self._name(path), pieces)
         except OSError:  # The disk of the copies is full, say: the store has it.
             return False
         return True
@@ -243,6 +247,14 @@ class CachedTransport(PassingTransport):
             return self.inner.get(path)
         with contextlib.closing(self.open_read(path)) as file:
             return file.read_at(0, file.size())
+
+
+def distrust_copies(transport: Transport) -> None:
+    """Check the copies that a transport has before they are read again: one may be damaged."""
+    while isinstance(transport, PassingTransport):
+        if isinstance(transport, CachedTransport):
+            transport.folder.distrust()
+        transport = transport.inner
 
 
 def without_copies(transport: Transport) -> Transport:

@@ -146,9 +146,19 @@ def test_what_is_told_of_a_refusal(
     assert SECRET not in f"{wrong.value!r} {wrong.value} {transport!r} {transport.describe()}"
 
 
-def test_a_variable_with_a_wrong_value_is_named(refusing: type[_Refusing], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_TIMEOUT", "soon")
-    with pytest.raises(TransportFailed, match=r'a variable AWS_\.\.\. has a wrong value: .*"soon"'):
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("AWS_TIMEOUT", "soon", r'a variable AWS_\.\.\. has a wrong value: .*"soon"'),
+        ("AWS_ENDPOINT_URL", "127.0.0.1:4444", "is AWS_ENDPOINT_URL a URL"),
+        ("AWS_ENDPOINT_URL", "", "is AWS_ENDPOINT_URL a URL"),
+    ],
+)
+def test_a_variable_with_a_wrong_value_is_named(
+    refusing: type[_Refusing], monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(TransportFailed, match=said):
         S3Transport("bucket").get("a")
 
 
