@@ -131,7 +131,9 @@ class PackRepository:
             Unsupported: this release cannot read it.
             TransportFailed: the store cannot be reached, or no more, and no damage was found before.
         """
-        return verify(Log(without_copies(self.folder), self.path, self.randomness), progress, allowance)
+        folder = without_copies(self.folder)
+        line = self.log if folder is self.folder else Log(folder, self.path, self.randomness)
+        return verify(line, progress, allowance)
 
     def distrust(self) -> None:
         """Open files anew, and check copies of this machine, which may be what is damaged."""

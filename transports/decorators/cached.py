@@ -258,9 +258,10 @@ def distrust_copies(transport: Transport) -> None:
 
 
 def without_copies(transport: Transport) -> Transport:
-    """The same tree, read from the store itself."""
+    """The same tree, read from the store itself; the transport itself where it has no copies."""
     if isinstance(transport, CachedTransport):
         return transport.inner
     if isinstance(transport, PassingTransport):
-        return transport.wrap(without_copies(transport.inner), transport.prefix)
+        inner = without_copies(transport.inner)
+        return transport if inner is transport.inner else transport.wrap(inner, transport.prefix)
     return transport
