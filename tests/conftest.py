@@ -98,8 +98,11 @@ def postgres() -> Iterator[Postgres]:
 
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    """A real S3 store on loopback, whose first gateway the environment names."""
+    """A real S3 store on loopback, whose first gateway the environment names; another with `make engine-suite`."""
     from versitygw import S3, environment
+
+    if os.environ.get("TEST_SEAWEED"):
+        from seaweed import Seaweed as S3  # type: ignore[assignment]
 
     with S3(tmp_path_factory.mktemp("s3")) as store, pytest.MonkeyPatch.context() as patch:
         for name, value in environment(store.gateways[0].endpoint).items():

@@ -12,7 +12,7 @@ from typing import AnyStr, Final
 
 from git_sides import TIMEOUT
 
-TURNS: Final = int(os.environ.get("INTERRUPTS", "3"))
+TURNS: Final = int(os.environ.get("INTERRUPTS", "2"))
 """Interrupts of each command."""
 
 SEED: Final = int(os.environ.get("INTERRUPTS_SEED", "3"))
