@@ -6,11 +6,10 @@ import itertools
 import unicodedata
 
 from smartserver.errors import InvalidPath
+from smartserver.store.format import CLUSTER
 from smartserver.wire.limits import MAX_PATH
 
-RESERVED = frozenset(
-    {"packs", "incoming", "format", "log", "checkpoints", "lost", "lock", "root", "tables", "smartserver-cluster"}
-)
+RESERVED = frozenset({"packs", "incoming", "format", "log", "checkpoints", "lost", "lock", "root", "tables", CLUSTER})
 """Names that a repository's own folder uses, `lock`, `root` and `tables` before an upgrade: a path with one of them
 could lead inside it. And that of the file in which a store says where its logs are."""
 

@@ -22,8 +22,8 @@ def user_error(error: CodedError, found: RepositoryLocation | None, served: str)
     `served`: what the folder that is served is called.
 
     No repository: with what is there instead, or that the served folder itself is gone. A missing file that a state
-    names: as damage. Damage is logged, since a client can only be told of it; the next request reads the files anew.
-    Other failures of the store are logged with the refusal (`server.request`).
+    names is told as damage. Damage is logged, since a client cannot mend it, and the next request opens the files
+    again. Other failures of the store are logged with the refusal (`server.request`).
     """
     if found is None:
         return error

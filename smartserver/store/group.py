@@ -31,11 +31,6 @@ Looks = Callable[[State], Sequence[Step]]
 """What a change looks at after a newest state was read, and before it is judged on that."""
 
 
-def no_looks(state: State) -> Sequence[Step]:
-    """Of a change that needs none."""
-    return ()
-
-
 class Draft(NamedTuple):
     """A change, the state that it is probably made on, and the record then, with the state after it."""
 
@@ -83,7 +78,7 @@ class Group:
         """
         return Draft(base, entry, self._following(base, (entry,)))
 
-    def append(self, head: Head, judge: Judge, looks: Looks = no_looks, draft: Draft | None = None) -> Head:
+    def append(self, head: Head, judge: Judge, looks: Looks, draft: Draft | None = None) -> Head:
         """Append a change, with those that wait; the head then, which survives a loss of power. `head`: as it was
         looked at just now. `looks`: performed before `judge` is asked, with those of the others. `draft`: the record
         that is published if this is what comes of it.

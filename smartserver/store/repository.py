@@ -136,7 +136,7 @@ class PackRepository:
         return verify(line, progress, allowance)
 
     def distrust(self) -> None:
-        """Open files anew, and check copies of this machine, which may be what is damaged."""
+        """Open all files again for the next request, and check this machine's copies of them: a copy may be damaged."""
         distrust_copies(self.folder)
         self._states.forget()
 

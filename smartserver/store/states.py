@@ -61,7 +61,7 @@ class States:
         return self._latest
 
     def forget(self) -> None:
-        """Open what is named anew next time."""
+        """Forget the newest snapshot: the next request opens its files again."""
         with self._guard:
             self._latest = None
 
