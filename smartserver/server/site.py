@@ -21,7 +21,7 @@ from smartserver.server.open_files import MAX_OF_SITE, OpenFiles
 from smartserver.server.request_log import EndedRequest
 from smartserver.server.upkeep import UpkeepQueue
 from smartserver.store.caches import TextCache
-from smartserver.store.format import CLUSTER, FORMAT, is_marked, is_ours
+from smartserver.store.format import CLUSTER, FORMAT, foreign_in, is_marked, is_ours
 from smartserver.store.log import Perform, first_reads
 from smartserver.store.model import ListingEntry
 from smartserver.store.repository import PackRepository
@@ -309,6 +309,10 @@ class Site:
                     if (listed.vcs or listed.problem) and _is_behind(folder, after):
                         found.append(listed)
                     continue  # Nothing lies in a repository but what is its own.
+            if folder and CLUSTER in names:  # Its logs are not here: each repository would be said to lack its own.
+                if _is_behind(folder, after) and may_read(folder):
+                    found.append(ListingEntry(folder, "", (), f"{foreign_in(names)}: list that by itself"))
+                continue
             below = folders_below(folder, names)
             folders += [each for each in below if not _order(each) < _order(after)[: each.count("/") + 1]]
         return found

@@ -107,12 +107,13 @@ def create_tables(address: str, store: str) -> Iterator[None]:
     Raises:
         TransportFailed: the database is away, or has such tables already.
     """
-    with _translated(""), psycopg.connect(address, connect_timeout=PATIENCE) as connection:
+    with _translated(""), _connected(address) as connection, connection.transaction():
         if connection.execute("SELECT to_regclass('smartserver_record')").fetchone() != (None,):
             raise TransportFailed("", f"{address} has the tables of a store already: name an empty database")
         connection.execute(TABLES)
         connection.execute("INSERT INTO smartserver_cluster VALUES (%s, %s)", (SCHEMA, store))
         yield
+        connection.deadline = time.monotonic() + PATIENCE
 
 
 class _Connection(psycopg.Connection[Any]):
@@ -136,6 +137,23 @@ class _Connection(psycopg.Connection[Any]):
                 state = gen.send(ready)
         except StopIteration as done:
             return done.value
+
+
+def _connected(address: str) -> _Connection:
+    """A new connection, whose deadline is that of the first statement."""
+    connection = _Connection.connect(
+        address,
+        autocommit=True,
+        connect_timeout=CONNECT_TIMEOUT,
+        keepalives_idle=30,
+        keepalives_interval=PATIENCE,
+        keepalives_count=1,
+        tcp_user_timeout=PATIENCE * 1000,
+        options=f"-c statement_timeout={PATIENCE * 1000} -c synchronous_commit=on",
+        application_name="smartserver",
+    )
+    connection.deadline = time.monotonic() + PATIENCE
+    return connection
 
 
 def _path(repository: str, number: int) -> str:
@@ -284,19 +302,8 @@ class Database:
             raise _no_answer() from None
 
     def _opened(self) -> _Connection:
-        connection = _Connection.connect(
-            self.address,
-            autocommit=True,
-            connect_timeout=CONNECT_TIMEOUT,
-            keepalives_idle=30,
-            keepalives_interval=PATIENCE,
-            keepalives_count=1,
-            tcp_user_timeout=PATIENCE * 1000,
-            options=f"-c statement_timeout={PATIENCE * 1000} -c synchronous_commit=on",
-            application_name="smartserver",
-        )
+        connection = _connected(self.address)
         try:
-            connection.deadline = time.monotonic() + PATIENCE
             found = connection.execute("SELECT schema, store FROM smartserver_cluster").fetchone()
             schema, store = found or (0, "")
             if schema != SCHEMA:

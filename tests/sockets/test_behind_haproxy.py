@@ -117,8 +117,8 @@ def test_a_clock_that_an_s3_store_refuses(s3: S3, tmp_path: Path) -> None:
     }
     options = (*METRICS, "--cache-dir", str(tmp_path / "cache"))
     with Server(f"s3://{s3.bucket()}/code", *options, program=("-c", ANEW), environment=environment) as server:
-        assert page(server, "readyz") == (200, "ready\n")
         user.git("push", "-q", server.url("p"), "main", folder="w").worked()
+        wait_until(lambda: page(server, "readyz")[0] == 200, "ten minutes are no matter")
         clock.write_text("+1h")
         wait_until(lambda: page(server, "readyz")[0] == 503, "what the store answered before counts no more")
         for said in (page(server, "readyz")[1], user.git("push", server.url("q"), "main", folder="w").failed("push")):

@@ -144,6 +144,8 @@ def test_nothing_is_made_in_the_folders_of_one_around_what_is_served(served: Ser
     for folder in folders:
         with pytest.raises(InvalidPath, match=r"cluster has its logs in a database, which cannot be reached this way"):
             at(folder).find("it")
+    listed = {each.path: each.problem for each in served.site.listing("")}
+    assert listed["cluster"] == "a store whose logs are in a database: list that by itself"
     asked.clear()
     assert not at("team/other").find("it").exists
     among = len(asked)
