@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import IO, TypeVar, cast
+from urllib.parse import urlsplit
 
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import S3Store
@@ -26,6 +27,8 @@ AT_ONCE = 32
 """Calls that are made at the same time: as many records as `store.log` reads at once."""
 RETRIES = 30
 """Seconds for which a call is sent again where the store fails, ten times at most; as `WAIT` of `store.log`."""
+
+ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT")
 
 Result = TypeVar("Result")
 
@@ -57,6 +60,15 @@ def _failure(path: str, wrong: Exception) -> TransportError:
     # Where the store is, a client of a server need not know, nor what a stranger in its place says.
     said = re.sub(r"(status code: \d+ [^:]*):.*", r"\1", text.partition("\n")[0])
     return TransportFailed(path, re.sub(r"https?://\S+", "the store", said))
+
+
+def _is_url(value: str) -> bool:
+    """Whether it is one of a store, as the library takes it."""
+    try:
+        parts = urlsplit(value)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 class SpooledFile:
@@ -129,6 +141,9 @@ class Bucket:
             return self._stores[once]
 
     def _made(self, retries: int) -> S3Store:
+        for name in ENDPOINTS:
+            if name in os.environ and not _is_url(os.environ[name]):  # The library would end with a trace of its own.
+                raise TransportFailed("", f"{name} is not a URL: expected https://host or http://host:port")
         try:
             return S3Store(
                 self.name,
@@ -154,7 +169,7 @@ class Bucket:
         except BaseException as wrong:
             if type(wrong).__name__ != "PanicException":
                 raise
-            why = f"the S3 library failed ({wrong}): is AWS_ENDPOINT_URL a URL, and are the keys right?"
+            why = f"the S3 library failed ({wrong}): are the keys right?"
             raise TransportFailed(path, why) from None
 
     def all_of(self, asks: Sequence[Callable[[], Result]], pool: str) -> list[Result]:

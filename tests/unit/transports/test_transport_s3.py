@@ -150,8 +150,8 @@ def test_what_is_told_of_a_refusal(
     ("name", "value", "said"),
     [
         ("AWS_TIMEOUT", "soon", r'a variable AWS_\.\.\. has a wrong value: .*"soon"'),
-        ("AWS_ENDPOINT_URL", "127.0.0.1:4444", "is AWS_ENDPOINT_URL a URL"),
-        ("AWS_ENDPOINT_URL", "", "is AWS_ENDPOINT_URL a URL"),
+        ("AWS_ENDPOINT_URL", "127.0.0.1:4444", "AWS_ENDPOINT_URL is not a URL"),
+        ("AWS_ENDPOINT_URL", "", "AWS_ENDPOINT_URL is not a URL"),
     ],
 )
 def test_a_variable_with_a_wrong_value_is_named(
