@@ -307,6 +307,19 @@ def become(request: Request, fds: list[int]) -> None:
         runpy.run_path(sys.argv[0], run_name="__main__")
 
 
+def end(status: int) -> None:
+    """Do what Python does at its end, but free nothing: each page would be copied first, for four fifths of the time
+    that the shortest program takes."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (AttributeError, OSError, ValueError):  # One is closed, or nobody reads it: Python's end knows what to do.
+        sys.exit(status)
+    os._exit(status & 0xFF)
+
+
 def main() -> None:
     """Import what is named, and fork."""
     with socket.socket(fileno=int(sys.argv[1])) as listening:
@@ -315,7 +328,14 @@ def main() -> None:
         gc.collect()
         gc.freeze()
         request, fds = serve(listening)
-    become(request, fds)
+    try:
+        become(request, fds)
+        status = 0
+    except SystemExit as ended:
+        if not isinstance(ended.code, int | None):
+            raise
+        status = ended.code or 0
+    end(status)
 
 
 if __name__ == "__main__":

@@ -82,7 +82,8 @@ class Users:
     def run(self, where: str, *words: str, plugin: str = f"hpss@{SHIM}", **variables: str) -> Done:
         """Run brz in a folder, as its user, and count what goes over the link."""
         self.served.proxy.take()
-        if self.as_whom is None and not any(name.startswith("PYTHON") for name in variables):
+        ours = plugin.startswith(f"hpss@{SHIM}")
+        if ours and self.as_whom is None and not any(name.startswith("PYTHON") for name in variables):
             program = ("-c", f"{self.first}\n{BECOME_BRZ}") if self.first else ("-m", "breezy")
             status, out, err = FORKS.run(
                 *program,
