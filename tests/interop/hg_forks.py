@@ -15,6 +15,7 @@ FORKS = Forks(
     "mercurial.archival",
     "mercurial.bundlerepo",
     "mercurial.commands",
+    "mercurial.dispatch",
     "mercurial.graphmod",
     "mercurial.httppeer",
     "mercurial.rewriteutil",
