@@ -19,9 +19,8 @@ from copies import freeze, thaw
 from faulty_transport import FaultMode, FaultyTransport
 
 from smartserver.errors import CorruptRecord, OutcomeUnknown
-from smartserver.store import cleanup
+from smartserver.store import cleanup, repack
 from smartserver.store.format import INCOMING
-from smartserver.store.repack import MOST_PACKS
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from transports.base import Transport
@@ -31,6 +30,8 @@ from transports.memory import Aftermath, MemoryTransport
 SIDE = b"refs/heads/side"
 FEW = 8
 """Records after which a checkpoint is due here."""
+MOST_PACKS = 4
+"""Packs after which a repack is due here."""
 PATH = "group/project"
 DAY = 24 * 3600
 
@@ -343,8 +344,10 @@ UPKEEP = {"repack", "repack what is not due", "checkpoint and clean", "collect"}
 
 
 @pytest.fixture(autouse=True)
-def early_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+def early_upkeep(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleanup, "FEW", FEW)
+    monkeypatch.setattr(repack, "MOST_PACKS", MOST_PACKS)
+    monkeypatch.setattr(repack, "FEW_PACKS", MOST_PACKS // 2)
 
 
 def trials(store: str, name: str, mode: FaultMode) -> list[int]:

@@ -23,7 +23,7 @@ from transports.memory import MemoryTransport
 
 PATH = "project"
 OTHER = b"refs/heads/other"
-PACKS = 6
+PACKS = 3
 HISTORY = History()
 LINE = HISTORY.line(PACKS + 2)
 DAY = 24 * 3600
@@ -73,7 +73,7 @@ class Lost(Stepwise):
 
 @dataclass(frozen=True)
 class Operation:
-    """What is done to six pushes in six packs, or to nothing; and the refs after it."""
+    """What is done to three pushes in three packs, or to nothing; and the refs after it."""
 
     run: Callable[[PackRepository], object]
     after: Refs
