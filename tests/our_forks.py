@@ -29,6 +29,8 @@ FORKS = Forks(
     "smartserver.vcs.git.refs",
     "sysconfig",
     "transports.local",
+    "transports.s3",
+    "transports.sftp",
     "twisted.internet.default",
     "zstandard",
 )

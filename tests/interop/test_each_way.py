@@ -138,7 +138,8 @@ def place(request: pytest.FixtureRequest, way: str) -> str:
 
 @pytest.mark.parametrize(
     ("way", "tool"),
-    [("tls", Hg), *((way, tool) for way in ("ssh", "s3") for tool in (Git, Brz, Hg))],  # `test_tls_tools` has others.
+    # `test_tls_tools` and `test_stores` have others.
+    [("tls", Hg), ("s3", Hg), *(("ssh", tool) for tool in (Git, Brz, Hg))],
 )
 def test_each_tool_on_each_way(
     request: pytest.FixtureRequest,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from pathlib import Path
 import needs
 import pytest
 from agents import of_its_own
+from brz_forks import FORKS
 from brz_sides import SHIM
 from git_sides import RTT, SETTINGS, TIMEOUT, Served, environment
 from sshd import Sshd
@@ -34,7 +34,6 @@ pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 BUDGETS = tomllib.loads((Path(__file__).parents[1] / "budgets.toml").read_text(encoding="utf-8"))
 RTT_OF_BUCKETS = 0.1
 """Seconds: what is sent side by side is sent by several threads, and is not taken for two trips."""
-BRZ = (sys.executable, "-m", "breezy")
 
 
 @dataclass
@@ -53,18 +52,17 @@ class Account:
 
     def attempt(self, *command: str, where: str = ".") -> tuple[subprocess.CompletedProcess[str], Counts]:
         """Run a command; what passed the link."""
+        variables = {"BRZ_EMAIL": "A <a@example.org>", "BRZ_PLUGINS_AT": f"hpss@{SHIM}", **self.variables}
+        seen, folder = {**environment(self.home), **variables}, self.home / where
         self.proxy.take()
-        done = subprocess.run(
-            command,
-            cwd=self.home / where,
-            env={**environment(self.home), "BRZ_EMAIL": "A <a@example.org>", "BRZ_PLUGINS_AT": f"hpss@{SHIM}"}
-            | self.variables,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=TIMEOUT,
-            stdin=subprocess.DEVNULL,
-        )
+        if command[0] == "brz":
+            status, *said = FORKS.run("-m", "breezy", *command[1:], timeout=TIMEOUT, folder=folder, environment=seen)
+            done = subprocess.CompletedProcess(command, status, *(each.decode() for each in said))
+        else:
+            done = subprocess.run(
+                command, cwd=folder, env=seen, capture_output=True, text=True, check=False, timeout=TIMEOUT,
+                stdin=subprocess.DEVNULL,
+            )  # fmt: skip
         return done, self.proxy.take()
 
     def run(self, *command: str, where: str = ".") -> Counts:
@@ -155,8 +153,8 @@ def test_what_its_server_asks_for_is_seen(by_verbs: Account, monkeypatch: pytest
             case "environment":
                 monkeypatch.setenv("SMARTSERVER_DEBUG", flags)
                 return by_verbs.attempt("git", "clone", "-q", url, "a")[0]
-        by_verbs.run(*BRZ, "config", "--scope=breezy", f"hpss.debug=hpssdetail,{flags}")
-        return by_verbs.attempt(*BRZ, "revno", url)[0]
+        by_verbs.run("brz", "config", "--scope=breezy", f"hpss.debug=hpssdetail,{flags}")
+        return by_verbs.attempt("brz", "revno", url)[0]
 
     assert "hpss: get_published(" in attempt("hpssvfs").stderr
     done = attempt("hpss-ban=vfs:get,vfs:*")
@@ -244,24 +242,24 @@ def test_brz_in_a_bucket(bucket: Account) -> None:
 
 def use_brz(account: Account) -> list[tuple[str, Counts]]:
     url, counted = account.url("project/trunk"), []
-    account.run(*BRZ, "init", "-q", "a")
+    account.run("brz", "init", "-q", "a")
 
     def commit(where: str, name: str) -> None:
         (account.home / where / name).write_text(f"{name}\n")
-        account.run(*BRZ, "add", "-q", name, where=where)
-        account.run(*BRZ, "commit", "-q", "-m", name, where=where)
+        account.run("brz", "add", "-q", name, where=where)
+        account.run("brz", "commit", "-q", "-m", name, where=where)
 
     commit("a", "one")
-    counted.append(("new repository", account.run(*BRZ, "push", "-q", account.url("alone"), where="a")))
-    account.run(*BRZ, "init-shared-repository", "-q", account.url("project"))
-    account.run(*BRZ, "push", "-q", url, where="a")
-    counted.append(("clone", account.run(*BRZ, "branch", "-q", url, "b")))
+    counted.append(("new repository", account.run("brz", "push", "-q", account.url("alone"), where="a")))
+    account.run("brz", "init-shared-repository", "-q", account.url("project"))
+    account.run("brz", "push", "-q", url, where="a")
+    counted.append(("clone", account.run("brz", "branch", "-q", url, "b")))
     commit("a", "two")
-    counted.append(("push one revision", account.run(*BRZ, "push", "-q", url, where="a")))
-    counted.append(("pull one revision", account.run(*BRZ, "pull", "-q", url, where="b")))
+    counted.append(("push one revision", account.run("brz", "push", "-q", url, where="a")))
+    counted.append(("pull one revision", account.run("brz", "pull", "-q", url, where="b")))
     commit("a", "three")
-    counted.append(("push a new branch", account.run(*BRZ, "push", "-q", account.url("project/topic"), where="a")))
-    done, _ = account.attempt(*BRZ, "revision-info", where="b")
+    counted.append(("push a new branch", account.run("brz", "push", "-q", account.url("project/topic"), where="a")))
+    done, _ = account.attempt("brz", "revision-info", where="b")
     assert done.stdout.split() == ["2", account.tip(b"trunk").decode()]
     assert PackRepository(LocalTransport(account.served), "project").verify().problems == ()
     return counted
@@ -358,10 +356,10 @@ def test_a_host_key_may_be_told(account: Account, sshd: Sshd) -> None:
     keygen = [needs.program("ssh-keygen"), "-l", "-f", str(sshd.folder / "host_key.pub")]
     shown = subprocess.run(keygen, capture_output=True, text=True, check=True)
     keys = [shown.stdout.split()[1], "any"]
-    account.run(*BRZ, "init", "-q", "a")
-    account.run(*BRZ, "commit", "-q", "--unchanged", "-m", "one", where="a")
-    account.run(*BRZ, "push", "-q", f"{account.url('project')}?host-key={keys[0]}", where="a")
-    account.run(*BRZ, "branch", "-q", f"{account.url('project')}?host-key={keys[1]}", "b")
-    done, _ = account.attempt(*BRZ, "revno", f"{account.url('project')}?key=any")
+    account.run("brz", "init", "-q", "a")
+    account.run("brz", "commit", "-q", "--unchanged", "-m", "one", where="a")
+    account.run("brz", "push", "-q", f"{account.url('project')}?host-key={keys[0]}", where="a")
+    account.run("brz", "branch", "-q", f"{account.url('project')}?host-key={keys[1]}", "b")
+    done, _ = account.attempt("brz", "revno", f"{account.url('project')}?key=any")
     assert done.returncode
     assert "its query is not host-key=SHA256:... or host-key=any" in done.stderr

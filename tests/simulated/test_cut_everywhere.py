@@ -142,7 +142,7 @@ def staged(
 
 PUSHES = [
     pytest.param(None, LINE[2], 20, id="the first"),
-    pytest.param(LINE[1], LINE[2], None, id="of a small commit"),
+    pytest.param(LINE[1], LINE[2], 200, id="of a small commit"),
     pytest.param(LINE[2], LINE[-1], 60, id="of many frames"),
     pytest.param(LINE[2], LINE[1], 20, id="refused"),
 ]
