@@ -30,7 +30,7 @@ from serving import (
 
 pytestmark = [pytest.mark.sockets, pytest.mark.interop]
 
-INTERRUPTS = 8
+INTERRUPTS = 4
 LANES = 4
 SEED = 7
 
