@@ -11,6 +11,8 @@ from forks import Forks
 FORKS = Forks(
     "encodings.idna",
     "resource",
+    "smartserver.cli.config",
+    "smartserver.cli.entry",
     "smartserver.cli.git_remote",
     "smartserver.cli.git_remote_run",
     "smartserver.cli.ping",
@@ -38,5 +40,6 @@ FORKS = Forks(
 
 
 def with_forked(path: str) -> str:
-    """A search path where the first `git-remote-hpss` is a forked one."""
-    return f"{FORKS.stand_in(Path(sys.executable).with_name('git-remote-hpss'))}{os.pathsep}{path}"
+    """A search path where `git-remote-hpss` and `smartserver` are forked ones."""
+    (folder,) = {FORKS.stand_in(Path(sys.executable).with_name(name)) for name in ("git-remote-hpss", "smartserver")}
+    return f"{folder}{os.pathsep}{path}"

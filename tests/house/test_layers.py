@@ -73,8 +73,16 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
 }
 """Library that is not Python's own -> which of our modules may import it."""
 
-SPEAKS = ("smartserver.cli", "smartserver.programs", "smartserver.pytest_plugin", "netem.cli", "netem.pytest_plugin")
-"""The only modules that read the environment or print; `programs` hands it on."""
+SPEAKS = (
+    "smartserver.cli",
+    "smartserver.programs",
+    "smartserver.pytest_plugin",
+    "netem.cli",
+    "netem.pytest_plugin",
+    "transports.s3_bucket",
+)
+"""The only modules that read the environment or print; `programs` hands it on, and `s3_bucket` looks at what its
+library reads, and panics of."""
 
 
 def within(module: str, package: str) -> bool:

@@ -131,7 +131,7 @@ class TwoUsers:
             self.run("b", "pull", "-u", "URL")
 
     def _configure(self) -> None:
-        config = f'"{sys.executable}" -m smartserver.cli.main config "$URL"'
+        config = 'smartserver config "$URL"'
         settings = ""
         if not self.is_publishing:
             self.both.ours.prepare(f"{config} publishing no")
@@ -225,7 +225,7 @@ class TwoUsers:
     def make_again(self) -> None:
         """Somebody deletes the repository and makes an empty one."""
         self.log.append("recreated")
-        self.both.ours.prepare(f'"{sys.executable}" -m smartserver.cli.main delete --yes "$URL" && hg init "$URL"')
+        self.both.ours.prepare('smartserver delete --yes "$URL" && hg init "$URL"')
         self.both.hgs.prepare("rm -rf peer; hg init peer")
         self._configure()
 

@@ -286,7 +286,7 @@ def test_it_is_damaged(users: Users, part: str, damage: str) -> None:
     little(read(users))
 
 
-@pytest.mark.parametrize("part", ["packs/*", "indices/*.cix", "pack-names"])
+@pytest.mark.parametrize("part", ["packs/*", "pack-names"])
 def test_a_file_of_it_is_a_folder(users: Users, part: str) -> None:
     read(users)
     for file in files(users, part):
@@ -423,13 +423,6 @@ def _file(path: Path) -> None:
     path.write_bytes(b"")
 
 
-def _folder(path: Path) -> None:
-    """Put a folder with something in it where there was a file, or nothing."""
-    path.unlink(missing_ok=True)
-    path.mkdir()
-    (path / "x").write_bytes(b"")
-
-
 def _bound(path: Path) -> None:
     """Let nobody change anything in or below a folder who may not do everything."""
     for each in [path, *path.rglob("*")]:
@@ -460,9 +453,7 @@ if os.geteuid() == 0:
 UNWRITABLE: dict[str, Callable[[Path, Path], None]] = {
     "remotes": lambda top, shadow: _file(top / "remotes"),
     "shadows": lambda top, shadow: _file(top / "shadows"),
-    "write": lambda top, shadow: _folder(shadow.with_name(f"{shadow.name}.write")),
     "new": lambda top, shadow: _file(shadow.rename(shadow.with_name(f"{shadow.name}.new"))),
-    "shadow": lambda top, shadow: _file(shadow),
     "upload": lambda top, shadow: _file(shadow / ".bzr/repository/upload"),
     "all read-only": lambda top, shadow: _bound(top),
 }

@@ -6,7 +6,6 @@ The claims of an earlier release are stored here without `Transaction.prove_tips
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -50,7 +49,7 @@ def store(root: Path, path: str, change: Callable[[Transaction], None], monkeypa
 
 def verify(place: str, *options: str) -> tuple[int, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "smartserver.cli.main", "verify", *options, place],
+        ["smartserver", "verify", *options, place],
         capture_output=True,
         text=True,
         check=False,
@@ -250,7 +249,7 @@ def test_public_changesets_are_stored_ones(hg: HgSide, served: Served, monkeypat
     """What an earlier release took is named and mended; a user's drafts and public changesets stay as they are."""
     path = hg.url.rpartition("/")[2]
     verify(hg.url)
-    hg.prepare(f'"{sys.executable}" -m smartserver.cli.main config "$URL" publishing no >/dev/null')
+    hg.prepare('smartserver config "$URL" publishing no >/dev/null')
     hg.prepare('a hg phase --public -r 0; a hg push "$URL" || true')
     junk = {b"%040x" % number: b"1" for number in range(300)}
 

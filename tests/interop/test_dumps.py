@@ -27,7 +27,7 @@ from transports.local import LocalTransport
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
-PROGRAM = (sys.executable, "-m", "smartserver.cli.main")
+PROGRAM = "smartserver"
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def home(tmp_path: Path) -> Path:
 
 def attempt(home: Path, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [*PROGRAM, *words],
+        [PROGRAM, *words],
         cwd=home,
         env=environment(home),
         input=stdin,
@@ -57,9 +57,9 @@ def run(home: Path, *words: str, stdin: bytes = b"") -> bytes:
 
 
 def start(home: Path, *words: str) -> subprocess.Popen[bytes]:
-    """One that reads from a pipe."""
+    """One that reads from a pipe, and gets the signals that it is sent."""
     return subprocess.Popen(
-        [*PROGRAM, *words],
+        [sys.executable, "-m", "smartserver.cli.main", *words],
         cwd=home,
         env=environment(home),
         stdin=subprocess.PIPE,
@@ -259,7 +259,7 @@ def test_a_token_is_sent_where_one_is_wanted(home: Path, tmp_path: Path, source:
         url = server.url(f"project{number}")
         refused = attempt(home, "load", file, url, stdin=content)
         assert b"set SMARTSERVER_TOKEN to " in refused.stderr
-        words = ["env", variable, *PROGRAM, "load", file, url]
+        words = ["env", variable, PROGRAM, "load", file, url]
         cache = {"XDG_CACHE_HOME": str(home / f"cache{number}")}
         subprocess.run(words, cwd=home, env={**environment(home), **cache}, input=content, check=True)
         assert loaded(source, server.root / f"project{number}")
@@ -267,7 +267,7 @@ def test_a_token_is_sent_where_one_is_wanted(home: Path, tmp_path: Path, source:
 
 
 def test_a_reader_that_ends_is_no_fault(home: Path, source: Path, content: bytes) -> None:
-    script = f"{' '.join(PROGRAM)} dump {source} | head -c 100"
+    script = f"{PROGRAM} dump {source} | head -c 100"
     done = subprocess.run(["sh", "-c", script], cwd=home, env=environment(home), capture_output=True, check=True)
     assert (done.stdout, done.stderr) == (content[:100], b"")
 

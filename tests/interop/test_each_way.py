@@ -4,7 +4,6 @@ that is refused."""
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from certificates import Authority
 from git_sides import Done, Served, Side
 from hg_sides import HgSide
 from needs import program
+from our_forks import with_forked
 from sshd import Sshd
 from versitygw import S3, environment
 
@@ -106,7 +106,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> It
 def login(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     """A host with an `ssh` that knows it."""
     folder = tmp_path_factory.mktemp("sshd")
-    smartserver = Path(sys.executable).with_name("smartserver")
+    smartserver = with_forked("").rstrip(os.pathsep) + "/smartserver"
     with Sshd(folder) as made:
         key = (folder / "user_key.pub").read_text()
         (folder / "authorized_keys").write_text(f'command="{smartserver} serve {folder} --stdio" {key}')

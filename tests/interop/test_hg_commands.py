@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -186,7 +185,7 @@ def test_one_key(served: Served, hg_starts: Callable[[str], HgPair], tmp_path: P
     """Plumbing that changes a bookmark or a phase without a push."""
     side = copy_hg_side(hg_starts("shared").ours, tmp_path / "ours", served.url("hg-keys"))
     side.prepare('hg init "$URL"; a hg push -q --new-branch "$URL"')
-    side.prepare(f'"{sys.executable}" -m smartserver.cli.main config "$URL" publishing no >/dev/null')
+    side.prepare('smartserver config "$URL" publishing no >/dev/null')
     side.prepare('a commit four; a hg push -q "$URL"')
     tip = side.run("a hg log -r tip -T '{node}'").out
     for key, said in (

@@ -5,7 +5,6 @@ A row of ROWS is run on a server and on a folder, and must end the same way on b
 
 from __future__ import annotations
 
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -17,10 +16,10 @@ from hg_sides import HgPair, HgSide, copy_hg_side, peer_heads, peer_markers, ser
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
-SERVER = f"""
+SERVER = """
 hg init "$URL"
-"{sys.executable}" -m smartserver.cli.main config "$URL" publishing no >/dev/null
-"{sys.executable}" -m smartserver.cli.main config "$URL" evolution yes >/dev/null
+smartserver config "$URL" publishing no >/dev/null
+smartserver config "$URL" evolution yes >/dev/null
 """
 
 FOLDER = """
@@ -199,7 +198,7 @@ def test_messages(pair: HgPair) -> None:
 
 def test_the_server_does_not_exchange_markers(pair: HgPair, served: Served) -> None:
     ours = pair.ours
-    ours.prepare(f'"{sys.executable}" -m smartserver.cli.main config "$URL" evolution no; forget a')
+    ours.prepare('smartserver config "$URL" evolution no; forget a')
     done = ours.run(START + 'a amend new; a hg push "$URL"')
     assert done.status == 0, done  # As over a path: the local marker says that the old head is none.
     assert "markers" not in done.out
@@ -219,7 +218,7 @@ def test_the_server_does_not_exchange_markers(pair: HgPair, served: Served) -> N
 )
 def test_an_obsolete_head_stays(pair: HgPair, served: Served, others: str, status: int, rounds: int) -> None:
     """A server without markers keeps it. Mercurial does not count it, but counts what another made of it meanwhile."""
-    pair.ours.prepare(f'"{sys.executable}" -m smartserver.cli.main config "$URL" evolution no')
+    pair.ours.prepare('smartserver config "$URL" evolution no')
     pair.hgs.prepare("printf '[experimental]\\nevolution = createmarkers, allowunstable\\n' >> peer/.hg/hgrc")
     pair.prepare(f'{START} a hg pull -q "$URL"; b hg pull -q "$URL"; a amend new; {others}')
     done, expected = pair.run('a hg push "$URL"')

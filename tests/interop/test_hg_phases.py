@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,9 @@ from hg_sides import HgSide, copy_hg_side
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
-SMARTSERVER = f'"{sys.executable}" -m smartserver.cli.main'
-
-START = f"""
+START = """
 hg init "$URL"
-{SMARTSERVER} config "$URL" publishing no >/dev/null
+smartserver config "$URL" publishing no >/dev/null
 hg init a
 a commit one; a commit two; a commit three
 a hg phase --public -r 0
@@ -75,28 +72,28 @@ def test_push_publish(side: HgSide) -> None:
 
 
 def test_what_was_public_stays_public_beside_a_refused_branch(side: HgSide) -> None:
-    side.prepare(f"""
+    side.prepare("""
     b commit five; b hg push -q "$URL"
     a hg branch -q other; a commit four; a hg update -q default; a commit six
     a hg push -q --new-branch "$URL-published"
-    {SMARTSERVER} pull "$URL-published" copy >/dev/null
+    smartserver pull "$URL-published" copy >/dev/null
     """)
-    refused = side.run(f'{SMARTSERVER} push copy "$URL"')
+    refused = side.run('smartserver push copy "$URL"')
     assert refused.status == 1, refused
     side.prepare('as b hg clone -q "$URL" copied')
     assert log_phases(side, "hg -R copied log -r other") == ["public"]
 
 
 @pytest.mark.parametrize("commands", [
-    f'{SMARTSERVER} push --ref default whole "$URL-part" >/dev/null',
-    f'{SMARTSERVER} pull --ref default "$URL" part >/dev/null; {SMARTSERVER} push part "$URL-part" >/dev/null',
+    'smartserver push --ref default whole "$URL-part" >/dev/null',
+    'smartserver pull --ref default "$URL" part >/dev/null; smartserver push part "$URL-part" >/dev/null',
 ], ids=["push", "pull"])  # fmt: skip
 def test_what_is_public_of_one_branch_stays_public(side: HgSide, commands: str) -> None:
     """The changeset that says so is on a branch that is not copied."""
     side.prepare(f"""
     a hg branch -q other; a commit four; a hg phase --public -r .; a hg push -q --new-branch "$URL"
     a hg update -q default; a commit five; a hg push -q "$URL"
-    {SMARTSERVER} pull "$URL" whole >/dev/null
+    smartserver pull "$URL" whole >/dev/null
     {commands}
     as b hg clone -q "$URL-part" copied
     """)
@@ -105,13 +102,13 @@ def test_what_is_public_of_one_branch_stays_public(side: HgSide, commands: str) 
 
 def test_what_was_public_stays_public(side: HgSide) -> None:
     """Where the repository no longer publishes, and in a copy that does not."""
-    side.prepare(f"""
+    side.prepare("""
     a hg push -q "$URL-published"; a commit four
-    {SMARTSERVER} pull "$URL-published" copy >/dev/null
-    {SMARTSERVER} config "$URL-published" publishing no >/dev/null
+    smartserver pull "$URL-published" copy >/dev/null
+    smartserver config "$URL-published" publishing no >/dev/null
     a hg push -q "$URL-published"
     as b hg clone -q "$URL-published" changed
-    {SMARTSERVER} push copy "$URL" >/dev/null
+    smartserver push copy "$URL" >/dev/null
     as b hg clone -q "$URL" copied
     """)
     assert log_phases(side, "hg -R changed log") == ["draft", "public", "public", "public"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -41,7 +40,7 @@ def side(start: HgSide, served: Served, tmp_path: Path) -> HgSide:
 def smartserver(side: HgSide, *words: str) -> str:
     """What a command says that must succeed."""
     done = subprocess.run(
-        [sys.executable, "-m", "smartserver.cli.main", *words],
+        ["smartserver", *words],
         env=environment(side.folder),
         capture_output=True,
         check=False,

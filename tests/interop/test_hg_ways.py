@@ -4,7 +4,6 @@ and from a command server of Mercurial's."""
 from __future__ import annotations
 
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -150,7 +149,7 @@ def test_a_command_server_keeps_nothing(served: Served, tmp_path: Path) -> None:
         counts = served.proxy.take()
         assert (status, counts.rounds, counts.connections) == (0, 2, 1), said
         assert "added 1 changesets" in said
-        side.prepare(f'"{sys.executable}" -m smartserver.cli.main delete --yes "$URL"')
+        side.prepare('smartserver delete --yes "$URL"')
         status, said = server.run("incoming", side.url)
         assert (status, said.splitlines()[-1]) == (255, f"abort: repository {side.url} not found")
         side.prepare('hg init "$URL"; a hg push -q -r 0 "$URL"')

@@ -163,7 +163,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 
 
 @given(st.lists(st.tuples(requests, damaged(), st.integers(0, 4)), min_size=1, max_size=3))
-@settings(max_examples=150)
+@settings(max_examples=75)
 def test_any_request_is_answered(asked: Sequence[tuple[RequestMessage, bytes, int]]) -> None:
     server = served()
     dialog = Dialog(server.site)
@@ -181,7 +181,7 @@ def test_any_request_is_answered(asked: Sequence[tuple[RequestMessage, bytes, in
 
 
 @given(requests, damaged())
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_who_may_only_read_changes_nothing(request: RequestMessage, body: bytes) -> None:
     server = served()
     before = server.files(), server.refs()
@@ -190,7 +190,7 @@ def test_who_may_only_read_changes_nothing(request: RequestMessage, body: bytes)
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_any_payload_is_answered(payload: bytes) -> None:
     dialog = Dialog(served().site)
     dialog.send(Request(1, payload))
@@ -198,7 +198,7 @@ def test_any_payload_is_answered(payload: bytes) -> None:
 
 
 @given(st.binary(max_size=200), st.booleans(), st.lists(st.integers(1, 50), max_size=5))
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_any_bytes_leave_the_connection_or_close_it(data: bytes, opened: bool, cuts: list[int]) -> None:
     dialog = Dialog(served().site)
     rest = (PREFACE if opened else b"") + data
@@ -229,7 +229,7 @@ steps = st.lists(
 
 
 @given(steps, st.randoms(use_true_random=False))
-@settings(max_examples=150)
+@settings(max_examples=75)
 def test_requests_in_any_order_get_their_answers(moves: list[str], chance: object) -> None:
     """Uploads, pulls and small requests, cancelled at any moment, the store's work done at any other."""
     server = served()
@@ -295,7 +295,7 @@ def test_requests_in_any_order_get_their_answers(moves: list[str], chance: objec
 
 
 @given(st.integers(0, 10_000), st.lists(st.integers(1, 400), min_size=1, max_size=20))
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_a_push_in_any_pieces_lost_anywhere(lost_at: int, sizes: list[int]) -> None:
     """Cut into any pieces, and the connection lost after any byte: before or after, and nothing left over."""
     server = served()

@@ -15,11 +15,12 @@ from urllib.request import urlopen
 
 import pytest
 from needs import needs
+from our_forks import FORKS
 from postgres import Postgres
 
 pytestmark = [pytest.mark.sockets, needs("initdb", "postgres")]
 
-SMARTSERVER = (sys.executable, "-m", "smartserver.cli.main")
+PROGRAM = ("-m", "smartserver.cli.main")
 PATIENCE = 20
 RULES = """
 [[rules]]
@@ -39,16 +40,10 @@ class Cluster:
 
     def run(self, *words: str | Path, status: int = 0, **variables: str) -> str:
         """What a command says."""
-        done = subprocess.run(
-            [*SMARTSERVER, *map(str, words)],
-            env={**os.environ, "SMARTSERVER_AGENT": "0", "HOME": str(self.folder), **variables},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE,
-        )
-        assert done.returncode == status, done.stderr
-        return done.stdout + done.stderr
+        environment = {**os.environ, "SMARTSERVER_AGENT": "0", "HOME": str(self.folder), **variables}
+        ended, out, err = FORKS.run(*PROGRAM, *map(str, words), timeout=PATIENCE, environment=environment)
+        assert ended == status, err.decode()
+        return (out + err).decode()
 
     def rule(self, who: str) -> Path:
         """An access file."""
@@ -59,7 +54,7 @@ class Cluster:
     @contextmanager
     def server(self, *options: str | Path) -> Iterator[str]:
         """A server of the folder; its URL."""
-        words = [*SMARTSERVER, "serve", self.store, "--listen", "127.0.0.1:0", *options]
+        words = [sys.executable, *PROGRAM, "serve", self.store, "--listen", "127.0.0.1:0", *options]
         with subprocess.Popen([*map(str, words)], stderr=subprocess.PIPE, text=True) as process:
             try:
                 assert process.stderr is not None

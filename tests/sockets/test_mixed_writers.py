@@ -43,9 +43,9 @@ class Load(NamedTuple):
 
 SMALL = Load(
     ("sftp", "sftp", "vfs", "vfs", "rpc", "rpc"),
-    20,
+    10,
     0,
-    {0: (7,), 2: (3, 11), 4: (9,)},
+    {0: (4,), 2: (2, 6), 4: (5,)},
 )
 
 LARGE = Load(("sftp", "vfs", "rpc"), 3, 1 << 20, {0: (1,), 1: (2,)})
