@@ -265,6 +265,41 @@ def encode_revision(entry: LogEntry, changes: ChangeList | None = None) -> bytes
     return _encode((*msgspec.structs.astuple(entry)[:-1], changes.array()))
 
 
+class _Parts(msgspec.Struct, frozen=True, array_like=True):
+    """A `LogEntry`, its parts as they are encoded."""
+
+    id: str
+    author: str
+    seconds: int
+    zone: int
+    parents: msgspec.Raw
+    message: msgspec.Raw
+    changes: msgspec.Raw
+
+
+_parts = msgspec.msgpack.Decoder(_Parts)
+_NO_SAID: Final = b"\x90\xa0"
+"""No parents and no message, encoded."""
+_NO_CHANGES: Final = b"\xc0"
+
+
+def split_revision(row: bytes) -> tuple[bytes, bytes, bytes]:
+    """A revision as `encode_revision` makes it, in the parts that each kind of log has of it: id, author and date; the
+    parents and the message; the changes. All are empty where the row is."""
+    if not row:
+        return b"", b"", b""
+    parts = _parts.decode(row)
+    said, changes = bytes(parts.parents) + bytes(parts.message), bytes(parts.changes)
+    return row[: len(row) - len(said) - len(changes)], said, changes
+
+
+def join_revision(head: bytes, said: bytes | None, changes: bytes | None) -> bytes:
+    """The revision of such parts; None for those that a log does not have."""
+    if not head:
+        return b""
+    return b"".join((head, _NO_SAID if said is None else said, _NO_CHANGES if changes is None else changes))
+
+
 def encode_item(item: Entry | Sequence[msgspec.Raw]) -> bytes:
     """An item of a content body: a node of a tree, without its text, or some revisions of a log. A client decodes many
     revisions at once in less time."""

@@ -1,13 +1,13 @@
 """Answers the selectors that every system understands (`records.browse`): a tree or a log, as a content body.
 
-What a log says of a revision is kept encoded, in blocks of revisions that lie side by side in a pack: of a log that was
-asked for before, no record is read again.
+What a log says of a revision is kept encoded, in blocks of revisions that lie side by side in a pack: in memory, and in
+the file of summaries beside a large pack. Only where neither has it is a record read.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -40,10 +40,8 @@ from smartserver.records.model import HERE, RevisionId
 from smartserver.records.system import system_of
 from smartserver.store.caches import HEADERS
 from smartserver.store.content import PartReader, SnapshotView
-
-_BITS: Final = 8
-BLOCK: Final = 1 << _BITS
-"""Revisions of a pack whose headers are kept together."""
+from smartserver.store.summaries import BITS, BLOCK
+from transports.errors import CodedError, TransportError
 
 LONGEST: Final = 16 << 10
 """Bytes of a header that is kept: a block takes 4 MiB at most."""
@@ -167,6 +165,20 @@ def _touching(view: SnapshotView, contents: Contents, path: bytes, ordinals: Ite
         del states[ordinal]
 
 
+def rows_of(
+    view: SnapshotView, contents: Contents, ordinals: Iterable[int], *, changes: bool
+) -> Iterator[bytes | None]:
+    """What a log shows of these revisions, encoded; None of one that cannot be read or is not kept, for its length."""
+    rows = _Rows(view, contents, LogSelector(changes=changes))
+    for ordinal in ordinals:
+        yield rows.kept(ordinal)
+
+
+def row_of(view: SnapshotView, contents: Contents, ordinal: int, *, changes: bool) -> bytes | None:
+    """The same of one revision, by its records alone."""
+    return _Rows(view, contents, LogSelector(changes=changes)).kept(ordinal, anew=True)
+
+
 class _Rows:
     """The revisions of a log, encoded, by their ordinals. Those of a block are kept as far as they were needed."""
 
@@ -203,6 +215,16 @@ class _Rows:
         finally:
             self._keep()
 
+    def kept(self, ordinal: int, *, anew: bool = False) -> bytes | None:
+        """A revision, encoded; None where that cannot be done, or is too long to be kept. `anew`: by its records."""
+        try:
+            row = self._make(self._view.revision(ordinal)) if anew else self._row(ordinal)
+        except TransportError:
+            raise
+        except CodedError:
+            return None
+        return None if len(row) > LONGEST else row
+
     def _row(self, ordinal: int) -> bytes:
         """A revision, encoded; empty where a log does not show it."""
         if not self._first <= ordinal < self._stop:
@@ -221,12 +243,18 @@ class _Rows:
         graph, snapshot = self._view.snapshot.graph, self._view.snapshot
         number = graph.part_at(ordinal)
         part = graph.parts[number]
-        block = ordinal - part.first >> _BITS
-        self._first = part.first + (block << _BITS)
+        block = ordinal - part.first >> BITS
+        self._first = part.first + (block << BITS)
         self._stop = min(self._first + BLOCK, part.first + part.count)
         form = 2 * self._selector.changes + self._selector.messages
         self._key = b"%c%b%d" % (form, snapshot.packs[number].entry.name, block)
-        self._block = list((HEADERS.get(self._key) if self._keeps else None) or [None] * (self._stop - self._first))
+        kept = HEADERS.get(self._key) if self._keeps else None
+        if kept is None and self._keeps:
+            messages, changes = self._selector.messages, self._selector.changes
+            kept = snapshot.packs[number].summarised(block, messages=messages, changes=changes)
+            if kept is not None:
+                HEADERS.put(self._key, kept)
+        self._block = list(kept or [None] * (self._stop - self._first))
 
     def _keep(self) -> None:
         """Keep what was made of the block."""

@@ -22,7 +22,7 @@ LOST = "lost"
 
 FOLDERS = (PACKS, INCOMING, LOG, CHECKPOINTS)
 """The folders of every repository."""
-IMMUTABLE = re.compile(rf"(?:.+/)?(?:{PACKS}/[0-9a-f]+\.(?:pack|idx)|{CHECKPOINTS}/[^/]+)")
+IMMUTABLE = re.compile(rf"(?:.+/)?(?:{PACKS}/[0-9a-f]+\.(?:pack|idx|summaries)|{CHECKPOINTS}/[^/]+)")
 """The path of a file whose name is used once, so that a copy of it stays right."""
 NAMES = frozenset({FORMAT, LOST, *FOLDERS})
 """Every name in a repository's folder."""
@@ -72,6 +72,9 @@ def is_marked(folder: Transport) -> bool:
     folder.perform([line])
     return is_ours(line.result or b"")
 
+
+DERIVED = (".idx", ".summaries")
+"""Ends of the names of files that are made again from the pack beside them."""
 
 CLUSTER = "smartserver-cluster"
 """In the folder of a store whose logs are in a database: the file that says so."""

@@ -8,7 +8,9 @@ name or number: a reader that began keeps what it reads from.
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 
@@ -16,14 +18,21 @@ from smartserver.errors import CorruptFile, RepositoryChanged
 from smartserver.records.model import Key, Kind
 from smartserver.store import far
 from smartserver.store.blocks import Blocks, Remake
+from smartserver.store.caches import Block
 from smartserver.store.far import FarPack, Place, is_far
 from smartserver.store.format import PACKS
 from smartserver.store.index import Index, Row
 from smartserver.store.index_build import rebuild
 from smartserver.store.pack import MovedPack, PackReader
 from smartserver.store.record import PackEntry
+from smartserver.store.summaries import LEAST, Summaries, summaries_path
 from transports.base import Transport
-from transports.errors import NoSuchFile
+from transports.errors import NoSuchFile, TransportError
+
+LOOK_AGAIN = 10
+"""Seconds after which a file of summaries is looked for again: another process may have made it."""
+
+log = logging.getLogger("smartserver")
 
 FilesRead = Mapping[str, bytes | None]
 """Files by path, and what is in them; None: there is no such file."""
@@ -66,6 +75,11 @@ class OpenPack:
         self._seek = seek
         self._reader: PackReader | None = None
         self._opening = threading.Lock()
+        self._summaries: Summaries | None = None
+        self._look_again = 0.0
+        """When the file of summaries is looked for again, by `time.monotonic`."""
+        self._is_damaged = False
+        """Whether that file was damaged when it was last read."""
 
     @property
     def reader(self) -> PackReader:
@@ -156,6 +170,42 @@ class OpenPack:
         index.blocks.remake = self._remake()
         self.index = index
         self.resolve_by(lambda: resolve)
+
+    def summarised(self, block: int, *, messages: bool, changes: bool) -> Block | None:
+        """What a log shows of the revisions of a block (`Summaries.block`); None where the file does not have it, or
+        cannot be read. Behind a link it is not looked for: it would take trips of its own."""
+        found = self._open_summaries()
+        if found is None:
+            return None
+        try:
+            return found.block(block, messages=messages, changes=changes)
+        except (CorruptFile, TransportError) as wrong:
+            self._without_summaries(wrong)
+            return None
+
+    @property
+    def has_summaries(self) -> bool:
+        """Whether its file of summaries is there and can be opened, or none is needed."""
+        return self.entry.segments < LEAST or (not self._is_damaged and self._open_summaries() is not None)
+
+    def look_for_summaries(self) -> None:
+        """Say that the file was made."""
+        self._summaries, self._look_again, self._is_damaged = None, 0.0, False
+
+    def _open_summaries(self) -> Summaries | None:
+        is_due = not self.far and self.entry.segments >= LEAST and time.monotonic() >= self._look_again
+        if self._summaries is None and is_due:
+            try:
+                self._summaries = Summaries(self._transport.open_read(summaries_path(self.entry.name)), self.entry)
+            except NoSuchFile:
+                self._look_again = time.monotonic() + LOOK_AGAIN
+            except (CorruptFile, TransportError) as wrong:
+                self._without_summaries(wrong)
+        return self._summaries
+
+    def _without_summaries(self, wrong: CorruptFile | TransportError) -> None:
+        log.warning("%s: logs read the records instead, until upkeep has made the file again", wrong)
+        self._summaries, self._look_again, self._is_damaged = None, time.monotonic() + LOOK_AGAIN, True
 
     def resolve_by(self, resolve: Callable[[], Resolve]) -> None:
         """Say how to find records in earlier packs when damage of the index is met. While a snapshot is being opened,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smartserver.errors import InvalidPath
-from smartserver.store.format import FOLDERS, FORMAT, LOG, NAMES, PACKS, foreign_in, is_ours
+from smartserver.store.format import DERIVED, FOLDERS, FORMAT, LOG, NAMES, PACKS, foreign_in, is_ours
 from smartserver.store.record import record_path
 from smartserver.store.surroundings import LookAbove, folders_to, join_path, name_of
 from transports.base import EntryKind, Step, Transport
@@ -112,6 +112,6 @@ class Remains:
         kept = [
             folder
             for folder, each in self._kept.items()
-            if any(name != first and not name.endswith(".idx") for name in each.result or ())
+            if any(name != first and not name.endswith(DERIVED) for name in each.result or ())
         ]
         return f"{kept[0]!r} files and no {FORMAT!r}" if kept else None

@@ -6,6 +6,7 @@ What reads opens a snapshot, what changes is a commit (`commit`), and `upkeep` k
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 import time
@@ -29,12 +30,15 @@ from smartserver.store.quarantine import Quarantine, nothing
 from smartserver.store.repack import AHEAD, rows
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.states import RepositoryLook, States
+from smartserver.store.summarise import summarise, summarise_joined
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report, Upload, unreported
 from smartserver.store.verify import verify
 from transports.base import Transport
 from transports.decorators.cached import distrust_copies, without_copies
-from transports.errors import TransportError
+from transports.errors import CodedError, TransportError
+
+log = logging.getLogger("smartserver")
 
 COLLECT_INTERVAL = 3600.0
 """Seconds between two searches for leftovers in passing: each lists every file, and what it finds is a day old."""
@@ -275,6 +279,8 @@ class PackRepository:
                 return False
             paced = partial(self._unless_pressed, pace, len(snapshot.packs))
             made = upkeep.repack(self.log, snapshot, self._begin_repack, self.clock, self.randomness, pace=paced)
+            if made is not None:
+                self._try(partial(summarise_joined, self.folder, snapshot, made, self.randomness, paced))
             return made is not None
         finally:
             self._repacking.release()
@@ -310,9 +316,11 @@ class PackRepository:
                 made = upkeep.repack(self.log, snapshot, self._begin_repack, self.clock, self.randomness, whole=True)
                 if made is None:
                     break
+                self._try(partial(summarise_joined, self.folder, snapshot, made, self.randomness))
                 packs = made.packs
                 left = min(left, len(packs))  # A push may have come meanwhile.
                 progress(before - left, before)
+            self._try(lambda: summarise(self.folder, self.snapshot, self.randomness))
             return PackReport(before, len(packs), sum(entry.length for entry in packs))
 
     def _unless_pressed(self, pace: Pace, packs: int) -> None:
@@ -324,9 +332,26 @@ class PackRepository:
         if not self._awaited.is_set() and (latest is None or len(latest.packs) < packs + AHEAD):
             pace()
 
+    def summarise(self, pace: Pace = unpaced) -> None:
+        """Write the summaries of packs that lack them, as far as that works: logs are only slower without."""
+        if self._repacking.acquire(blocking=False):
+            try:
+                self._try(lambda: summarise(self.folder, self.snapshot, self.randomness, pace))
+            finally:
+                self._repacking.release()
+
+    def _try(self, work: Callable[[], None]) -> None:
+        """Do what nothing depends on."""
+        try:
+            work()
+        except NoSuchRepository:
+            return
+        except CodedError as wrong:
+            log.warning("summaries of %s: %s", self.path or "the repository", wrong)
+
     def tidy(self, pace: Pace = unpaced) -> None:
-        """Make a checkpoint and repack if needed, and collect garbage files if that was not done within the last hour.
-        A large record gets a small one after it.
+        """Make a checkpoint, repack if needed, write summaries, and collect garbage files if that was not done within
+        the last hour. A large record gets a small one after it.
 
         `pace`: as `index_build.Pace`.
 
@@ -337,6 +362,7 @@ class PackRepository:
         upkeep.cover_large(self.log, self.clock)
         upkeep.checkpoint_if_due(self.log, self.randomness)
         self.repack_if_needed(pace)
+        self.summarise(pace)
         if long_ago:
             self.collect_garbage_files()
 

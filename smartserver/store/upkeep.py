@@ -12,12 +12,13 @@ import contextlib
 import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence, Set
+from itertools import chain
 from typing import NamedTuple
 
 from smartserver.store import cleanup
 from smartserver.store import repack as packs
 from smartserver.store.draft import following
-from smartserver.store.format import INCOMING, PACKS
+from smartserver.store.format import DERIVED, INCOMING, PACKS
 from smartserver.store.history import CLOCK_MARGIN
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import Log
@@ -26,6 +27,7 @@ from smartserver.store.quarantine import Quarantine, store_time
 from smartserver.store.record import Join, Record
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.state import State
+from smartserver.store.summaries import summaries_path
 from smartserver.store.trailer import trailer_of
 from transports.base import Transport
 from transports.errors import FileExists, NoSuchFile, TransportError
@@ -206,16 +208,17 @@ def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], b
     expired = [name for name, each in state.dropped.items() if time - each.time >= KEPT * 1000]
     # Dropped by a clock that was ahead: their day begins now.
     again = [name for name, each in state.dropped.items() if each.time > time + CLOCK_MARGIN]
-    deleted = _delete(folder, [path(name) for name in expired for path in (pack_path, index_path)])
+    files = {name: [path(name) for path in (pack_path, index_path, summaries_path)] for name in expired}
+    deleted = _delete(folder, list(chain.from_iterable(files.values())))
     left = {path for path, is_deleted in deleted.items() if not is_deleted}
-    forgotten = [name for name in expired if left.isdisjoint((pack_path(name), index_path(name)))]
+    forgotten = [name for name in expired if left.isdisjoint(files[name])]
     named = {pack.name for pack in state.packs} | set(state.dropped)
     unnamed = packs_in(folder, listed.result or (), named)
-    indexes = _indexes_alone(folder, listed.result or (), named)
-    now = store_time(folder, randomness) if incoming.result or unnamed or indexes else 0.0
+    derived = _derived_alone(folder, listed.result or (), named)
+    now = store_time(folder, randomness) if incoming.result or unnamed or derived else 0.0
     uploads = [GetStat(f"{INCOMING}/{name}") for name in incoming.result or ()]
     folder.perform(uploads)
-    leftovers = [each.path for each in (*indexes, *uploads) if each.result and now - each.result.modified >= KEPT]
+    leftovers = [each.path for each in (*derived, *uploads) if each.result and now - each.result.modified >= KEPT]
     deleted |= _delete(folder, leftovers)
     superseded: list[bytes] = []
     lost: list[bytes] = []
@@ -250,12 +253,11 @@ def packs_in(folder: Transport, files: Sequence[str], named: Set[bytes] = frozen
     return [PackFile(name, look.result.modified, look.result.size) for name, look in looks.items() if look.result]
 
 
-def _indexes_alone(folder: Transport, files: Sequence[str], named: Set[bytes]) -> list[GetStat]:
-    """Looks at the indexes whose packs were never moved beside them."""
-    packs_of = {f"{PACKS}/{name}".removesuffix(".pack") for name in files if name.endswith(".pack")}
-    kept = {index_path(name) for name in named} | {f"{stem}.idx" for stem in packs_of}
-    there = {f"{PACKS}/{name}" for name in files if name.endswith(".idx")}
-    looks = [GetStat(path) for path in sorted(there - kept)]
+def _derived_alone(folder: Transport, files: Sequence[str], named: Set[bytes]) -> list[GetStat]:
+    """Looks at what is derived of packs that were never moved beside it, or are gone."""
+    kept = {name.hex() for name in named} | {name.removesuffix(".pack") for name in files if name.endswith(".pack")}
+    alone = [name for name in sorted(files) if name.endswith(DERIVED) and name.partition(".")[0] not in kept]
+    looks = [GetStat(f"{PACKS}/{name}") for name in alone]
     folder.perform(looks)
     return looks
 

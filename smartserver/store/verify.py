@@ -12,10 +12,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
 
-from smartserver.errors import CorruptFile, NoSuchRepository, shown
+from smartserver.errors import CorruptFile, NoSuchRepository, Unsupported, shown
 from smartserver.records.model import BaseTag, RevisionId, Segment
 from smartserver.store.allowance import Allowance
 from smartserver.store.caches import TextCache
+from smartserver.store.far import is_far
 from smartserver.store.format import LOG
 from smartserver.store.index import Index, Row, kib
 from smartserver.store.index_build import IndexBuilder
@@ -29,6 +30,8 @@ from smartserver.store.quarantine import SMALL
 from smartserver.store.record import PackEntry
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.states import reader
+from smartserver.store.summaries import Summaries, summaries_path
+from smartserver.store.summarise import Summariser
 from smartserver.store.trailer import TAIL, ranges_of, trailer_behind
 from smartserver.store.transaction import Transaction
 from smartserver.store.verify_share import MAX_PROBLEMS, SegmentCheck, Share, damage
@@ -43,6 +46,7 @@ NO_INDEX = "missing or damaged: the pack is read in its place each time the repo
 the log names."""
 
 MEND = "smartserver verify --mend puts it right"
+REMADE = "logs read the records instead; smartserver pack makes it again"
 
 Progress = Callable[[int, int], None]
 
@@ -111,6 +115,7 @@ class _Verification:
                 until.enter_context(self._workers)
             for number, pack in enumerate(snapshot.packs):
                 self._check_pack(snapshot, number, pack, check)
+        self._check_summaries(snapshot)
         if len(snapshot.packs) == len(self._state.packs):
             self._check_refs(snapshot)
         self._progress(self._total, self._total)
@@ -170,6 +175,23 @@ class _Verification:
                     self._report(f"{LOG}: {line} ({MEND})")
         except (CorruptFile, TransportError):
             pass  # A damaged file is reported with the log, or with the packs.
+
+    def _check_summaries(self, snapshot: Snapshot) -> None:
+        """Read the files of summaries, and compare one revision of each block with its records."""
+        if is_far(self._folder):  # Nobody reads them there.
+            return
+        for number, pack in enumerate(snapshot.packs):
+            path = summaries_path(pack.entry.name)
+            try:
+                with contextlib.closing(self._folder.open_read(path)) as file:
+                    Summaries(file, pack.entry).check()
+                block = Summariser(snapshot).differing(number)
+                if block is not None:
+                    self._report(f"{path}: block {block} is not what the records say: {REMADE}")
+            except (NoSuchFile, Unsupported):
+                continue
+            except (CorruptFile, TransportError) as wrong:
+                self._report(f"{damage(wrong)}: {REMADE}")
 
     def _check_pack(self, snapshot: Snapshot, number: int, pack: OpenPack, check: SegmentCheck) -> None:
         index, entry = pack.index, pack.entry

@@ -19,7 +19,7 @@ from copies import freeze, thaw
 from faulty_transport import FaultMode, FaultyTransport
 
 from smartserver.errors import CorruptRecord, OutcomeUnknown
-from smartserver.store import cleanup, repack
+from smartserver.store import caches, cleanup, open_pack, repack, summarise
 from smartserver.store.format import INCOMING
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
@@ -239,6 +239,9 @@ OPERATIONS = {
             **{b"refs/tags/%d" % number: line(history, "base", 1)[0] for number in range(FEW)},
         },
     ),
+    "summarise": Operation(
+        three, lambda repository, history: repository.summarise(), lambda history: three_refs(history)
+    ),
     "collect": Operation(joined, lambda repository, history: repository.collect_garbage_files(), many_refs),
 }
 
@@ -339,7 +342,7 @@ class Trial:
         return PackRepository(STORES[self.store](storage), PATH, clock=self.clock, randomness=Repeatable(3))
 
 
-UPKEEP = {"repack", "repack what is not due", "checkpoint and clean", "collect"}
+UPKEEP = {"repack", "repack what is not due", "checkpoint and clean", "summarise", "collect"}
 """What nobody is answered about."""
 
 
@@ -348,6 +351,9 @@ def early_upkeep(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleanup, "FEW", FEW)
     monkeypatch.setattr(repack, "MOST_PACKS", MOST_PACKS)
     monkeypatch.setattr(repack, "FEW_PACKS", MOST_PACKS // 2)
+    for module in (open_pack, summarise):
+        monkeypatch.setattr(module, "LEAST", 1)
+    monkeypatch.setattr(caches.HEADERS, "limit", 0)  # Of packs of one name the cache takes each for the other.
 
 
 def trials(store: str, name: str, mode: FaultMode) -> list[int]:
@@ -362,7 +368,7 @@ ALIKE = {
     "near": {"push much"},
     "far": {
         "delete a ref", "change maps", "delete a ref and what belongs to it", "repack what is not due", "recreate",
-        "collect",
+        "collect", "summarise",
     },
 }  # fmt: skip
 """Store -> what differs there from other operations as it does on the other store: tried on that one alone."""

@@ -5,14 +5,14 @@ The claims of an earlier release are stored here without `Transaction.prove_tips
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from brz_sides import Users
-from git_sides import Served, Side, environment, fine
+from git_sides import TIMEOUT, Served, Side, environment, fine
 from hg_sides import HgSide, server_bookmarks
+from our_forks import FORKS
 
 from smartserver.cli.copying import repository_at
 from smartserver.client.push import PushRequest
@@ -48,14 +48,9 @@ def store(root: Path, path: str, change: Callable[[Transaction], None], monkeypa
 
 
 def verify(place: str, *options: str) -> tuple[int, str]:
-    done = subprocess.run(
-        ["smartserver", "verify", *options, place],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(Path("/nonexistent")),
-    )
-    return done.returncode, done.stdout + done.stderr
+    words = ("-m", "smartserver.cli.main", "verify", *options, place)
+    status, out, err = FORKS.run(*words, timeout=TIMEOUT, environment=environment(Path("/nonexistent")))
+    return status, (out + err).decode()
 
 
 # -- what a tag peels to

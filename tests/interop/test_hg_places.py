@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
-from git_sides import Served, environment, fine
+from git_sides import TIMEOUT, Served, environment, fine
 from hg_histories import verify
 from hg_sides import HgSide, copy_hg_side, server_bookmarks, server_heads, server_markers
+from our_forks import FORKS
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -39,14 +39,10 @@ def side(start: HgSide, served: Served, tmp_path: Path) -> HgSide:
 
 def smartserver(side: HgSide, *words: str) -> str:
     """What a command says that must succeed."""
-    done = subprocess.run(
-        ["smartserver", *words],
-        env=environment(side.folder),
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode()
+    words = ("-m", "smartserver.cli.main", *words)
+    status, out, err = FORKS.run(*words, timeout=TIMEOUT, environment=environment(side.folder))
+    assert status == 0, err.decode()
+    return out.decode()
 
 
 def path_of(place: str) -> str:

@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 from builders import locate
 
+from smartserver.records import browse
+from smartserver.records.browse import ChangeList, encode_revision
 from smartserver.records.model import Kind, Parent, Tip
 from smartserver.records.model import Record as KeyedRecord
 from smartserver.records.segment import decode_segment
-from smartserver.store import cleanup, draft, history, index_build, repack, table, upkeep
+from smartserver.store import cleanup, draft, history, index_build, repack, summaries, table, upkeep
 from smartserver.store import index as index_module
 from smartserver.store import pack as pack_module
+from smartserver.store.browse import LONGEST
 from smartserver.store.checkpoint import _Head, checkpoint_path, decode_checkpoint, encode_checkpoint
 from smartserver.store.format import LINE
 from smartserver.store.history import LogEntry
@@ -38,7 +41,9 @@ from smartserver.store.record import (
 )
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.state import State, decode_value, encode_value, first_state
+from smartserver.store.summaries import Summaries, encode_summaries
 from smartserver.store.trailer import Trailer, encode_trailer, trailer_behind
+from transports.base import BytesFile
 from transports.memory import MemoryTransport
 
 SPEC = Path(__file__).parents[3] / "doc" / "spec"
@@ -105,6 +110,22 @@ def test_the_trailer() -> None:
     trailer = Trailer(bytes(range(0xA0, 0xB0)), 1, hash_of(blocks()["record 1"]), ENTRY)
     assert encode_trailer(trailer) == content
     assert trailer_behind(content, lambda offset, size: b"", 0, "pack") == trailer
+
+
+def test_the_summaries() -> None:
+    content = blocks()["the summaries of two revisions"]
+    entry = PackEntry(b"\x11" * 16, 300, b"\x22" * 16, 200, b"\x33" * 16, 2, 3)
+    changes, none = ChangeList(), ChangeList()
+    changes.add(browse.Change("A", b"a"))
+    rows = (
+        encode_revision(browse.LogEntry("aa", "Joe", 1_700_000_000, 60, [], "one\n"), changes),
+        encode_revision(browse.LogEntry("bb", "Joe", 1_700_000_001, 60, ["aa"], "two\n"), none),
+    )
+    assert b"".join(encode_summaries([rows], entry, 3)) == content
+    assert Summaries(BytesFile(content), entry).block(0, messages=True, changes=True) == rows
+    said = text()
+    assert "each pack of 256 revisions or more" in said
+    assert (summaries.LEAST, summaries.BLOCK, summaries.GROUP, LONGEST) == (256, 256, 32, 16 << 10)
 
 
 def test_the_format_file_and_the_value_of_a_ref() -> None:

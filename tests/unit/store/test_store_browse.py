@@ -46,7 +46,7 @@ TAG = b"refs/tags/v1"
 def headers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache of headers of its own for each test, in blocks of four."""
     monkeypatch.setattr(browse, "HEADERS", SharedCache[Block](1 << 20, caches.cost_of_block, HEADER_CACHE))
-    monkeypatch.setattr(browse, "_BITS", 2)
+    monkeypatch.setattr(browse, "BITS", 2)
     monkeypatch.setattr(browse, "BLOCK", 4)
     monkeypatch.setattr(browse, "FIRST_PIECE", 300)
     monkeypatch.setattr(browse, "MAX_GROUP", 300)

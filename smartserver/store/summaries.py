@@ -1,0 +1,181 @@
+"""Summaries: what a log shows of each revision of a pack, in a file beside the pack.
+
+The first log after a start of the server would read a record for each revision, in as many places of the pack. This
+file has the same in a few megabytes that lie in order. It is derived: no record names it, a reader does without one
+that is missing or damaged, and upkeep makes it where it is missing (`summarise`). A pack never changes, and nothing
+here depends on other packs, so a file never becomes stale.
+
+Revisions lie in blocks of 256. Of a block there is a column for each part of a revision in a log
+(`records.browse.split_revision`), and the columns of 32 blocks lie side by side: `log -q` reads one of three columns.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import Final, NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from smartserver.errors import CorruptFile
+from smartserver.records.browse import join_revision, split_revision
+from smartserver.records.delta import compress, decompress
+from smartserver.records.varint import Malformed
+from smartserver.store.caches import Block
+from smartserver.store.format import PACKS
+from smartserver.store.pack import TRAILER
+from smartserver.store.record import PackEntry
+from transports.base import ReadFile
+
+BITS: Final = 8
+BLOCK: Final = 1 << BITS
+"""Revisions of a pack whose summaries are kept together."""
+GROUP: Final = 32
+"""Blocks whose columns lie side by side."""
+LEAST: Final = BLOCK
+"""Revisions of a pack that has such a file. To read fewer one by one takes some 20 ms."""
+MOST: Final = 16 << 20
+"""Bytes of a column of a block. Each row has 16 KiB at most (`browse.LONGEST`)."""
+
+_ROW: Final = struct.Struct("<IIIB")
+"""Of a column: bytes of the frame and of the text, CRC-32 of the frame, encoding."""
+_END: Final = struct.Struct("<8sHHI16s")
+"""Magic, version, columns of a block, revisions, the hash of the pack."""
+MAGIC: Final = b"hpss-sum"
+VERSION: Final = 1
+
+_column = msgspec.msgpack.Decoder(tuple[bytes | None, ...])
+
+
+def summaries_path(name: bytes) -> str:
+    """Where the summaries of a pack lie in its repository."""
+    return f"{PACKS}/{name.hex()}.summaries"
+
+
+class _Column(NamedTuple):
+    offset: int
+    length: int
+    text: int
+    check: int
+    encoding: int
+
+
+def encode_summaries(blocks: Iterable[Block], entry: PackEntry, columns: int) -> Iterator[bytes]:
+    """The file of a pack, in pieces. `blocks`: revisions with their messages and, where `columns` is 3, changes."""
+    table = bytearray()
+    left = iter(blocks)
+    while group := list(itertools.islice(left, GROUP)):
+        parts = [[None if row is None else split_revision(row) for row in block] for block in group]
+        for column in range(columns):
+            for rows in parts:
+                text = msgspec.msgpack.encode([None if row is None else row[column] for row in rows])
+                encoding, frame = compress(text)
+                table += _ROW.pack(len(frame), len(text), crc32(frame), encoding)
+                yield frame
+    table += _END.pack(MAGIC, VERSION, columns, entry.segments, entry.hash)
+    yield bytes(table) + _hash(table)
+
+
+class Summaries:
+    """An opened file; usable from several threads at once."""
+
+    def __init__(self, file: ReadFile, entry: PackEntry) -> None:
+        """`entry`: of the pack.
+
+        Raises:
+            CorruptFile: these are no summaries of that pack.
+            TransportError: they cannot be read.
+        """
+        self.path = summaries_path(entry.name)
+        self._file = file
+        self._entry = entry
+        self.blocks = -(-entry.segments >> BITS)
+        """How many blocks there are."""
+        size = file.size()
+        wanted = min(size, 3 * self.blocks * _ROW.size + _END.size + TRAILER)
+        tail = file.read_at(size - wanted, wanted)
+        if len(tail) < _END.size + TRAILER:
+            raise self._damage(size, f"{size} bytes: no summaries have so few")
+        magic, version, self.columns, revisions, pack = _END.unpack_from(tail, wanted - TRAILER - _END.size)
+        if (magic, version) != (MAGIC, VERSION):
+            raise self._damage(size, f"ends with {magic!r} and version {version}, expected {MAGIC!r} and {VERSION}")
+        if (revisions, pack) != (entry.segments, entry.hash) or self.columns not in (2, 3):
+            raise self._damage(size, "not the summaries of the pack that the log names")
+        length = self.columns * self.blocks * _ROW.size + _END.size
+        table, check = tail[-TRAILER - length : -TRAILER], tail[-TRAILER:]
+        if len(table) != length or _hash(table) != check:
+            raise self._damage(size, "the table does not have the hash behind it")
+        self._table = self._places(table[: -_END.size], size - length - TRAILER)
+        self._run = 0, 0, 0, b""
+        """What was read last: column, offset of the first byte, offset behind the last one, bytes."""
+
+    def _places(self, table: bytes, end: int) -> list[list[_Column]]:
+        """The columns of each block. `end`: where the last one ends."""
+        found: list[list[_Column]] = [[] for _ in range(self.blocks)]
+        rows = _ROW.iter_unpack(table)
+        offset = 0
+        for first in range(0, self.blocks, GROUP):
+            for _ in range(self.columns):
+                for block in range(first, min(first + GROUP, self.blocks)):
+                    length, text, check, encoding = next(rows)
+                    found[block].append(_Column(offset, length, text, check, encoding))
+                    offset += length
+        if offset != end:
+            raise self._damage(end, f"the columns have {offset} bytes, and lie in {end}")
+        return found
+
+    def block(self, number: int, *, messages: bool, changes: bool) -> Block | None:
+        """The revisions of a block, encoded as a log has them; None where their changes are not in this file.
+
+        Raises:
+            CorruptFile: it is damaged.
+            TransportError: it cannot be read.
+        """
+        if changes and self.columns < 3:
+            return None
+        heads = self._rows(number, 0)
+        said = self._rows(number, 1) if messages else itertools.repeat(None)
+        changed = self._rows(number, 2) if changes else itertools.repeat(None)
+        return tuple(
+            None if head is None else join_revision(head, *rest)
+            for head, *rest in zip(heads, said, changed, strict=False)
+        )
+
+    def check(self) -> None:
+        """Read all of it. Raises as `block`."""
+        for number in range(self.blocks):
+            self.block(number, messages=True, changes=self.columns == 3)
+
+    def _rows(self, number: int, column: int) -> Sequence[bytes | None]:
+        place = self._table[number][column]
+        frame = self._read(number, column, place)
+        try:
+            if crc32(frame) != place.check or place.text > MOST:
+                raise Malformed(0, "it does not have its checksum")
+            rows = _column.decode(decompress(place.encoding, frame, place.text))
+        except (Malformed, msgspec.DecodeError) as wrong:
+            raise self._damage(place.offset, f"block {number}: {wrong}") from wrong
+        if len(rows) != min(BLOCK, self._entry.segments - (number << BITS)):
+            raise self._damage(place.offset, f"block {number} has {len(rows)} revisions")
+        return rows
+
+    def _read(self, number: int, column: int, place: _Column) -> bytes:
+        """The frame of a column. The columns beside it are read with it."""
+        of, start, stop, run = self._run
+        if of != column or not start <= place.offset <= place.offset + place.length <= stop:
+            first = number - number % GROUP
+            begin, end = self._table[first][column], self._table[min(first + GROUP, self.blocks) - 1][column]
+            start, stop = begin.offset, end.offset + end.length
+            run = self._file.read_at(start, stop - start)
+            self._run = column, start, stop, run
+        return run[place.offset - start : place.offset - start + place.length]
+
+    def _damage(self, at: int, why: str) -> CorruptFile:
+        return CorruptFile(self.path, at, why)
+
+
+def _hash(content: bytes | bytearray) -> bytes:
+    return blake2b(content, digest_size=TRAILER).digest()

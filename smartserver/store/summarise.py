@@ -1,0 +1,133 @@
+"""Makes the file of summaries of a pack, out of its records or of the files of the packs that it joins."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+
+from smartserver.errors import Unsupported
+from smartserver.records.browse import Contents
+from smartserver.records.content import ReadScope
+from smartserver.records.system import system_of
+from smartserver.store.allowance import Allowance
+from smartserver.store.browse import row_of, rows_of
+from smartserver.store.caches import Block
+from smartserver.store.content import SnapshotView
+from smartserver.store.far import is_far
+from smartserver.store.format import INCOMING, PACKS
+from smartserver.store.index_build import Pace, unpaced
+from smartserver.store.record import PackEntry
+from smartserver.store.snapshot import Snapshot
+from smartserver.store.state import State
+from smartserver.store.summaries import BITS, BLOCK, LEAST, encode_summaries, summaries_path
+from transports.base import Transport
+from transports.errors import TransportError
+from transports.steps import Delete, Rename, SyncDirectory
+
+
+class Summariser:
+    """Says what a log shows of the revisions of a snapshot."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        """Raises:
+        Unsupported: the system has no log.
+        """
+        self._snapshot = snapshot
+        state, system = snapshot.state, system_of(snapshot.state.vcs)
+        self._view = SnapshotView(state.refs, state.map, snapshot, Allowance(limited=False))
+        self._contents: Contents = system.contents(self._view, ReadScope())
+        self._changes = not system.ghosts  # With ghosts, what a revision changed depends on what else is stored.
+
+    @property
+    def columns(self) -> int:
+        """Of each block, as of `encode_summaries`."""
+        return 3 if self._changes else 2
+
+    def blocks(self, packs: range, pace: Pace) -> Iterator[Block]:
+        """The revisions of some neighbouring packs, in the blocks of a pack that joins them."""
+        parts = self._snapshot.graph.parts
+        last = parts[packs[-1]]
+        ordinals = _paced(range(parts[packs[0]].first, last.first + last.count), pace)
+        rows = rows_of(self._view, self._contents, ordinals, changes=self._changes)
+        while block := tuple(itertools.islice(rows, BLOCK)):
+            yield block
+
+    def differing(self, number: int) -> int | None:
+        """The first block of a pack whose first revision is not what its records say; None where there is none, or no
+        file. Raises as `Summaries.block`."""
+        pack, first = self._snapshot.packs[number], self._snapshot.graph.parts[number].first
+        for block in range(-(-pack.entry.segments >> BITS)):
+            found = pack.summarised(block, messages=True, changes=self._changes)
+            if found is None:
+                return None
+            row = row_of(self._view, self._contents, first + (block << BITS), changes=self._changes)
+            if row is not None and found[0] not in (None, row):
+                return block
+        return None
+
+
+def write_summaries(
+    folder: Transport,
+    snapshot: Snapshot,
+    packs: range,
+    entry: PackEntry,
+    randomness: Callable[[int], bytes],
+    pace: Pace = unpaced,
+) -> None:
+    """Write the file of summaries of a pack, durably, if its system has a log. Another may do the same at once.
+
+    `packs`: of the snapshot, neighbours: the pack itself, or those that it joins.
+
+    Raises:
+        CorruptFile: the graph of the packs cannot be read.
+        TransportError: nothing was written.
+    """
+    try:
+        summariser = Summariser(snapshot)
+    except Unsupported:
+        return
+    temporary = f"{INCOMING}/{randomness(8).hex()}.summaries"
+    try:
+        with contextlib.closing(folder.create(temporary)) as file:
+            for piece in encode_summaries(summariser.blocks(packs, pace), entry, summariser.columns):
+                file.write(piece)
+            file.sync()
+        folder.perform([Rename(temporary, summaries_path(entry.name)), SyncDirectory(PACKS)])
+    except BaseException:
+        with contextlib.suppress(TransportError):
+            folder.perform([Delete(temporary)])
+        raise
+
+
+def summarise_joined(
+    folder: Transport, before: Snapshot, after: State, randomness: Callable[[int], bytes], pace: Pace = unpaced
+) -> None:
+    """Write the summaries of the pack that packs of a snapshot were joined into, out of theirs. Raises as
+    `write_summaries`."""
+    gone = [number for number, pack in enumerate(before.packs) if pack.entry not in after.packs]
+    packs = range(gone[0], gone[-1] + 1) if gone else range(0)
+    entry = after.packs[packs.start] if packs else None
+    segments = sum(before.packs[number].entry.segments for number in packs)
+    if entry is not None and entry.segments == segments >= LEAST and not is_far(folder):
+        write_summaries(folder, before, packs, entry, randomness, pace)
+
+
+def summarise(
+    folder: Transport, newest: Callable[[], Snapshot], randomness: Callable[[int], bytes], pace: Pace = unpaced
+) -> None:
+    """Write the summaries of each pack of the newest snapshot that lacks them. Behind a link none are written, as none
+    are read. Raises as `write_summaries`, and as `newest`."""
+    if is_far(folder):
+        return
+    snapshot = newest()
+    for number, pack in enumerate(snapshot.packs):
+        if not pack.has_summaries:
+            write_summaries(folder, snapshot, range(number, number + 1), pack.entry, randomness, pace)
+            pack.look_for_summaries()
+
+
+def _paced(ordinals: range, pace: Pace) -> Iterator[int]:
+    for ordinal in ordinals:
+        pace()
+        yield ordinal
