@@ -124,8 +124,8 @@ def test_the_summaries() -> None:
     assert b"".join(encode_summaries([rows], entry, 3)) == content
     assert Summaries(BytesFile(content), entry).block(0, messages=True, changes=True) == rows
     said = text()
-    assert "each pack of 256 revisions or more" in said
-    assert (summaries.LEAST, summaries.BLOCK, summaries.GROUP, LONGEST) == (256, 256, 32, 16 << 10)
+    assert "each pack of 64 revisions or more" in said
+    assert (summaries.LEAST, summaries.BLOCK, summaries.GROUP, LONGEST) == (64, 256, 32, 16 << 10)
 
 
 def test_the_format_file_and_the_value_of_a_ref() -> None:
