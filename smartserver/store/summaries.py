@@ -37,6 +37,8 @@ GROUP: Final = 32
 """Blocks whose columns lie side by side."""
 LEAST: Final = 64
 """Revisions of a pack that has such a file. To read fewer one by one takes some 15 ms."""
+AHEAD: Final = 256 << 10
+"""Bytes of columns that are read ahead, and kept, for each open file."""
 MOST: Final = 16 << 20
 """Bytes of a column of a block. Each row has 16 KiB at most (`browse.LONGEST`)."""
 
@@ -109,8 +111,8 @@ class Summaries:
         if len(table) != length or _hash(table) != check:
             raise self._damage(size, "the table does not have the hash behind it")
         self._table = self._places(table[: -_END.size], size - length - TRAILER)
-        self._run = 0, 0, 0, b""
-        """What was read last: column, offset of the first byte, offset behind the last one, bytes."""
+        self._run = 0, b""
+        """What was read ahead last: where it begins, and the bytes."""
 
     def _places(self, table: bytes, end: int) -> list[list[_Column]]:
         """The columns of each block. `end`: where the last one ends."""
@@ -163,14 +165,16 @@ class Summaries:
         return rows
 
     def _read(self, number: int, column: int, place: _Column) -> bytes:
-        """The frame of a column. The columns beside it are read with it."""
-        of, start, stop, run = self._run
-        if of != column or not start <= place.offset <= place.offset + place.length <= stop:
+        """The frame of a column. Those beside it are read with it where all are short: a log reads one after the other."""
+        start, run = self._run
+        if not start <= place.offset <= place.offset + place.length <= start + len(run):
             first = number - number % GROUP
             begin, end = self._table[first][column], self._table[min(first + GROUP, self.blocks) - 1][column]
-            start, stop = begin.offset, end.offset + end.length
-            run = self._file.read_at(start, stop - start)
-            self._run = column, start, stop, run
+            start, size = begin.offset, end.offset + end.length - begin.offset
+            if size > AHEAD:
+                return self._file.read_at(place.offset, place.length)
+            run = self._file.read_at(start, size)
+            self._run = start, run
         return run[place.offset - start : place.offset - start + place.length]
 
     def _damage(self, at: int, why: str) -> CorruptFile:

@@ -160,9 +160,9 @@ def test_damage_anywhere(
     (path,) = stored.files()
     content = stored.storage.get(path)
     caplog.set_level(logging.CRITICAL, "smartserver")
-    flips = range(0, len(content), 3)
+    flips = range(0, len(content), 11)
     wrong = [content[:at] + bytes((content[at] ^ 1 << at % 8,)) + content[at + 1 :] for at in flips]
-    for at, damaged in enumerate([*wrong, *(content[:size] for size in range(0, len(content), 50))]):
+    for at, damaged in enumerate([*wrong, *(content[:size] for size in range(0, len(content), 100))]):
         put(stored, path, damaged)
         forget(monkeypatch)
         assert logged(stored.repository(), SELECTORS[3]) == by_records[3], at
