@@ -165,7 +165,7 @@ class Summaries:
         return rows
 
     def _read(self, number: int, column: int, place: _Column) -> bytes:
-        """The frame of a column. Those beside it are read with it where all are short: a log reads one after the other."""
+        """The frame of a column. Where those beside it are short, they are read with it: a log asks for them next."""
         start, run = self._run
         if not start <= place.offset <= place.offset + place.length <= start + len(run):
             first = number - number % GROUP
