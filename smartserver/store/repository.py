@@ -320,7 +320,8 @@ class PackRepository:
                 packs = made.packs
                 left = min(left, len(packs))  # A push may have come meanwhile.
                 progress(before - left, before)
-            self._try(lambda: summarise(self.folder, self.snapshot, self.randomness))
+            if not is_far(self.folder):
+                self._try(lambda: summarise(self.folder, self.snapshot(), self.randomness))
             return PackReport(before, len(packs), sum(entry.length for entry in packs))
 
     def _unless_pressed(self, pace: Pace, packs: int) -> None:
@@ -333,10 +334,12 @@ class PackRepository:
             pace()
 
     def summarise(self, pace: Pace = unpaced) -> None:
-        """Write the summaries of packs that lack them, as far as that works: logs are only slower without."""
-        if self._repacking.acquire(blocking=False):
+        """Write the summaries that packs of the state which was read last lack, as far as that works: logs are only
+        slower without."""
+        latest = self._states.latest
+        if latest is not None and self._repacking.acquire(blocking=False):
             try:
-                self._try(lambda: summarise(self.folder, self.snapshot, self.randomness, pace))
+                self._try(partial(summarise, self.folder, latest, self.randomness, pace))
             finally:
                 self._repacking.release()
 

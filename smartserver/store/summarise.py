@@ -113,15 +113,10 @@ def summarise_joined(
         write_summaries(folder, before, packs, entry, randomness, pace)
 
 
-def summarise(
-    folder: Transport, newest: Callable[[], Snapshot], randomness: Callable[[int], bytes], pace: Pace = unpaced
-) -> None:
-    """Write the summaries of each pack of the newest snapshot that lacks them. Behind a link none are written, as none
-    are read. Raises as `write_summaries`, and as `newest`."""
-    if is_far(folder):
-        return
-    snapshot = newest()
-    for number, pack in enumerate(snapshot.packs):
+def summarise(folder: Transport, snapshot: Snapshot, randomness: Callable[[int], bytes], pace: Pace = unpaced) -> None:
+    """Write the summaries of each pack that lacks them. Behind a link none are written, as none are read. Raises as
+    `write_summaries`."""
+    for number, pack in enumerate(() if is_far(folder) else snapshot.packs):
         if not pack.has_summaries:
             write_summaries(folder, snapshot, range(number, number + 1), pack.entry, randomness, pace)
             pack.look_for_summaries()

@@ -101,6 +101,12 @@ def tidy(repository: PackRepository, history: History) -> None:
     repository.tidy()
 
 
+def summarise_all(repository: PackRepository, history: History) -> None:
+    """What a log shows of each pack."""
+    refs_of(repository)
+    repository.summarise()
+
+
 def deleted(repository: PackRepository, history: History, clock: Clock) -> None:
     """A repository that was deleted."""
     three(repository, history, clock)
@@ -239,9 +245,7 @@ OPERATIONS = {
             **{b"refs/tags/%d" % number: line(history, "base", 1)[0] for number in range(FEW)},
         },
     ),
-    "summarise": Operation(
-        three, lambda repository, history: repository.summarise(), lambda history: three_refs(history)
-    ),
+    "summarise": Operation(three, summarise_all, three_refs),
     "collect": Operation(joined, lambda repository, history: repository.collect_garbage_files(), many_refs),
 }
 
