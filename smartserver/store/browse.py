@@ -7,7 +7,7 @@ the file of summaries beside a large pack. Only where neither has it is a record
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -168,15 +168,24 @@ def _touching(view: SnapshotView, contents: Contents, path: bytes, ordinals: Ite
 def rows_of(
     view: SnapshotView, contents: Contents, ordinals: Iterable[int], *, changes: bool
 ) -> Iterator[bytes | None]:
-    """What a log shows of these revisions, encoded; None of one that cannot be read or is not kept, for its length."""
+    """What a log shows of each revision, encoded. None: the revision cannot be read, or its row is too long to keep."""
     rows = _Rows(view, contents, LogSelector(changes=changes))
-    for ordinal in ordinals:
-        yield rows.kept(ordinal)
+    return (_kept(rows.row, ordinal) for ordinal in ordinals)
 
 
 def row_of(view: SnapshotView, contents: Contents, ordinal: int, *, changes: bool) -> bytes | None:
-    """The same of one revision, by its records alone."""
-    return _Rows(view, contents, LogSelector(changes=changes)).kept(ordinal, anew=True)
+    """The same of one revision, without caches and summaries."""
+    return _kept(_Rows(view, contents, LogSelector(changes=changes)).decoded, ordinal)
+
+
+def _kept(read: Callable[[int], bytes], ordinal: int) -> bytes | None:
+    try:
+        row = read(ordinal)
+    except TransportError:
+        raise
+    except CodedError:
+        return None
+    return None if len(row) > LONGEST else row
 
 
 class _Rows:
@@ -206,33 +215,27 @@ class _Rows:
                 rows: list[bytes | None] = []
                 size = 0
                 for ordinal in reversed(some):
-                    row = self._row(ordinal) if size < AT_ONCE else None
+                    row = self.row(ordinal) if size < AT_ONCE else None
                     size += len(row or b"")
                     rows.append(row)
                 for ordinal, row in zip(some, reversed(rows), strict=True):
-                    if item := self._row(ordinal) if row is None else row:
+                    if item := self.row(ordinal) if row is None else row:
                         yield item
         finally:
             self._keep()
 
-    def kept(self, ordinal: int, *, anew: bool = False) -> bytes | None:
-        """A revision, encoded; None where that cannot be done, or is too long to be kept. `anew`: by its records."""
-        try:
-            row = self._make(self._view.revision(ordinal)) if anew else self._row(ordinal)
-        except TransportError:
-            raise
-        except CodedError:
-            return None
-        return None if len(row) > LONGEST else row
+    def decoded(self, ordinal: int) -> bytes:
+        """A revision, encoded, from its own records."""
+        return self._make(self._view.revision(ordinal))
 
-    def _row(self, ordinal: int) -> bytes:
+    def row(self, ordinal: int) -> bytes:
         """A revision, encoded; empty where a log does not show it."""
         if not self._first <= ordinal < self._stop:
             self._keep()
             self._open(ordinal)
         row = self._block[ordinal - self._first]
         if row is None:
-            row = self._make(self._view.revision(ordinal))
+            row = self.decoded(ordinal)
             if len(row) <= LONGEST:
                 self._block[ordinal - self._first] = row
                 self._made += 1

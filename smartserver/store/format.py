@@ -23,7 +23,7 @@ LOST = "lost"
 FOLDERS = (PACKS, INCOMING, LOG, CHECKPOINTS)
 """The folders of every repository."""
 IMMUTABLE = re.compile(rf"(?:.+/)?(?:{PACKS}/[0-9a-f]+\.(?:pack|idx|summaries)|{CHECKPOINTS}/[^/]+)")
-"""The path of a file whose name is used once, so that a copy of it stays right."""
+"""The path of a file of which a copy stays right: its name is used once, or each content under it says the same."""
 NAMES = frozenset({FORMAT, LOST, *FOLDERS})
 """Every name in a repository's folder."""
 

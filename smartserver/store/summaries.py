@@ -146,11 +146,6 @@ class Summaries:
             for head, *rest in zip(heads, said, changed, strict=False)
         )
 
-    def check(self) -> None:
-        """Read all of it. Raises as `block`."""
-        for number in range(self.blocks):
-            self.block(number, messages=True, changes=self.columns == 3)
-
     def _rows(self, number: int, column: int) -> Sequence[bytes | None]:
         place = self._table[number][column]
         frame = self._read(number, column, place)

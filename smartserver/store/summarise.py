@@ -20,7 +20,7 @@ from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.record import PackEntry
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.state import State
-from smartserver.store.summaries import BITS, BLOCK, LEAST, encode_summaries, summaries_path
+from smartserver.store.summaries import BITS, BLOCK, LEAST, Summaries, encode_summaries, summaries_path
 from transports.base import Transport
 from transports.errors import TransportError
 from transports.steps import Delete, Rename, SyncDirectory
@@ -30,8 +30,10 @@ class Summariser:
     """Says what a log shows of the revisions of a snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        """Raises:
-        Unsupported: the system has no log.
+        """Prepare to read it.
+
+        Raises:
+            Unsupported: the system has no log.
         """
         self._snapshot = snapshot
         state, system = snapshot.state, system_of(snapshot.state.vcs)
@@ -53,18 +55,17 @@ class Summariser:
         while block := tuple(itertools.islice(rows, BLOCK)):
             yield block
 
-    def differing(self, number: int) -> int | None:
-        """The first block of a pack whose first revision is not what its records say; None where there is none, or no
-        file. Raises as `Summaries.block`."""
-        pack, first = self._snapshot.packs[number], self._snapshot.graph.parts[number].first
-        for block in range(-(-pack.entry.segments >> BITS)):
-            found = pack.summarised(block, messages=True, changes=self._changes)
-            if found is None:
-                return None
+    def differing(self, number: int, file: Summaries) -> int | None:
+        """Read all summaries of a pack; the number of the first block whose first revision differs from its records.
+        Raises as `Summaries.block`."""
+        first = self._snapshot.graph.parts[number].first
+        differ: list[int] = []
+        for block in range(file.blocks):
+            found = file.block(block, messages=True, changes=self._changes)
             row = row_of(self._view, self._contents, first + (block << BITS), changes=self._changes)
-            if row is not None and found[0] not in (None, row):
-                return block
-        return None
+            if found is None or (row is not None and found[0] not in (None, row)):
+                differ.append(block)
+        return differ[0] if differ else None
 
 
 def write_summaries(

@@ -59,7 +59,7 @@ class Stored:
         push(self.repository(), self.history, [line[13], merge, tag], {MAIN: merge, TAG: tag})
 
     def repository(self) -> PackRepository:
-        """As a server has it that was started just now."""
+        """The repository, as a server opens it after a start."""
         self.opened += 1
         return PackRepository(self.storage, "p", clock=self.clock, randomness=Repeatable(self.opened))
 
@@ -203,7 +203,7 @@ def test_those_of_another_pack_are_refused(stored: Stored) -> None:
 
 
 def test_a_damaged_record_is_left_out(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others are summarised, and whoever asks for it is told."""
+    """The other revisions are summarised; a log of the damaged one fails."""
 
     def broken(contents: GitContents, revision: bytes) -> Header | None:
         if revision == lost:
