@@ -188,6 +188,17 @@ class OpenPack:
         """Whether its file of summaries is there and can be opened, or none is needed."""
         return self.entry.segments < LEAST or (not self._is_damaged and self._open_summaries() is not None)
 
+    def check_summaries(self) -> None:
+        """Read the whole file of summaries: `has_summaries` is then False where any of it is damaged."""
+        found = self._open_summaries()
+        if found is None:
+            return
+        try:
+            for block in range(found.blocks):
+                found.block(block, messages=True, changes=found.columns == 3)
+        except (CorruptFile, TransportError) as wrong:
+            self._without_summaries(wrong)
+
     def look_for_summaries(self) -> None:
         """Say that the file was made."""
         self._summaries, self._look_again, self._is_damaged = None, 0.0, False

@@ -321,7 +321,7 @@ class PackRepository:
                 left = min(left, len(packs))  # A push may have come meanwhile.
                 progress(before - left, before)
             if not is_far(self.folder):
-                self._try(lambda: summarise(self.folder, self.snapshot(), self.randomness))
+                self._try(self._summarise_whole)
             return PackReport(before, len(packs), sum(entry.length for entry in packs))
 
     def _unless_pressed(self, pace: Pace, packs: int) -> None:
@@ -342,6 +342,12 @@ class PackRepository:
                 self._try(partial(summarise, self.folder, latest, self.randomness, pace))
             finally:
                 self._repacking.release()
+
+    def _summarise_whole(self) -> None:
+        snapshot = self.snapshot()
+        for pack in snapshot.packs:
+            pack.check_summaries()
+        summarise(self.folder, snapshot, self.randomness)
 
     def _try(self, work: Callable[[], None]) -> None:
         """Do what nothing depends on."""

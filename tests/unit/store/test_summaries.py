@@ -173,6 +173,9 @@ def test_damage_anywhere(
     logged(repository, SELECTORS[3])
     repository.tidy()
     assert stored.storage.get(path) == content
+    put(stored, path, b"X" + content[1:])
+    stored.repository().repack()  # As `smartserver pack`, by a process that has read nothing of it.
+    assert stored.storage.get(path) == content
     assert repository.verify().problems == ()
 
 
