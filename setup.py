@@ -75,7 +75,7 @@ setup(
             *METRICS,
             *POSTGRES,
             *S3,
-            "pytest>=8",
+            "pytest>=9",
             "hypothesis>=6.100",
             "ruff>=0.6",
             "mypy>=1.10",
