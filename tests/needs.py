@@ -94,11 +94,14 @@ def _identifies_peers() -> bool:
 
 
 PACKAGES = {
+    "cvs": ("cvs",),
+    "cvs-fast-export": ("cvs-fast-export",),
     "haproxy": ("haproxy",),
     "openssh-client": ("ssh", "ssh-keygen", "ssh-agent", "ssh-add"),
     "openssh-server": ("sshd",),
     "postgresql": ("initdb", "postgres"),
     "procps": ("ps",),
+    "subversion": ("svn", "svnadmin"),
     "tar": ("tar",),
 }
 """Packages of Debian whose programs tests start."""
@@ -113,6 +116,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 NEEDS = {
     **{name: _programs(package, name) for package, names in PACKAGES.items() for name in names},
+    "git-svn": Need("git-svn", lambda: _works("git", "svn", "--version", "--")),
     "C compiler": _programs("gcc and libc6-dev", "cc"),
     "Chromium": Need("chromium", lambda: any(map(find, BROWSERS))),
     "versitygw": Need("make versitygw, with Go 1.25", VERSITYGW.exists),

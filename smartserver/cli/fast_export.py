@@ -1,4 +1,4 @@
-"""`smartserver fast-export`: the history of a git repository as a stream for git fast-import."""
+"""`smartserver fast-export`: the history of a repository as a stream for git fast-import."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ SIGNED_TAGS = ("abort", "verbatim", "warn", "warn-strip", "strip")
 KEEP = click.option(
     "--keep",
     metavar="DIR",
-    help="Keep the bare git repository in DIR, and receive only what it lacks. DIR is new or empty, or an earlier "
+    help="Keep the copy of the repository in DIR, and receive only what it lacks. DIR is new or empty, or an earlier "
     "--keep created it, and it belongs to you.",
 )
 
 
-@click.command("fast-export", short_help="Write a git history as a stream for git fast-import.")
+@click.command("fast-export", short_help="Write a history as a stream for git fast-import.")
 @click.argument("place", metavar="URL")
 @click.argument("refs", nargs=-1, metavar="[REF]...")
 @click.option("--import-marks", metavar="FILE", help="Leave out what has a mark in FILE: the stream is an increment.")
@@ -39,25 +39,38 @@ def command(
     reencode: str,
     keep: str | None,
 ) -> None:
-    """Write the history of all refs, or of each REF, of the git repository at URL to standard output, in the format of
-    git fast-import. Other tools read it, too, such as `brz fast-import` and `hg fastimport`.
+    """Write the history of the repository at URL to standard output, in the format of git fast-import. git, brz and
+    hg read it, into a repository of their own, and so does `smartserver fast-import`.
 
-    The repository is received in one round trip, into a temporary folder as large as a clone, and git writes the
-    stream. Marks are git's. Without --keep an increment receives the whole history again.
+    The repository is received in one round trip, into a temporary folder as large as a clone. git writes the stream of
+    a git repository, of all refs or of each REF. The libraries of Mercurial and Breezy write those of theirs (pip
+    install 'smartserver[hg]', 'smartserver[brz]'), whole; there a branch of a stream is a named branch or a bookmark of
+    Mercurial, or a branch of Breezy. Without --keep an increment receives the whole history again.
 
-    The stream leaves out signatures of commits and other extra headers, old modes of files, empty folders, and a tag's
-    inner name where it differs from its ref's; a tag of anything but a commit may be missing. git may refuse a stream
-    with an author that it cannot read. Standard error says how many of these the whole history has. After an import
-    these objects and their descendants have other ids.
+    The stream of a git repository leaves out signatures of commits and other extra headers, old modes of files, empty
+    folders, and a tag's inner name where it differs from its ref's; a tag of anything but a commit may be missing. git
+    may refuse a stream with an author that it cannot read. Standard error says how many of these the whole history has.
+    After an import these objects and their descendants have other ids.
 
-    URL names a repository on a server (hpss://), in a store (sftp://, s3://, vfs://), or in a folder.
+    URL names a repository on a server (hpss://) or in a store (sftp://, s3://); one of git's also in a folder.
 
     \b
     smartserver fast-export hpss://example.org/project | git -C new fast-import
+    smartserver fast-export hpss://example.org/git | smartserver fast-import --vcs hg hpss://example.org/hg
     smartserver fast-export --export-marks m --keep cache hpss://example.org/project main > all
     smartserver fast-export --import-marks m --export-marks m --keep cache hpss://example.org/project main > more
     """
-    from smartserver.cli.git_streams import StreamRun, fast_export  # Loaded late, as in `push`.
+    from smartserver.cli.git_streams import NotGit, StreamRun, known_system  # Loaded late, as in `push`.
+    from smartserver.cli.git_streams import fast_export as of_git
 
-    options = [f"--signed-tags={signed_tags}", f"--reencode={reencode}"]
-    fast_export(StreamRun(place, flags, import_marks, export_marks, keep), refs, options)
+    run = StreamRun(place, flags, import_marks, export_marks, keep)
+    run.check()
+    system = known_system(place, flags)
+    if system.startswith("git "):
+        try:
+            return of_git(run, refs, [f"--signed-tags={signed_tags}", f"--reencode={reencode}"])
+        except NotGit as other:
+            system = other.vcs
+    from smartserver.cli.other_streams import fast_export as of_other
+
+    return of_other(run, system, refs)

@@ -1,20 +1,26 @@
-"""`smartserver fast-import`: a stream for git fast-import into a git repository on a server."""
+"""`smartserver fast-import`: a stream for git fast-import into a repository on a server."""
 
 from __future__ import annotations
 
 import click
 
+from smartserver.cli.errors import CommandError
 from smartserver.cli.fast_export import KEEP
 
+SYSTEMS = {"git": "git sha1", "git-sha256": "git sha256", "hg": "hg sha1", "bzr": "bzr 2a"}
+"""What a repository says it is of, by what a user says."""
 
-@click.command("fast-import", short_help="Read a stream for git fast-import into a git repository.")
+
+@click.command("fast-import", short_help="Read a stream for git fast-import into a repository.")
 @click.argument("place", metavar="URL")
 @click.argument("stream", metavar="[FILE]", default="-", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("--force", is_flag=True, help="Move branches to where they have lost commits, and tags.")
 @click.option("--import-marks", metavar="FILE", help="Know the marks in FILE, which an earlier run wrote.")
 @click.option("--export-marks", metavar="FILE", help="Write all marks to FILE, once the repository is changed.")
 @click.option(
-    "--object-format", type=click.Choice(["sha1", "sha256"]), default="sha1", help="Of a repository that is made."
+    "--vcs",
+    type=click.Choice(["git", "git-sha256", "hg", "bzr"]),
+    help="The system of a new repository; without it, git.",
 )
 @KEEP
 @click.pass_obj
@@ -25,25 +31,45 @@ def command(
     force: bool,
     import_marks: str | None,
     export_marks: str | None,
-    object_format: str,
+    vcs: str | None,
     keep: str | None,
 ) -> None:
-    """Read a stream in the format of git fast-import from FILE, or standard input, into the git repository at URL. A
-    missing repository is created. All refs change at once, at the end, or none does.
+    """Read a stream in the format of git fast-import from FILE, or standard input, into the repository at URL. A
+    missing repository is created.
 
-    `git fast-export`, `brz fast-export`, hg-fast-export and tools for Subversion write such streams. git reads the
-    stream, in a temporary folder as large as a clone, so each command of the format works. An error message names the
-    line of the stream.
+    `git fast-export`, `hg-fast-export`, `brz fast-export`, `cvs-fast-export` and tools for Subversion write such
+    streams, of any system, into a repository of any system. An error message names the line of the stream, and nothing
+    is changed then.
 
-    There are two round trips. The first receives the repository, because a stream may continue any of its commits; with
-    --keep, it receives only what is new. The second sends what is new in the stream.
+    Into a git repository git reads the stream, in a temporary folder as large as a clone, so each command of the format
+    works. All refs change at once, at the end, or none does. Into a repository of Mercurial or Breezy the libraries of
+    these read it (pip install 'smartserver[hg]', 'smartserver[brz]'). Mercurial gets a bookmark for each branch; and
+    Breezy a branch URL/NAME for each branch, URL/trunk for master, each changed at once. Submodules and notes are left
+    out there.
 
-    URL names a repository on a server (hpss://), in a store (sftp://, s3://, vfs://), or in a folder.
+    There are two round trips, and for Breezy one for each branch. The first receives the repository, because a stream
+    may continue any of its commits; with --keep, it receives only what is new. The second sends what is new in the
+    stream.
+
+    URL names a repository on a server (hpss://) or in a store (sftp://, s3://); one of git's also in a folder.
 
     \b
     git fast-export --all | smartserver fast-import hpss://example.org/project
-    hg-fast-export.sh ... | smartserver fast-import --export-marks marks hpss://example.org/project
+    cvs-fast-export ... | smartserver fast-import --vcs hg hpss://example.org/project
     """
-    from smartserver.cli.git_streams import StreamRun, fast_import  # Loaded late, as in `push`.
+    from smartserver.cli.git_streams import NotGit, StreamRun, known_system  # Loaded late, as in `push`.
+    from smartserver.cli.git_streams import fast_import as into_git
 
-    fast_import(StreamRun(place, flags, import_marks, export_marks, keep), stream, object_format, force=force)
+    run = StreamRun(place, flags, import_marks, export_marks, keep)
+    run.check()
+    system = SYSTEMS[vcs] if vcs else known_system(place, flags)
+    if system.startswith("git "):
+        try:
+            return into_git(run, stream, system, force=force)
+        except NotGit as other:
+            if vcs is not None:
+                raise CommandError(f"{place} is a repository of {other.vcs}, not of git") from None
+            system = other.vcs
+    from smartserver.cli.other_streams import fast_import as into_other
+
+    return into_other(run, stream, system, force=force)

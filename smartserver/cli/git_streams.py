@@ -42,6 +42,14 @@ from smartserver.verbs.repository_pull import MAX_HAVES
 from smartserver.verbs.rules import Rule
 
 
+class NotGit(Exception):
+    """A repository is another system's."""
+
+    def __init__(self, vcs: str) -> None:
+        super().__init__(vcs)
+        self.vcs = vcs
+
+
 class StreamRun(NamedTuple):
     """What both commands are told."""
 
@@ -64,13 +72,19 @@ class StreamRun(NamedTuple):
             check_folder(self.export_marks)
 
 
+def known_system(place: str, flags: Set[str]) -> str:
+    """The system of the repository at a place as far as it was met before, else git."""
+    with one_line(place), repository_at(place, flags, writes=False) as remote:
+        return remote.knowledge.vcs or next(iter(GIT))
+
+
 def fast_export(run: StreamRun, refs: Sequence[str], options: Sequence[str]) -> None:
     """Write a stream of a repository to standard output. `refs`: none for all; `options`: of git.
 
     Raises:
         CommandError: the repository cannot be read.
+        NotGit: it is another system's.
     """
-    run.check()
     options = [*options, *_mark_options(run.import_marks, run.export_marks)]
     with _errors(run.place), _workplace(run.keep) as folder:
         with repository_at(run.place, run.flags) as remote:
@@ -95,14 +109,14 @@ def fast_export(run: StreamRun, refs: Sequence[str], options: Sequence[str]) -> 
                 _say(f"{which} {why}: read from the stream, the id is another")
 
 
-def fast_import(run: StreamRun, stream: str, object_format: str, *, force: bool) -> None:
-    """Read a stream from a file (`-`: from standard input), and push what it adds. `object_format`: of a repository
-    that is created.
+def fast_import(run: StreamRun, stream: str, vcs: str, *, force: bool) -> None:
+    """Read a stream from a file (`-`: from standard input), and push what it adds. `vcs`: of a repository that is
+    created.
 
     Raises:
         CommandError: nothing was changed.
+        NotGit: it is another system's; nothing was read of the stream.
     """
-    run.check()
     with contextlib.ExitStack() as until:
         until.enter_context(_errors(run.place))
         folder = until.enter_context(_workplace(run.keep))
@@ -113,7 +127,7 @@ def fast_import(run: StreamRun, stream: str, object_format: str, *, force: bool)
             before = {name: value[0].id for name, value in copied.refs.items()}
         except NoSuchRepository:
             remote.knowledge.forget()
-            local, before = open_bare(folder, f"git {object_format}", os.environ), {}
+            local, before = open_bare(folder, vcs, os.environ), {}
             set_refs(local, {}, HEADS + b"main")
         until.enter_context(local)
         options = [*_mark_options(run.import_marks, marks), *(["--force"] if force else [])]
@@ -164,7 +178,8 @@ def bring(
     """Copy a repository, or what these refs reach, into a bare one in a folder: that, and what was copied.
 
     Raises:
-        CommandError: it is not git's, or what came is damaged.
+        NotGit: it is another system's.
+        CommandError: what came is damaged.
         CannotCopy: there is no such ref.
         CodedError, MediumError, ProtocolError, NotOurProtocol: as `RemoteRepository.pull`.
         VcsError: it cannot be copied.
@@ -178,7 +193,7 @@ def bring(
     wanted = [form + name for name in raw for form in (b"", HEADS, TAGS)] or None
     pulled = remote.pull(haves, wanted)
     if known.vcs not in GIT:
-        raise CommandError(f"{place} is a repository of {known.vcs}: git's streams are of git alone")
+        raise NotGit(known.vcs)
     copied = of_remote(known).only(names, lambda tips, others: ())  # Of git only refs are read.
     keeps: list[str] = []
     with contextlib.ExitStack() as until:

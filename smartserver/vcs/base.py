@@ -1,6 +1,7 @@
 """What every version-control adapter gives the client, and the errors it may raise; nothing here names a VCS.
 
 VcsError
+├── BadStream       a stream in the format of git fast-import cannot be read
 ├── CannotSend      what was to be pushed cannot be: history or objects are missing here
 ├── WrongContent    what was pulled is not what its keys say, or cannot be rebuilt
 └── ToolFailed      a command of the version-control system failed
@@ -20,6 +21,15 @@ Progress = Callable[[int, int], None]
 
 class VcsError(Exception):
     """A local repository cannot do what was asked; the message is one line for the user."""
+
+
+class BadStream(VcsError):
+    """A stream cannot be imported; the message says why in one line, and at which line of the stream."""
+
+    @classmethod
+    def at(cls, line: int, why: str) -> BadStream:
+        """The fault of a line."""
+        return cls(f"line {line} of the stream: {why}")
 
 
 class CannotSend(VcsError):

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Final, NamedTuple
 
 from smartserver.records.model import Key
-from smartserver.vcs.base import ToolFailed, VcsError
+from smartserver.vcs.base import BadStream, ToolFailed
 from smartserver.vcs.git.format import TreeEntry
 from smartserver.vcs.git.names import TAGS
 from smartserver.vcs.git.objects import COMMIT, TAG, TREE, end, scratch, stream
@@ -60,10 +60,6 @@ _WRITES: Final = b"option git export-pack-edges="
 """An option by which a stream names a file that git writes, the one that git does not refuse by itself."""
 
 _MAX_HEAD: Final = 1 << 20
-
-
-class BadStream(VcsError):
-    """A stream cannot be imported; the message says why in a line, and at which line of the stream."""
 
 
 class Omissions(NamedTuple):
@@ -229,7 +225,7 @@ def import_stream(
     if not feed.size:
         raise BadStream("the stream is empty")
     if process.returncode:
-        raise BadStream(_why(text, process.returncode, feed.line(_last_commands(repository), watch.unread)))
+        raise _failure(text, process.returncode, feed.line(_last_commands(repository), watch.unread))
 
 
 class _Watch:
@@ -280,11 +276,11 @@ def _check_head(text: bytes) -> bool:
     lines = text.split(b"\n")
     for number, line in enumerate(lines[:-1], 1):
         if line.startswith(_WRITES):
-            raise BadStream(_at(number, f"forbidden: {line.decode('utf-8', 'replace')}"))
+            raise BadStream.at(number, f"forbidden: {line.decode('utf-8', 'replace')}")
         if line and not line.startswith(_OF_HEAD):
             return False
     if len(text) > _MAX_HEAD:
-        raise BadStream(_at(len(lines), f"expected a command other than feature and option within {_MAX_HEAD} bytes"))
+        raise BadStream.at(len(lines), f"expected a command other than feature and option within {_MAX_HEAD} bytes")
     return True
 
 
@@ -305,17 +301,13 @@ def _last_commands(repository: GitRepository) -> list[bytes]:
     return []
 
 
-def _why(said: str, status: int, line: int) -> str:
+def _failure(said: str, status: int, line: int) -> BadStream:
     """The fault in one line: what git said, and where."""
     lines = said.splitlines()
     fatal = next((each.removeprefix("fatal: ") for each in lines if each.startswith("fatal: ")), None)
     if fatal is not None:
-        return _at(line, fatal)
+        return BadStream.at(line, fatal)
     kept = [each.removeprefix("warning: ") for each in lines if each.startswith("warning: Not updating ")]
     if kept:
-        return f"{kept[0]}; --force moves it"
-    return str(ToolFailed("git fast-import", status, "; ".join(lines[:1])))
-
-
-def _at(line: int, what: str) -> str:
-    return f"line {line} of the stream: {what}"
+        return BadStream(f"{kept[0]}; --force moves it")
+    return BadStream(str(ToolFailed("git fast-import", status, "; ".join(lines[:1]))))

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from smartserver.vcs.base import ToolFailed, VcsError
+from smartserver.vcs.base import BadStream, ToolFailed, VcsError
 from smartserver.vcs.git.bare import check_kept, open_bare, set_refs
 from smartserver.vcs.git.repository import GitRepository
-from smartserver.vcs.git.streams import BadStream, Omissions, export_stream, find_omissions, import_stream
+from smartserver.vcs.git.streams import Omissions, export_stream, find_omissions, import_stream
 
 MAIN = b"refs/heads/main"
 WHO = b"A <a@example.org> 1700000000 +0000"

@@ -1,0 +1,205 @@
+"""Reads streams in the format of git fast-import with the library `fastimport`, for systems other than git.
+
+`StreamParser` adds what the library lacks: `encoding` and `gpgsig` lines, notes, quoted paths with bytes that are not
+ASCII or with spaces, dates of RFC 2822, tags without a tagger, a last line without a newline, and the number of the
+line in each error.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Iterator
+from email.utils import parsedate_to_datetime
+from typing import IO, Any, Final
+
+from fastimport import commands, errors
+from fastimport.parser import Authorship, ImportParser
+
+from smartserver.vcs.base import BadStream
+
+FEATURES: Final = frozenset(
+    [
+        b"cat-blob", b"commit-properties", b"date-format", b"done", b"empty-directories", b"force", b"get-mark", b"ls",
+        b"multiple-authors", b"notes", b"relative-marks", b"no-relative-marks",
+    ]
+)  # fmt: skip
+"""The features that a stream may announce. What it asks for by them is refused where it cannot be had."""
+
+_RAW_DATE: Final = re.compile(rb"-?[0-9]{1,18} [-+][0-9]{4}")
+_QUOTED: Final = rb'"((?:[^"\\]|\\.)*)"'
+_PATH: Final = re.compile(_QUOTED)
+_PAIR: Final = re.compile(rb"(?:%b|([^ \"][^ ]*)) (?:%b|([^\"].*))" % (_QUOTED, _QUOTED), re.DOTALL)
+_ESCAPE: Final = re.compile(rb'\\([0-7]{3}|[abfnrtv\\"])')
+_ESCAPES: Final = dict(zip(b'abfnrtv\\"', b'\a\b\f\n\r\t\v\\"', strict=True))
+
+
+class _Lines:
+    """The file that a stream is read from. Its last line has a newline, too."""
+
+    def __init__(self, file: IO[bytes], moved: Callable[[int], object]) -> None:
+        self._file = file
+        self._moved = moved
+        self._size = 0
+
+    def read(self, count: int) -> bytes:
+        return self._passed(self._file.read(count))
+
+    def readline(self) -> bytes:
+        line = self._passed(self._file.readline())
+        return line + b"\n" if line and line[-1] != 10 else line
+
+    def _passed(self, data: bytes) -> bytes:
+        self._size += len(data)
+        self._moved(self._size)
+        return data
+
+
+class StreamParser(ImportParser):
+    """Yields the commands of a stream (`fastimport.commands`)."""
+
+    def __init__(self, source: IO[bytes], moved: Callable[[int], object] = lambda size: None) -> None:
+        """`moved`: called with the bytes read so far."""
+        super().__init__(_Lines(source, moved))  # type: ignore[arg-type]
+        self.notes = 0
+        """The notes that were left out."""
+        self._encoding = b""
+
+    def commands(self) -> Iterator[Any]:
+        """The commands of the stream, in order.
+
+        Raises:
+            BadStream: the stream is damaged, or has a command that is not known here.
+        """
+        is_empty = True
+        try:
+            for command in self.iter_commands():
+                is_empty = False
+                yield command
+        except errors.ParsingError as wrong:
+            raise BadStream(_plain(str(wrong).replace(": ", " of the stream: ", 1))) from wrong
+        except (ValueError, IndexError) as wrong:
+            raise BadStream.at(self.lineno, _plain(str(wrong))) from wrong
+        if is_empty:
+            raise BadStream("the stream is empty")
+
+    def iter_commands(self) -> Iterator[Any]:
+        """As `commands`, with the library's errors."""
+        while True:
+            try:
+                for command in super().iter_commands():
+                    if isinstance(command, commands.FeatureCommand):
+                        name = command.feature_name
+                        if name not in FEATURES:
+                            raise ValueError(f"the feature {name.decode('utf-8', 'replace')} is not known")
+                    else:
+                        yield command
+                return
+            except errors.InvalidCommand as wrong:
+                words: Any = wrong.cmd
+                if not words.startswith(b"option "):
+                    raise ValueError(f"the command {words[:100].decode('utf-8', 'replace')!r} is not known") from None
+
+    def iter_file_commands(self) -> Iterator[Any]:
+        """The changes of files in a commit, without notes."""
+        while True:
+            yield from super().iter_file_commands()
+            line = self.next_line()
+            if line is None:
+                return
+            if not line.startswith(b"N "):
+                self.push_line(line)
+                return
+            self.notes += 1
+            if line.startswith(b"N inline "):
+                self._get_data(b"N")
+
+    def read_until(self, terminator: bytes) -> bytes:
+        """The lines before one."""
+        lines: list[bytes] = []
+        while (line := self.input.readline()) != terminator + b"\n":
+            self.lineno += 1
+            if not line:
+                self.abort(errors.MissingTerminator, terminator.decode("utf-8", "replace"))
+            lines.append(line)
+        self.lineno += 1
+        return b"".join(lines)
+
+    def _parse_commit(self, ref: bytes) -> Any:
+        self._encoding = b""
+        command = super()._parse_commit(ref)
+        if self._encoding:
+            command.message = self._in_utf8(command.message)
+            for role in ("author", "committer"):
+                who = getattr(command, role)
+                if who is not None:
+                    setattr(command, role, who._replace(name=self._in_utf8(who.name), email=self._in_utf8(who.email)))
+        return command
+
+    def _in_utf8(self, text: bytes) -> bytes:
+        try:
+            return text.decode(codecs.lookup(self._encoding.decode("ascii")).name).encode()
+        except (LookupError, UnicodeError):
+            return text
+
+    def _get_user_info(self, cmd: bytes, section: bytes, required: bool = True, accept_just_who: bool = False) -> Any:
+        # git writes tags without a tagger.
+        return super()._get_user_info(cmd, section, required and section != b"tagger", accept_just_who)
+
+    def _get_data(self, required_for: bytes, section: bytes = b"data") -> bytes:
+        while section == b"message" and (line := self.next_line()) is not None:
+            if line.startswith(b"encoding "):
+                self._encoding = line.removeprefix(b"encoding ")
+            elif line.startswith(b"gpgsig "):
+                super()._get_data(b"gpgsig")
+            else:
+                self.push_line(line)
+                break
+        return super()._get_data(required_for, section)
+
+    def _who_when(self, s: bytes, cmd: bytes, section: bytes, accept_just_who: bool = False) -> Any:
+        who, bracket, date = s.rpartition(b"> ")
+        if not bracket or date == b"now" or _RAW_DATE.fullmatch(date):
+            self.date_parser = None  # Found for each date anew: the library prints the second form of a stream.
+            return super()._who_when(s, cmd, section, accept_just_who)
+        name, _, email = who.partition(b"<")
+        when = parsedate_to_datetime(date.decode("ascii"))
+        offset = when.utcoffset()
+        return Authorship(name.rstrip(), email, when.timestamp(), int(offset.total_seconds()) if offset else 0)
+
+    def _path(self, s: bytes) -> bytes:
+        if not s.startswith(b'"'):
+            return s
+        found = _PATH.fullmatch(s)
+        if found is None:
+            self.abort(errors.BadFormat, "?", "path", s.decode("utf-8", "replace"))
+            raise AssertionError
+        return _unquoted(found[1])
+
+    def _path_pair(self, s: bytes) -> list[bytes]:
+        found = _PAIR.fullmatch(s)
+        if found is None:
+            self.abort(errors.BadFormat, "?", "paths", s.decode("utf-8", "replace"))
+            raise AssertionError
+        return [
+            plain if quoted is None else _unquoted(quoted)
+            for quoted, plain in ((found[1], found[2]), (found[3], found[4]))
+        ]
+
+    def warning(self, msg: str) -> None:
+        """Nothing is printed here."""
+
+
+def _unquoted(text: bytes) -> bytes:
+    """A path as C's strings escape it; an octal escape is a byte."""
+
+    def byte(found: re.Match[bytes]) -> bytes:
+        escape = found[1]
+        return bytes([int(escape, 8) & 255 if len(escape) == 3 else _ESCAPES[escape[0]]])
+
+    return _ESCAPE.sub(byte, text)
+
+
+def _plain(text: str) -> str:
+    """In one line."""
+    return " ".join(text.split())

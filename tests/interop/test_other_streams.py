@@ -1,0 +1,197 @@
+"""`smartserver fast-import` and `fast-export` of repositories of Mercurial and Breezy: a history that goes there and
+comes back has the same trees, people and messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from git_sides import Done, Served, Side, fine
+from needs import needs, program
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+SYSTEMS = pytest.mark.parametrize("vcs", ["hg", "bzr"])
+
+HISTORY = r"""
+mkdir -p a; git init -q -b master a; cd a
+mkdir -p "d/$(printf 'q"\303\251 \n')"; printf '\377\0' >"d/$(printf 'q"\303\251 \n')/x"; echo one >one
+git add -A; git commit -q -m 'first'
+chmod +x one; ln -s one link; git add -A
+GIT_AUTHOR_NAME='Ö B' GIT_AUTHOR_EMAIL=b@example.org GIT_AUTHOR_DATE='1500000000 +0545' git commit -q -m 'by another
+
+with a body'
+git tag light
+git checkout -q -b topic master~1; echo topic >topic; git add -A
+git -c i18n.commitEncoding=latin1 commit -q -m "$(printf 'caf\351')"
+git checkout -q -b third master; echo third >third; git add -A; git commit -q -m third
+git checkout -q master; git merge -q -m both topic
+git rm -q -r d; git mv one two; git commit -q -m 'moved'; git tag -a -m annotated v1
+rm two; mkdir two; echo x >two/x; git add -A; git commit -q -m 'a folder in place of a file'
+cd ..
+"""
+"""With what streams spell in more than one way, but without names that a system does not take."""
+
+PLAIN = HISTORY.replace(r" \n", "")
+"""The same without newlines in names, which neither system has."""
+
+
+@pytest.fixture
+def side(served: Served, tmp_path: Path) -> Side:
+    """A user who has a history of git's, and a URL at which nothing is."""
+    made = Side(tmp_path / "side", served.url(f"other-{tmp_path.name}"), served)
+    made.prepare(PLAIN)
+    return made
+
+
+def history(side: Side, repository: str, branch: str, vcs: str = "hg") -> str:
+    """What a branch is, but for ids. A revision of Breezy's has one date."""
+    date = "%ad" if vcs == "hg" else "%cd"
+    return side.git(repository, "log", "--topo-order", f"--format=%T %an %ae {date} %B", branch, "--")
+
+
+def back(side: Side, name: str = "back") -> None:
+    """Export what is at the URL, and read it with git."""
+    side.prepare(f'smartserver fast-export "$URL" >{name}.stream; git init -q -b master {name}')
+    side.prepare(f"git -C {name} fast-import --quiet <{name}.stream")
+
+
+def refused(done: Done, why: str) -> None:
+    assert done.status == 1, done.said
+    assert done.err.count("\n") == 1, done.err
+    assert why in done.err, done.err
+
+
+@SYSTEMS
+def test_a_history_goes_there_and_comes_back(side: Side, vcs: str) -> None:
+    done = fine(
+        side.run(f'git -C a fast-export --reencode=no --all | smartserver fast-import --vcs {vcs} "$URL"'),
+        rounds={"hg": 3, "bzr": 6}[vcs],
+    )
+    assert sorted(done.out.split()) == ["master" if vcs == "hg" else "trunk", "third", "topic"] or vcs == "bzr"
+    back(side)
+    for branch in ("master", "topic", "third"):
+        assert history(side, "back", branch, vcs) == history(side, "a", branch, vcs)
+    tags = side.git("a", "log", "--no-walk", "--format=%D %T", "light", "v1^{}").count("tag: ")
+    assert side.git("back", "log", "--no-walk", "--format=%D %T", "light", "v1^{}").count("tag: ") == tags == 2
+    assert side.git("back", "diff", "--stat", "light", "third~1") == ""
+
+
+def test_mercurial_has_what_was_imported(side: Side) -> None:
+    side.prepare('git -C a fast-export --reencode=no -M -C --all | smartserver fast-import --vcs hg "$URL"')
+    side.prepare('hg --config extensions.hpss= clone -q "$URL" h; hg -R h verify -q')
+    found = side.run("hg -R h log -r 'bookmark()' -T '{bookmarks} {branch}\\n'; hg -R h tags -q")
+    assert sorted(found.out.split("\n")) == sorted(
+        ["", "light", "master default", "third default", "tip", "topic default", "v1"]
+    )
+    assert side.run("hg -R h log -r master~1 -T '{file_copies}' --copies").out == "two (one)"
+    assert side.run("hg -R h log -r 'light' -T '{user} {date|rfc3339date} {desc|firstline}'").out == (
+        "Ö B <b@example.org> 2017-07-14T08:25:00+05:45 by another"
+    )
+
+
+@SYSTEMS
+def test_a_stream_goes_on_from_marks(side: Side, vcs: str) -> None:
+    marks = "--import-marks m --export-marks m"
+    side.prepare("touch m g")
+    export = "git -C a fast-export --reencode=no --import-marks=../g --export-marks=../g"
+    side.prepare(f'{export} third -- | smartserver fast-import --vcs {vcs} {marks} "$URL"')
+    side.prepare(f'{export} master | smartserver fast-import {marks} --keep kept "$URL"')
+    side.prepare("cd a; echo more >more; git add -A; git commit -q -m more; cd ..")
+    side.prepare(f'{export} master | smartserver fast-import {marks} --keep kept "$URL"')
+    back(side)
+    assert history(side, "back", "master", vcs) == history(side, "a", "master", vcs)
+    side.prepare(f'smartserver fast-export {marks.replace(" m", " e")} "$URL" >/dev/null || touch e')
+    side.prepare('smartserver fast-export --import-marks e --export-marks e "$URL" >whole')
+    side.prepare('smartserver fast-export --import-marks e --export-marks e "$URL" >none')
+    assert b"\ncommit " not in (side.folder / "none").read_bytes()
+
+
+@SYSTEMS
+def test_nothing_is_lost_unless_it_is_forced(side: Side, vcs: str) -> None:
+    side.prepare(f'git -C a fast-export --reencode=no master | smartserver fast-import --vcs {vcs} "$URL"')
+    side.prepare("cd a; git checkout -q --orphan new; git rm -q -r -f .; echo n >n; git add -A; git commit -q -m new")
+    side.prepare("git -C a branch -f master new")
+    export = "git -C a fast-export --reencode=no master"
+    refused(side.run(f'{export} | smartserver fast-import "$URL"'), "--force moves it")
+    back(side)
+    assert "moved" in side.git("back", "log", "--format=%s", "master")
+    side.prepare(f'{export} | smartserver fast-import --force "$URL"')
+    back(side, "forced")
+    assert side.git("forced", "log", "--format=%s", "master") == "new"
+
+
+COMMIT = "commit refs/heads/master\nmark :2\ncommitter A <a@example.org> 1700000000 +0000\ndata 1\nm\n"
+
+
+@SYSTEMS
+def test_a_damaged_stream_changes_nothing(side: Side, vcs: str) -> None:
+    for stream, why in (
+        (COMMIT + "M 100644 inline x\ndata 1\nx\nfrobnicate\n", "line 9 of the stream: the command 'frobnicate'"),
+        (COMMIT + "M 100644 :9 x\n", "9"),
+        (COMMIT + "from :7\n", "no commit :7"),
+        (COMMIT + "R missing b\n", "missing"),
+    ):
+        (side.folder / "damaged").write_text(stream)
+        refused(side.run(f'smartserver fast-import --vcs {vcs} "$URL" damaged'), why)
+    refused(side.run('smartserver fast-export "$URL"'), "no repository at")
+
+
+@SYSTEMS
+def test_what_a_system_has_not_is_counted(side: Side, vcs: str) -> None:
+    side.prepare(
+        "cd a; git update-index --add --cacheinfo 160000,1111111111111111111111111111111111111111,sub"
+        "; git commit -q -m sub; git notes add -m note"
+    )
+    done = side.run(f'git -C a fast-export --reencode=no --all | smartserver fast-import --vcs {vcs} "$URL"')
+    assert done.status == 0
+    assert "1 submodule left out" in done.err
+    assert "1 note left out" in done.err
+    back(side)
+    assert "sub" not in side.git("back", "ls-tree", "-r", "--name-only", "master").split("\n")
+
+
+def test_another_systems_repository_is_refused(side: Side) -> None:
+    side.prepare('git -C a fast-export --reencode=no --all | smartserver fast-import --vcs hg "$URL"')
+    for words, why in (
+        ("--vcs git", "is a repository of hg sha1, not of git"),
+        ("--vcs bzr", "there is a repository of hg sha1"),
+    ):
+        refused(side.run(f'smartserver fast-import {words} "$URL" </dev/null'), why)
+    refused(side.run('smartserver fast-export "$URL" main'), "all of it is exported")
+    refused(side.run('smartserver fast-import --vcs hg "$SIDE/folder" </dev/null'), "is reached by a URL")
+
+
+@needs("cvs", "cvs-fast-export")
+def test_a_history_of_cvs(side: Side) -> None:
+    side.prepare(
+        f"""
+        CVSROOT=$SIDE/cvsroot; export CVSROOT; PATH=$PATH:{Path(program("cvs")).parent}
+        cvs init; mkdir start; cd start; echo one >one; cvs -Q import -m start module vendor begin; cd ..
+        cvs -Q checkout module; cd module; sleep 1; echo two >>one; echo new >new; cvs -Q add new
+        cvs -Q commit -m second
+        cd ..
+        find cvsroot/module -name '*,v' | cvs-fast-export >stream
+        """
+    )
+    side.prepare('smartserver fast-import --vcs hg "$URL" stream; hg --config extensions.hpss= clone -q "$URL" h')
+    assert side.run("cat h/one h/new").out == "one\ntwo\nnew\n"
+    assert side.run("hg -R h log -r master -T '{desc|firstline}'").out == "second"
+
+
+@needs("svnadmin", "git-svn")
+def test_a_history_of_subversion(side: Side) -> None:
+    side.prepare(
+        f"""
+        PATH=$PATH:{Path(program("svnadmin")).parent}
+        svnadmin create s; svn -q mkdir -m layout file://$SIDE/s/trunk file://$SIDE/s/branches
+        svn -q checkout file://$SIDE/s/trunk w; cd w; mkdir d; echo one >d/one; svn -q add d; svn -q commit -m first
+        svn -q update; svn -q mv d e; svn -q commit -m moved; cd ..
+        git svn -q clone -s file://$SIDE/s from-svn
+        git -C from-svn branch -q -f trunk refs/remotes/origin/trunk
+        git -C from-svn fast-export -M trunk | smartserver fast-import --vcs bzr "$URL"
+        """
+    )
+    back(side)
+    assert side.git("back", "log", "--format=%s", "git-trunk").split("\n")[0] == "moved"
+    assert side.git("back", "show", "git-trunk:e/one") == "one"
