@@ -12,6 +12,7 @@ SCHEMES = ["hpss", "hpss+tls", "hpss+ssh", "hpss+sftp", "hpss+s3", "hpss+vfs"]
 BREEZY = ["breezy>=3.3,<3.4"]
 MERCURIAL = ["mercurial>=6.3,<7.3"]
 S3 = ["obstore>=0.12,<0.13"]
+MEMCACHED = ["pymemcache>=4"]
 METRICS = ["prometheus_client>=0.19"]
 POSTGRES = ["psycopg[binary]>=3.2"]
 
@@ -66,12 +67,14 @@ setup(
     extras_require={
         "brz": BREEZY,
         "hg": MERCURIAL,
+        "memcached": MEMCACHED,  # of `serve --memcached`
         "metrics": METRICS,  # of `serve --metrics`
         "postgres": POSTGRES,  # of stores whose logs are in a database
         "s3": S3,  # of s3:// URLs
         "test": [
             *BREEZY,  # the real one: tests/interop
             *MERCURIAL,  # the same
+            *MEMCACHED,
             *METRICS,
             *POSTGRES,
             *S3,

@@ -98,6 +98,12 @@ TEXT_CACHE: Final = _cache("text_cache", "Texts of records")
 BLOCK_CACHE: Final = _cache("block_cache", "Blocks of indexes")
 HEADER_CACHE: Final = _cache("header_cache", "Headers of revisions, in blocks,")
 
+MEMCACHED: Final = _cache("memcached", "Texts of files in memcached")
+MEMCACHED_FAILURES: Final = _meter(
+    "Caches", "memcached_failures", Unit.EVENTS, "Times that memcached did not answer, or not as it should."
+)
+COMMON_CACHE: Final = _cache("common_cache", "Texts and log blocks of other workers")
+
 _COMPRESSION = "Compression of records and of bulk streams"
 COMPRESSED: Final = _meter(_COMPRESSION, "compressions", Unit.EVENTS, "Records compressed, or tried to.")
 COMPRESSED_IN: Final = _meter(_COMPRESSION, "compression_in", Unit.BYTES, "Bytes of records and streams to compress.")

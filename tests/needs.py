@@ -97,6 +97,7 @@ PACKAGES = {
     "cvs": ("cvs",),
     "cvs-fast-export": ("cvs-fast-export",),
     "haproxy": ("haproxy",),
+    "memcached": ("memcached",),
     "openssh-client": ("ssh", "ssh-keygen", "ssh-agent", "ssh-add"),
     "openssh-server": ("sshd",),
     "postgresql": ("initdb", "postgres"),

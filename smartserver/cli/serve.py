@@ -29,7 +29,9 @@ from smartserver.cli.serve_options import (
     check_root,
     encryption_of,
     level_of,
+    memcached_servers,
     metrics_place_of,
+    open_memcached,
     parse_listen,
     peer_of,
     policy_of,
@@ -50,8 +52,10 @@ if TYPE_CHECKING:
 
     from twisted.logger import ILogObserver
 
+    from smartserver.server.common_counts import CommonCounts
     from smartserver.server.connections import Connections
     from smartserver.server.pages import Page
+    from smartserver.server.request_meters import ServerCounts
     from smartserver.server.site import Site
     from smartserver.server.startup import Reactor
 
@@ -220,7 +224,22 @@ EVERYWHERE = ("0.0.0.0", "::")
     show_default=True,
     metavar="N",
     help="Processes that serve; each keeps one core busy at most. Each has its own caches and its own limits of "
-    "connections, as large as the options say.",
+    "connections, as large as the options say, and --shared-cache besides.",
+)
+@click.option(
+    "--memcached",
+    metavar="HOST[:PORT][,...]",
+    help="memcached servers (port 11211) for texts of files, which are checked before they are used. It pays where the "
+    "store is slower than the network: see doc/explanation/caches.md.",
+)
+@click.option(
+    "--shared-cache",
+    type=click.IntRange(0),
+    default=64,
+    show_default=True,
+    metavar="MB",
+    help="With --workers: memory in which each worker finds the texts of files and the blocks of logs that another one "
+    "has decoded; a worker that takes the place of another finds them, too. 0: none.",
 )
 @click.option(
     "--compression",
@@ -268,6 +287,8 @@ def command(
     cache_dir: Path | None,
     cache_size: int,
     workers: int,
+    memcached: str | None,
+    shared_cache: int,
     compression: str,
     slow: int | None,
     verbose: bool,
@@ -325,12 +346,11 @@ def command(
         check_root(Path(root), makes=may_write and not no_create)
     host, port = ("", 0) if stdio else parse_listen(listen)
     metrics_place = metrics_place_of(metrics, public=metrics_public)
-    if metrics_place is not None and workers > 1:
-        raise UsageConflict("--metrics tells of one process, and --workers makes several: leave out one of them")
     encryption = encryption_of(tls, tls_key, required=require_tls)
     banned = banned_by(rules)
     policy = policy_of(fsck, ignored)
     level = level_of(compression)
+    servers = memcached_servers(memcached)
 
     if encryption is None:
         # Twisted loads OpenSSL with the reactor wherever it is installed: 65 ms of each login by ssh.
@@ -342,6 +362,8 @@ def command(
     from smartserver.server import stdio as stdio_shell
     from smartserver.server import tcp
     from smartserver.server.access import Anonymous, RuledUser, by_token, on_streams
+    from smartserver.server.common_cache import CommonCache
+    from smartserver.server.common_counts import CommonCounts
     from smartserver.server.connections import Connections
     from smartserver.server.executor import Lane
     from smartserver.server.health import Health, look_at
@@ -352,11 +374,21 @@ def command(
     from smartserver.server.threads import ThreadExecutor
     from smartserver.store.cluster import mark_of
 
+    if not stdio:
+        _load_readers()
     use_one_heap()
     descriptors = raise_descriptors()
     opened = None if stdio else ctx.with_resource(_open_port(host, port))
+    pages_port = None if metrics_place is None or stdio else ctx.with_resource(_open_port(*metrics_place))
     # All is loaded that processes can share: the reactor is not.
-    is_first = opened is None or workers == 1 or fork_workers(workers, opened)
+    is_first, common, counts = True, None, None
+    if opened is not None and workers > 1:
+        common = CommonCache(shared_cache << 20, workers) if shared_cache else None
+        counts = CommonCounts(workers)
+        number, is_first = fork_workers(workers, [opened] if pages_port is None else [opened, pages_port])
+        counts.belong_to(number)
+        if common is not None:
+            common.belong_to(number)
     transport = open_store(root, ctx.obj or frozenset())  # What has used a bucket may not fork.
     if access is not None and is_shared(access):
         file, tokens = open_access(access), None if stdio else open_tokens(access)
@@ -374,7 +406,8 @@ def command(
         compression=level,
         slow=None if slow is None else slow / 1000,
     )
-    share_memory(site, memory_cache_size)
+    share_memory(site, memory_cache_size, common)
+    site.texts.remote = remote_texts = open_memcached(servers)
     site.open_files = OpenFiles(min(MAX_OF_SITE, descriptors // SHARE))
     if remote:
         site.name, site.tidies = root, False
@@ -442,8 +475,8 @@ def command(
         listening = tcp.accept(reactor, opened, tcp.TcpFactory(connections, admit, encryption))
         counters = None
         if metrics_place is not None:
-            pages = health.pages | _metrics(site, connections)
-            counters = tcp.accept(reactor, _open_port(*metrics_place), PagesFactory(pages, reactor))
+            pages = health.pages | _metrics(site, connections, counts, reactor)
+            counters = tcp.accept(reactor, cast("socket.socket", pages_port), PagesFactory(pages, reactor))
         globalLogPublisher.addObserver(cast("ILogObserver", tcp.log_unaccepted))
         unopened = tcp.fast_open(listening) if fast_open else ""
         if unopened and is_first:
@@ -467,6 +500,8 @@ def command(
             executor.run(lambda: tidy_all(site, executor), lambda _: None, Lane.UPKEEP)
     reactor.addSystemEventTrigger("before", "shutdown", stopping)
     reactor.addSystemEventTrigger("after", "shutdown", executor.stop)
+    if remote_texts is not None:
+        reactor.addSystemEventTrigger("after", "shutdown", remote_texts.close)
     on_ending(lambda number: reactor.callFromThread(lambda: again(number)))
     if workers > 1:
         signal.signal(STOP, lambda number, _: reactor.callFromThread(lambda: again(number)))
@@ -474,6 +509,17 @@ def command(
     # nothing is answered.
     gc.freeze()
     reactor.run(installSignalHandlers=False)
+
+
+def _load_readers() -> None:
+    """Load what the first read of a repository would wait for. Workers share it."""
+    from importlib import import_module
+
+    from smartserver.records.delta import compress
+
+    for name in ("bzr", "git", "hg"):
+        import_module(f"smartserver.vcs.{name}.content")
+    compress(b"")
 
 
 def _open_port(host: str, port: int) -> socket.socket:
@@ -506,18 +552,36 @@ def _check_asked(root: str, original: str) -> None:
     )
 
 
-def _metrics(site: Site, connections: Connections) -> dict[bytes, Page]:
+def _metrics(site: Site, connections: Connections, common: CommonCounts | None, reactor: Reactor) -> dict[bytes, Page]:
     """Count requests by verb. Returns the page that shows them and all other counters, by its path; nothing where its
-    library is missing."""
+    library is missing. `common`: what the other workers count is shown with it."""
     try:
         from smartserver.server.metrics import ServerCollector, page
     except ModuleNotFoundError:
         return {}
+    from smartserver.server.common_counts import EVERY
     from smartserver.server.request_meters import RequestMeters
 
     requests = RequestMeters()
     site.ended = requests.add
-    return {b"/metrics": partial(page, ServerCollector(requests, lambda: len(connections.open)))}
+
+    def own() -> ServerCounts:
+        return requests.counts(len(connections.open))
+
+    if common is None:
+        return {b"/metrics": partial(page, ServerCollector(own))}
+
+    def tell() -> None:
+        common.write(own())
+        reactor.callLater(EVERY, tell)
+
+    def all_workers() -> ServerCounts:
+        common.write(own())
+        return common.read()
+
+    tell()
+    reactor.addSystemEventTrigger("after", "shutdown", lambda: common.write(own()))
+    return {b"/metrics": partial(page, ServerCollector(all_workers))}
 
 
 def _tell(line: str) -> None:

@@ -21,6 +21,8 @@ from smartserver.server.rules import is_user_name
 from smartserver.verbs.declare import Calls
 
 if TYPE_CHECKING:
+    from smartserver.server.common_cache import CommonCache
+    from smartserver.server.memcached import Memcached
     from smartserver.server.site import Site
     from smartserver.server.tcp import Encryption
     from transports.base import Transport
@@ -38,6 +40,7 @@ FOR_TCP = (
     "cache_dir",
     "cache_size",
     "workers",
+    "shared_cache",
 )
 """Options of `serve` that mean nothing where nobody connects (--stdio)."""
 
@@ -234,9 +237,25 @@ def level_of(text: str) -> int | None:
     return int(text)
 
 
-def share_memory(site: Site, megabytes: int) -> None:
+def memcached_servers(text: str | None) -> list[tuple[str, int]]:
+    """The servers that `--memcached` names."""
+    return [parse_listen(each, "--memcached", 11211) for each in text.split(",")] if text else []
+
+
+def open_memcached(servers: list[tuple[str, int]]) -> Memcached | None:
+    """What asks them; a process that has may not be forked."""
+    if not servers:
+        return None
+    try:
+        from smartserver.server.memcached import Memcached
+    except ModuleNotFoundError:
+        raise CommandError("--memcached needs a library: pip install 'smartserver[memcached]'") from None
+    return Memcached(servers)
+
+
+def share_memory(site: Site, megabytes: int, common: CommonCache | None) -> None:
     """Divide the memory of `--memory-cache-size` between the caches: half for texts, a quarter each for blocks of
-    indexes and headers of revisions."""
+    indexes and headers of revisions. `common`: has what other workers have of the first and the last."""
     from smartserver.store.blocks import CACHED  # With the store, which `serve` loads late.
     from smartserver.store.caches import HEADERS
 
@@ -244,3 +263,4 @@ def share_memory(site: Site, megabytes: int) -> None:
     site.texts.resize(2 * quarter)
     CACHED.resize(quarter)
     HEADERS.resize(quarter)
+    site.texts.common = HEADERS.common = common

@@ -1,7 +1,8 @@
 """`serve --workers`: processes that accept connections from one socket, and a supervisor above them.
 
-They share the socket and the files of repositories, and nothing else. Each looks at the log of a repository each
-time. A request that is repeated is found in the log of its repository, also if another worker carried it out.
+They share the socket, the files of repositories, and memory for what one of them has decoded and counted. Each looks at
+the log of a repository each time. A request that is repeated is found in the log of its repository, also if another
+worker carried it out.
 
 The supervisor forks each worker with the signals that end a command blocked, so that none is lost between the fork and
 the note of its process. A worker then ignores these signals and heeds `STOP` alone. It reads from a pipe whose other
@@ -18,6 +19,8 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from smartserver.cli.interrupts import ENDING, on_ending
 
@@ -32,9 +35,18 @@ START_TIME = 2.0
 is replaced, no sooner than this after its start: it may have failed because the database of the tokens is away."""
 
 
-def fork_workers(count: int, listening: socket.socket) -> bool:
-    """Fork workers, and return in each of them: whether it is the first. This process becomes their supervisor and
-    exits when they have ended.
+class Worker(NamedTuple):
+    """Which one of the workers a process is."""
+
+    number: int
+    """From 0; that of the one whose place it takes."""
+    is_first: bool
+    """Whether it speaks for all of them."""
+
+
+def fork_workers(count: int, listening: Sequence[socket.socket]) -> Worker:
+    """Fork workers, and return in each of them: which one it is. This process becomes their supervisor and exits when
+    they have ended.
 
     Raises:
         OSError: a process cannot be forked. Workers that were forked before end with this process.
@@ -43,31 +55,31 @@ def fork_workers(count: int, listening: socket.socket) -> bool:
 
 
 class _Supervisor:
-    def __init__(self, listening: socket.socket) -> None:
+    def __init__(self, listening: Sequence[socket.socket]) -> None:
         self._listening = listening
-        self._began: dict[int, float] = {}
-        """When each worker was forked, by its process."""
+        self._began: dict[int, tuple[int, float]] = {}
+        """The number of each worker and when it was forked, by its process."""
         self._first: set[int] = set()
         """The processes of the first workers."""
         self._is_ending = False
         self._status = 0
         self._pipe = os.pipe()
 
-    def run(self, count: int) -> bool:
+    def run(self, count: int) -> Worker:
         on_ending(self._end)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # Where it is ignored, no end is told.
         for number in range(count):
-            if self._fork():
-                return number == 0
+            if self._fork(number):
+                return Worker(number, number == 0)
         self._first = set(self._began)
         while self._began:
             process, ended = os.wait()
             began = self._began.pop(process, None)
-            if began is not None and self._replaces(process, os.waitstatus_to_exitcode(ended), began):
-                return False
+            if began is not None and self._replaces(process, os.waitstatus_to_exitcode(ended), *began):
+                return Worker(began[0], False)
         sys.exit(self._status)
 
-    def _replaces(self, process: int, status: int, began: float) -> bool:
+    def _replaces(self, process: int, status: int, number: int, began: float) -> bool:
         """Note the end of a worker, and fork another where it is to be replaced; whether this process is that one."""
         lasted = time.monotonic() - began
         if self._is_ending:
@@ -81,7 +93,7 @@ class _Supervisor:
             time.sleep(max(START_TIME - lasted, 0))
             while not self._is_ending:
                 try:
-                    return self._fork()
+                    return self._fork(number)
                 except OSError as wrong:
                     log.error("no worker can be started: %s", wrong.strerror)
                     time.sleep(START_TIME)
@@ -92,12 +104,13 @@ class _Supervisor:
         if self._is_ending and number == signal.SIGHUP:
             return  # The end of a terminal sends it, and its shell once more.
         self._is_ending = True
-        self._listening.close()
+        for listening in self._listening:
+            listening.close()
         for process in self._began:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, STOP)
 
-    def _fork(self) -> bool:
+    def _fork(self, number: int) -> bool:
         """Fork a worker, unless they are to end; whether this process is the worker."""
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         try:
@@ -105,10 +118,10 @@ class _Supervisor:
                 return False
             process = os.fork()
             if process:
-                self._began[process] = time.monotonic()
+                self._began[process] = number, time.monotonic()
                 return False
-            for number in ENDING:
-                signal.signal(number, signal.SIG_IGN)
+            for ending in ENDING:
+                signal.signal(ending, signal.SIG_IGN)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         os.close(self._pipe[1])

@@ -9,34 +9,35 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from smartserver.meters import METERS, NANOSECONDS, Unit, counted
+from smartserver.meters import METERS, NANOSECONDS, Unit
 from smartserver.server.pages import Answer
-from smartserver.server.request_meters import OPEN, REQUESTS, SECONDS, RequestMeters
+from smartserver.server.request_meters import OPEN, REQUESTS, SECONDS, ServerCounts
 
 PREFIX = "smartserver_"
 
 
 class ServerCollector(Collector):
-    """Reads the registry, the requests by verb, and how many connections are open."""
+    """Shows what a server has counted: one process, or several."""
 
-    def __init__(self, requests: RequestMeters, open_connections: Callable[[], int]) -> None:
-        self._requests = requests
-        self._open = open_connections
+    def __init__(self, counts: Callable[[], ServerCounts]) -> None:
+        self._counts = counts
 
     def collect(self) -> Iterator[Metric]:
         """Everything, as it is now."""
-        for meter, count in zip(METERS, counted(), strict=True):
+        counts = self._counts()
+        for meter, count in zip(METERS, counts.meters, strict=True):
             value = count / NANOSECONDS if meter.unit is Unit.SECONDS else count
             yield CounterMetricFamily(PREFIX + meter.name, meter.help, value=value)
         outcomes = CounterMetricFamily(PREFIX + REQUESTS.name, REQUESTS.help, labels=REQUESTS.labels)
-        for labels, count in self._requests.outcomes.items():
-            outcomes.add_metric(labels, count)
+        for verb, by_outcome in counts.outcomes.items():
+            for outcome, count in by_outcome.items():
+                outcomes.add_metric([verb, outcome], count)
         yield outcomes
         seconds = HistogramMetricFamily(PREFIX + SECONDS.name, SECONDS.help, labels=SECONDS.labels)
-        for verb, histogram in self._requests.seconds.items():
+        for verb, histogram in counts.seconds.items():
             seconds.add_metric([verb], list(histogram.buckets()), histogram.total)
         yield seconds
-        yield GaugeMetricFamily(PREFIX + OPEN.name, OPEN.help, value=self._open())
+        yield GaugeMetricFamily(PREFIX + OPEN.name, OPEN.help, value=counts.open)
 
 
 def page(collector: Collector, accept: str, answer: Callable[[Answer], None]) -> None:

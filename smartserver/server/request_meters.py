@@ -4,10 +4,13 @@ and there may be any number of them."""
 from __future__ import annotations
 
 import bisect
-from collections import Counter
+import operator
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+import msgspec
+
+from smartserver.meters import NOTHING, counted, together
 from smartserver.server.request_log import EndedRequest
 
 
@@ -37,38 +40,68 @@ NO_VERB = ""
 """Of requests that could not be read."""
 
 
-class Histogram:
+class Histogram(msgspec.Struct, array_like=True):
     """How many requests took how long."""
 
-    def __init__(self) -> None:
-        self.total = 0.0
-        """Seconds of all of them."""
-        self._counts = [0] * (len(BUCKETS) + 1)
+    total: float = 0.0
+    """Seconds of all of them."""
+    counts: list[int] = msgspec.field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
+    """How many took longer than one bound of `BUCKETS`, and not than the next."""
 
     def add(self, seconds: float) -> None:
         """Count one."""
-        self._counts[bisect.bisect_left(BUCKETS, seconds)] += 1
+        self.counts[bisect.bisect_left(BUCKETS, seconds)] += 1
         self.total += seconds
+
+    def __add__(self, other: Histogram) -> Histogram:
+        return Histogram(self.total + other.total, list(map(operator.add, self.counts, other.counts)))
 
     def buckets(self) -> Iterator[tuple[str, float]]:
         """For each bound how many took that long or less."""
         count = 0
-        for bound, more in zip((*map(str, BUCKETS), "+Inf"), self._counts, strict=True):
+        for bound, more in zip((*map(str, BUCKETS), "+Inf"), self.counts, strict=True):
             count += more
             yield bound, count
+
+
+class ServerCounts(msgspec.Struct, array_like=True):
+    """All that a process, or several, have counted."""
+
+    meters: list[int] = msgspec.field(default_factory=lambda: list(NOTHING))
+    """As `METERS`."""
+    outcomes: dict[str, dict[str, int]] = {}
+    """How many requests, by verb and outcome."""
+    seconds: dict[str, Histogram] = {}
+    """By verb."""
+    open: int = 0
+    """Connections that are open."""
+
+    def __add__(self, other: ServerCounts) -> ServerCounts:
+        outcomes = {verb: dict(counts) for verb, counts in self.outcomes.items()}
+        for verb, counts in other.outcomes.items():
+            mine = outcomes.setdefault(verb, {})
+            for outcome, count in counts.items():
+                mine[outcome] = mine.get(outcome, 0) + count
+        seconds = dict(self.seconds)
+        for verb, histogram in other.seconds.items():
+            seconds[verb] = seconds.get(verb, Histogram()) + histogram
+        return ServerCounts(list(together(self.meters, other.meters)), outcomes, seconds, self.open + other.open)
 
 
 class RequestMeters:
     """For the thread that moves the bytes, where every request ends."""
 
     def __init__(self) -> None:
-        self.outcomes: Counter[tuple[str, str]] = Counter()
-        """By verb and outcome."""
-        self.seconds: dict[str, Histogram] = {}
-        """By verb."""
+        self._outcomes: dict[str, dict[str, int]] = {}
+        self._seconds: dict[str, Histogram] = {}
 
     def add(self, ended: EndedRequest) -> None:
         """Count a request."""
         for verb, outcome in (ended.verbs or {NO_VERB: ended.outcome}).items():
-            self.outcomes[verb, outcome] += 1
-            self.seconds.setdefault(verb, Histogram()).add(ended.lasted)
+            counts = self._outcomes.setdefault(verb, {})
+            counts[outcome] = counts.get(outcome, 0) + 1
+            self._seconds.setdefault(verb, Histogram()).add(ended.lasted)
+
+    def counts(self, open_connections: int) -> ServerCounts:
+        """These, and all that the process has counted."""
+        return ServerCounts(list(counted()), self._outcomes, self._seconds, open_connections)

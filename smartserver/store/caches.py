@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 from smartserver.meters import HEADER_CACHE, TEXT_CACHE, CacheMeters, here
 from smartserver.records.cache import Cache
@@ -24,14 +26,37 @@ HEADER_BYTES = 32 << 20
 V = TypeVar("V")
 
 
+class Common(Protocol):
+    """A cache beyond this process, which gives the right bytes or none."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key."""
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Keep a value."""
+
+
+class Form(NamedTuple, Generic[V]):
+    """How values become bytes, for a cache beyond this process."""
+
+    name: bytes
+    """What keys begin with."""
+    encode: Callable[[V], bytes | None]
+    """None: this value stays here."""
+    decode: Callable[[bytes], V]
+
+
 class SharedCache(Cache[bytes, V]):
     """A `Cache` for all threads, which counts; one may serve several repositories."""
 
-    def __init__(self, limit: int, cost: Callable[[V], int], meters: CacheMeters) -> None:
-        """`limit`: 0 keeps nothing. `meters`: under which it is counted."""
+    def __init__(self, limit: int, cost: Callable[[V], int], meters: CacheMeters, form: Form[V] | None = None) -> None:
+        """`limit`: 0 keeps nothing. `meters`: under which it is counted. `form`: without it nothing goes further."""
         super().__init__(limit, cost)
         self._meters = meters
         self._lock = threading.Lock()
+        self._form = form
+        self.common: Common | None = None
+        """Has what is not here."""
 
     def get(self, key: bytes) -> V | None:
         """The value kept under `key`, or None."""
@@ -43,7 +68,7 @@ class SharedCache(Cache[bytes, V]):
             values.move_to_end(key)
         except KeyError:
             tally[self._meters.misses] += 1
-            return None
+            return None if self.common is None else self._from_common(key)
         tally[self._meters.hits] += 1
         tally[self._meters.found] += self._cost(found)
         return found
@@ -54,7 +79,21 @@ class SharedCache(Cache[bytes, V]):
         if not self.limit or not self.takes(self._cost(value)):
             return 0
         with self._lock:
+            if self.common is not None and self._form is not None and (value_bytes := self._form.encode(value)):
+                self.common.put(self._form.name + key, value_bytes)
             return super().put(key, value, spare=spare)
+
+    def _from_common(self, key: bytes) -> V | None:
+        if self.common is None or self._form is None:
+            return None
+        found = self.common.get(self._form.name + key)
+        if found is None:
+            return None
+        value = self._form.decode(found)
+        if self.limit and self.takes(self._cost(value)):
+            with self._lock:
+                super().put(key, value)
+        return value
 
     def takes(self, cost: int) -> bool:
         """Whether a value of that cost is kept."""
@@ -75,11 +114,25 @@ class CachedText(NamedTuple):
     meta: bytes = b""
 
 
+def encode_text(kept: CachedText) -> bytes | None:
+    """The bytes of a text that was proved."""
+    return len(kept.meta).to_bytes(4, "little") + kept.meta + kept.text if kept.proved else None
+
+
+def decode_text(found: bytes) -> CachedText:
+    """The text in some bytes, as if it was proved."""
+    start = 4 + int.from_bytes(found[:4], "little")
+    return CachedText(found[start:], True, found[4:start])
+
+
 class TextCache(SharedCache[CachedText]):
-    """Fulltexts of records."""
+    """Fulltexts of records. Those that were proved go further."""
 
     def __init__(self, limit: int = TEXT_BYTES) -> None:
-        super().__init__(limit, lambda kept: len(kept.text) + len(kept.meta) + OF_TEXT, TEXT_CACHE)
+        form = Form(b"text ", encode_text, decode_text)
+        super().__init__(limit, lambda kept: len(kept.text) + len(kept.meta) + OF_TEXT, TEXT_CACHE, form)
+        self.remote: Common | None = None
+        """Texts of files on other machines, by incarnation, kind and key. What it gives must be proved."""
 
 
 Block = tuple[bytes | None, ...]
@@ -92,5 +145,9 @@ def cost_of_block(block: Block) -> int:
     return 8 * len(block) + sum(len(row) + OF_ROW for row in block if row is not None)
 
 
-HEADERS: Final = SharedCache[Block](HEADER_BYTES, cost_of_block, HEADER_CACHE)
+_block = msgspec.msgpack.Decoder(tuple[bytes | None, ...])
+
+HEADERS: Final = SharedCache[Block](
+    HEADER_BYTES, cost_of_block, HEADER_CACHE, Form(b"log ", msgspec.msgpack.encode, _block.decode)
+)
 """Those of all repositories of the process, by form, pack and place."""

@@ -37,7 +37,7 @@ from transports.steps import (
 
 FEW = 64
 """Records after a checkpoint that are never worth another."""
-MANY = 2048
+MANY = 1536
 """Records after a checkpoint that always are."""
 SHARE = 16
 """Between them a checkpoint is due when the records take its size divided by this: a change rewrites little of it."""

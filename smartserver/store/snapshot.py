@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from smartserver.errors import CorruptFile, LimitExceeded, RepositoryChanged, shown
 from smartserver.records.charge import Charge, free
-from smartserver.records.check import TextProof, verify_record
+from smartserver.records.check import TextProof, check_bytes, verify_record
 from smartserver.records.content import Text
 from smartserver.records.delta import decompress, decompress_parts, window
 from smartserver.records.hunks import Buffer
@@ -24,7 +24,7 @@ from smartserver.records.segment import ZSTD, decode_parents
 from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
 from smartserver.store import far, parts
-from smartserver.store.caches import OF_TEXT, CachedText, TextCache
+from smartserver.store.caches import OF_TEXT, CachedText, TextCache, decode_text, encode_text
 from smartserver.store.format import LOG
 from smartserver.store.graph import Graph, Part
 from smartserver.store.headers import decode_header
@@ -280,10 +280,38 @@ class Snapshot:
             return Text(cached.meta, len(cached.text), (cached.text,))
         said = self.packs[number].index.at(row)
         if self.far or said.length <= parts.LARGE:
+            remote, name = self.texts.remote, b""
+            if remote is not None and cached is None:
+                name = b"%b %d %b" % (self.state.incarnation, kind, key)
+                cached = self._remote(remote.get(name), number, row, said, (kind, key))
+                if cached is not None:
+                    charge(len(cached.text))
+                    return Text(cached.meta, len(cached.text), (cached.text,))
             record = self._read(number, row, cached, (kind, key), charge)
+            if remote is not None and name:
+                remote.put(name, encode_text(CachedText(record.text, True, record.meta)) or b"")
             return Text(record.meta, len(record.text), (record.text,))
         entry = self._entry(number, row, said, (kind, key))
         return Text(entry.meta, entry.length, self._in_parts(number, row, said, entry, charge), entry.check)
+
+    def _remote(
+        self, found: bytes | None, number: int, row: int, said: IndexRow, asked: tuple[int, Key]
+    ) -> CachedText | None:
+        """The text that another machine gave for a record, proved; None where it is not that of the record."""
+        if found is None:
+            return None
+        kind = self.state.kinds[asked[0]]
+        cached, check = decode_text(found), b""
+        if check_bytes(kind):  # Its key does not prove it.
+            entry = self._entry(number, row, said, asked)
+            check = entry.check
+        try:
+            verify_record(kind, asked[1], cached.meta, cached.text, check)
+        except ValueError:
+            return None
+        if kind.base:
+            self.texts.put(_text_key(self.packs[number], row), cached)
+        return cached
 
     def _entry(self, number: int, row: int, said: IndexRow, asked: tuple[int, Key] | None = None) -> Entry:
         """The header of a record. `asked`: as of `_header`."""

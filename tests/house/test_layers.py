@@ -53,6 +53,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "click": ("smartserver.cli",),
     "OpenSSL": ("smartserver.server.tls",),
     "cryptography": ("smartserver.server.tls",),
+    "pymemcache": ("smartserver.server.memcached",),
     "psycopg": ("smartserver.store.postgres_log",),
     "prometheus_client": ("smartserver.server.metrics",),
     "obstore": ("transports.s3", "transports.s3_bucket"),

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -163,8 +164,53 @@ def test_one_that_cannot_take_the_place_of_another_ends_nothing(tmp_path: Path) 
         assert is_there(second)
 
 
-@pytest.mark.parametrize("options", [("--metrics", "127.0.0.1:0"), ("--stdio",)])
-def test_what_has_one_process_only(tmp_path: Path, options: tuple[str, ...]) -> None:
-    done = run(*SMARTSERVER, "serve", str(tmp_path), "--workers", "2", *options)
+def test_what_has_one_process_only(tmp_path: Path) -> None:
+    done = run(*SMARTSERVER, "serve", str(tmp_path), "--workers", "2", "--stdio")
     assert done.status == 2
     assert "--workers" in done.err
+
+
+def metric(server: Server, name: str) -> float:
+    url = next(line for line in server.log if line.startswith("metrics on ")).split()[-1]
+    with urllib.request.urlopen(url, timeout=PATIENCE) as page:
+        lines = page.read().decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(f"smartserver_{name}"))
+
+
+def test_they_share_what_they_have_decoded_and_counted(tmp_path: Path) -> None:
+    """Each of them exports the tree; the files of the store are read by the first alone, and by none that takes the
+    place of another."""
+    root = tmp_path / "root"
+    root.mkdir()
+    with Server(root, "--workers", "2", "--metrics", "127.0.0.1:0") as server:
+        user = User(tmp_path / "user")
+        write_history(user, "a", 20, seed="common", size=2000)
+        user.git("push", "-q", server.url("a"), "main", folder="a").worked()
+        until(lambda: any(line.startswith("metrics on ") for line in server.log))
+        first, second = children(server.process.pid)
+        asked = 0
+
+        def export(stopped: int) -> float:
+            """Exports by the worker that is not stopped; the texts that it found in the common memory."""
+            nonlocal asked
+            asked += 1
+            until(partial(opened, first, "anon_inode"))
+            os.kill(stopped, signal.SIGSTOP)
+            try:
+                done = run(*SMARTSERVER, "export", server.url("a"), str(tmp_path / f"tree{asked}"))
+                assert (done.status, done.err) == (0, "")
+            finally:
+                os.kill(stopped, signal.SIGCONT)
+            until(lambda: metric(server, 'requests_total{outcome="done",verb="Repository.read"}') == asked)
+            return metric(server, "common_cache_hits_total")
+
+        assert export(second) == 0
+        found = export(first)
+        assert found > 0
+        os.kill(first, signal.SIGKILL)
+        until(lambda: len(children(server.process.pid)) == 2 and first not in children(server.process.pid))
+        (new,) = set(children(server.process.pid)) - {second}
+        until(partial(opened, new, "anon_inode"))
+        assert metric(server, 'requests_total{outcome="done",verb="Repository.read"}') == 2  # One is the dead one's.
+        first = new
+        assert export(second) > found

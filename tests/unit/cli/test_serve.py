@@ -113,7 +113,7 @@ def test_memory_is_divided_between_the_caches() -> None:
     site = Site(MemoryTransport())
     before = caches.HEADERS.limit, blocks.CACHED.limit
     try:
-        serve_options.share_memory(site, 8)
+        serve_options.share_memory(site, 8, None)
         assert (site.texts.limit, blocks.CACHED.limit, caches.HEADERS.limit) == (4 << 20, 2 << 20, 2 << 20)
     finally:
         caches.HEADERS.resize(before[0])
@@ -310,7 +310,8 @@ def test_an_option_that_standard_input_cannot_obey_is_refused(tmp_path: Path, op
 def test_health_needs_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "smartserver.server.metrics", None)
     site = Site(MemoryTransport())
-    assert serve._metrics(site, Connections(site, InlineExecutor(), cast("Any", Clock()))) == {}
+    clock = cast("Any", Clock())
+    assert serve._metrics(site, Connections(site, InlineExecutor(), clock), None, clock) == {}
 
 
 @pytest.mark.sockets

@@ -21,7 +21,7 @@ from smartserver.server.request_meters import RequestMeters
 
 REQUESTS = RequestMeters()
 REQUESTS.add(EndedRequest("192.0.2.7:50412", "anna", "ssh", None, 1, 2, 0.3, 0, 0, NOTHING, ["unsupported"]))
-COLLECTOR = ServerCollector(REQUESTS, lambda: 7)
+COLLECTOR = ServerCollector(lambda: REQUESTS.counts(7))
 PAGES = {b"/metrics": partial(page, COLLECTOR)}
 
 

@@ -1,0 +1,79 @@
+"""`CommonCounts`: what the workers of a server have counted, each for itself, in memory that all of them read.
+
+A worker writes its counts once a second, each time over the older of two copies. A copy has a number and a hash: one
+that is half written is no copy. The worker that takes the place of another counts on where that one ended.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from smartserver.server.request_meters import ServerCounts
+
+_HEAD: Final = struct.Struct("<QQ16s")
+"""The number of the copy, its length, and its hash."""
+_COPY: Final = 256 << 10
+"""Bytes of a copy: a few hundred counts by verb and outcome."""
+
+EVERY: Final = 1.0
+"""Seconds between two copies."""
+
+_counts = msgspec.msgpack.Decoder(ServerCounts)
+
+
+class CommonCounts:
+    """The memory; made before the workers are forked."""
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+        self._memory = mmap.mmap(-1, workers * 2 * _COPY)
+        self._before = ServerCounts()
+        self._number = 0
+        self._own = 0
+
+    def belong_to(self, worker: int) -> None:
+        """Write as this worker, by its number from 0. Only one process does so at a time."""
+        self._own = worker
+        self._number, self._before = self._read(worker)
+        self._before.open = 0
+
+    def write(self, counts: ServerCounts) -> None:
+        """Write what this process has counted."""
+        content = msgspec.msgpack.encode(self._before + counts)
+        if _HEAD.size + len(content) > _COPY:
+            return
+        self._number += 1
+        at = self._place(self._own, self._number)
+        self._memory[at + _HEAD.size : at + _HEAD.size + len(content)] = content
+        _HEAD.pack_into(self._memory, at, self._number, len(content), _hash(self._number, content))
+
+    def read(self) -> ServerCounts:
+        """What all workers have counted, this one included."""
+        found = ServerCounts()
+        for worker in range(self._workers):
+            found += self._read(worker)[1]
+        return found
+
+    def _read(self, worker: int) -> tuple[int, ServerCounts]:
+        """The newer copy of a worker, and its number."""
+        newest, found = 0, b""
+        for copy in range(2):
+            at = self._place(worker, copy)
+            number, length, check = _HEAD.unpack_from(self._memory, at)
+            content = self._memory[at + _HEAD.size : at + _HEAD.size + min(length, _COPY)]
+            if number > newest and _hash(number, content) == check:
+                newest, found = number, content
+        return newest, _counts.decode(found) if found else ServerCounts()
+
+    @staticmethod
+    def _place(worker: int, number: int) -> int:
+        return (2 * worker + number % 2) * _COPY
+
+
+def _hash(number: int, content: bytes) -> bytes:
+    return blake2b(content, digest_size=16, salt=number.to_bytes(8, "little")).digest()

@@ -1,0 +1,228 @@
+"""server.memcached, with the real memcached: texts come from it, and whatever becomes of it no answer is wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from urllib.parse import unquote_to_bytes
+
+import pytest
+from builders import MAIN, History, joined, push
+from counting import Counting
+from needs import needs, program
+
+from smartserver.server.memcached import MOST, Memcached
+from smartserver.store.caches import TextCache
+from smartserver.store.repository import PackRepository
+from transports.memory import MemoryTransport
+
+pytestmark = [pytest.mark.sockets, needs("memcached")]
+
+
+class Process:
+    """A memcached of its own."""
+
+    def __init__(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        user = ["-u", "root"] if os.geteuid() == 0 else []
+        words = [program("memcached"), "-l", "127.0.0.1", "-p", str(self.port), "-U", "0", *user]
+        self.process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+        end = time.monotonic() + 60
+        while not self.is_there():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+    def is_there(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port)).close()
+        except OSError:
+            return False
+        return True
+
+    def end(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def one() -> Iterator[Process]:
+    made = Process()
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def other() -> Iterator[Process]:
+    made = Process()
+    yield made
+    made.end()
+
+
+class Texts:
+    """A repository with some texts, and servers that have nothing cached but what memcached has."""
+
+    def __init__(self) -> None:
+        self.storage = MemoryTransport()
+        self.history = History()
+        line = self.history.line(30)
+        push(PackRepository(self.storage), self.history, line, {MAIN: line[-1]})
+        self.expected = {key: record.text for key, record in self.history.objects.items()}
+
+    def read(self, remote: Memcached) -> dict[str, int]:
+        """Read all texts in a new server; what was counted."""
+        texts, counting = TextCache(), Counting()
+        texts.remote = remote
+        snapshot = PackRepository(self.storage, texts=texts).snapshot()
+        for key, text in self.expected.items():
+            found = snapshot.text(0, key)
+            assert found is not None
+            assert joined(found) == text
+        return {name: count for name, count in counting.named.items() if name.startswith("memcached")}
+
+
+@pytest.fixture
+def texts() -> Texts:
+    return Texts()
+
+
+@contextmanager
+def at(*servers: Process) -> Iterator[Memcached]:
+    with closing(Memcached([("127.0.0.1", server.port) for server in servers])) as remote:
+        yield remote
+
+
+def test_texts_that_one_server_read_come_from_memcached(one: Process, texts: Texts) -> None:
+    count = len(texts.expected)
+    with at(one) as remote:
+        assert texts.read(remote) == {"memcached_misses": count}
+    with at(one) as remote:
+        found = texts.read(remote)
+    assert found.pop("memcached_found_bytes") > sum(map(len, texts.expected.values()))
+    assert found == {"memcached_hits": count}
+
+
+def test_what_somebody_else_put_there_is_not_believed(one: Process, texts: Texts) -> None:
+    with at(one) as remote:
+        texts.read(remote)
+    with socket.create_connection(("127.0.0.1", one.port)) as connection:
+        stream = connection.makefile("rwb")
+        stream.write(b"lru_crawler metadump all\r\n")
+        stream.flush()
+        keys = []
+        while (line := stream.readline()) not in (b"END\r\n", b""):
+            keys.append(unquote_to_bytes(line.split()[0].removeprefix(b"key=")))
+        assert len(keys) == len(texts.expected)
+        for number, key in enumerate(keys):
+            stream.write(b"get %b\r\n" % key)
+            stream.flush()
+            length = int(stream.readline().split()[3])
+            value = bytearray(stream.read(length + 2)[:-2])
+            stream.readline()
+            if number % 3 == 0:
+                value[-1 if len(value) > 4 else 0] ^= 1
+            elif number % 3 == 1:
+                value = value[: len(value) // 2]
+            else:
+                value = bytearray(b"\xff" * 3)
+            stream.write(b"set %b 0 0 %d\r\n%b\r\n" % (key, len(value), bytes(value)))
+            stream.flush()
+            assert stream.readline() == b"STORED\r\n"
+    with at(one) as remote:
+        assert texts.read(remote)["memcached_hits"] == len(keys)  # And each is right.
+
+
+def test_a_server_that_stalls_is_waited_for_once(one: Process, texts: Texts) -> None:
+    with at(one) as remote:
+        texts.read(remote)
+        one.process.send_signal(signal.SIGSTOP)
+        found = texts.read(remote)
+    assert found["memcached_failures"] == 1
+    assert "memcached_hits" not in found
+
+
+def test_of_two_servers_one_may_die(one: Process, other: Process, texts: Texts) -> None:
+    with at(one, other) as remote:
+        texts.read(remote)
+        one.end()
+        found = texts.read(remote)
+        assert found["memcached_failures"] in (1, 2)
+        assert 0 < found["memcached_hits"] < len(texts.expected)
+        assert texts.read(remote)["memcached_hits"] > found["memcached_hits"]  # Its share went to the other one.
+
+
+@contextmanager
+def answering(answer: Callable[[socket.socket, bytes], None]) -> Iterator[int]:
+    """A server that answers each line so."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve(connection: socket.socket) -> None:
+            with connection:
+                try:
+                    while line := connection.recv(9999):
+                        answer(connection, line)
+                except OSError:
+                    return
+
+        def accept() -> None:
+            try:
+                while True:
+                    threading.Thread(target=serve, args=(listening.accept()[0],), daemon=True).start()
+            except OSError:
+                return
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+def drip(connection: socket.socket, _: bytes) -> None:
+    """An answer in pieces, none of which comes too late."""
+    for byte in b"VALUE x 0 30\r\n" + bytes(30) + b"\r\nEND\r\n":
+        connection.sendall(bytes([byte]))
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda connection, _: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+        lambda connection, _: connection.sendall(b"VALUE x 0 nonsense\r\n\r\nEND\r\n"),
+        lambda connection, _: connection.sendall(b"SERVER_ERROR out of memory\r\n"),
+        lambda connection, _: connection.sendall(bytes(4000)),
+        lambda connection, _: connection.close(),
+        drip,
+    ],
+)
+def test_a_server_that_answers_rubbish_is_left_alone(
+    texts: Texts, answer: Callable[[socket.socket, bytes], None]
+) -> None:
+    asked = []
+
+    def counted(connection: socket.socket, line: bytes) -> None:
+        asked.append(line)
+        answer(connection, line)
+
+    with (
+        answering(counted) as port,
+        closing(Memcached([("127.0.0.1", port)], time.monotonic)) as remote,
+    ):
+        texts.read(remote)
+        assert len(asked) in (1, 2)
+        before = len(asked)
+        texts.read(remote)
+        assert len(asked) == before
+
+
+def test_a_large_text_stays_here(one: Process) -> None:
+    with at(one) as remote:
+        remote.put(b"large", bytes(MOST + 1))
+        remote.put(b"small", b"text")
+        assert (remote.get(b"large"), remote.get(b"small")) == (None, b"text")
