@@ -51,13 +51,14 @@ COMMANDS = {
     "recover": "smartserver.cli.recover",
     "delete": "smartserver.cli.delete",
     "ping": "smartserver.cli.ping",
+    "tune": "smartserver.cli.tune",
     "trace": "smartserver.cli.trace",
     "setup": "smartserver.cli.setup",
     "docs": "smartserver.cli.docs",
 }
 """Each module has a `command`."""
 
-OF_ITSELF = ("access", "agent", "break-lock", "cluster", "keys", "token", "trust", "trace", "setup", "docs")
+OF_ITSELF = ("access", "agent", "break-lock", "cluster", "keys", "token", "trust", "trace", "tune", "setup", "docs")
 """Commands that make no call of the protocol, or have other programs make them."""
 
 OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE, errno.EBADF)

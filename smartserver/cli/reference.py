@@ -12,7 +12,7 @@ import msgspec
 
 from smartserver.cli.main import COMMANDS, group
 from smartserver.meters import METERS
-from smartserver.server.request_meters import OPEN, REQUESTS, SECONDS
+from smartserver.server.request_meters import LIMIT, OPEN, REQUESTS, SECONDS, WOULD_FIND, WOULD_HIT
 from smartserver.trace.bans.every import BEHAVIOURS, SILLY
 from smartserver.trace.bans.model import Ban
 from smartserver.trace.bans.rule import Rule
@@ -203,7 +203,7 @@ def counters() -> str:
         "| name | labels | what it is |",
         "|---|---|---|",
     ]
-    for each in (REQUESTS, SECONDS, OPEN):
+    for each in (REQUESTS, SECONDS, LIMIT, WOULD_HIT, WOULD_FIND, OPEN):
         lines.append(f"| `{each.name}` | {', '.join(f'`{label}`' for label in each.labels)} | {each.help} |")
     return "\n".join(lines) + "\n"
 

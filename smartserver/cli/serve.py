@@ -30,6 +30,7 @@ from smartserver.cli.serve_options import (
     encryption_of,
     level_of,
     memcached_servers,
+    memory_of,
     metrics_place_of,
     open_memcached,
     parse_listen,
@@ -37,7 +38,6 @@ from smartserver.cli.serve_options import (
     policy_of,
     refuse_cache,
     refuse_with_stdio,
-    share_memory,
     with_copies,
 )
 from smartserver.cli.user import user
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from twisted.logger import ILogObserver
 
+    from smartserver.server.cache_sizes import AutoSize
     from smartserver.server.common_counts import CommonCounts
     from smartserver.server.connections import Connections
     from smartserver.server.pages import Page
@@ -197,11 +198,11 @@ EVERYWHERE = ("0.0.0.0", "::")
 @click.option("--metrics-public", is_flag=True, help="Let --metrics have any address: who reaches it may read it.")
 @click.option(
     "--memory-cache-size",
-    type=click.IntRange(0),
-    default=128,
+    default="auto",
     show_default=True,
-    metavar="MB",
-    help="Memory for caches: texts of files, blocks of indexes, headers of revisions.",
+    metavar="MB|auto",
+    help="Memory for caches: texts of files, blocks of indexes, headers of revisions. auto: 128 MB, and more where a "
+    "larger cache would have found more, up to a quarter of the machine's free memory. `smartserver tune` shows that.",
 )
 @click.option(
     "--cache-dir",
@@ -283,7 +284,7 @@ def command(
     access_log: str | None,
     metrics: str | None,
     metrics_public: bool,
-    memory_cache_size: int,
+    memory_cache_size: str,
     cache_dir: Path | None,
     cache_size: int,
     workers: int,
@@ -351,6 +352,7 @@ def command(
     policy = policy_of(fsck, ignored)
     level = level_of(compression)
     servers = memcached_servers(memcached)
+    memory = memory_of(memory_cache_size)
 
     if encryption is None:
         # Twisted loads OpenSSL with the reactor wherever it is installed: 65 ms of each login by ssh.
@@ -362,6 +364,7 @@ def command(
     from smartserver.server import stdio as stdio_shell
     from smartserver.server import tcp
     from smartserver.server.access import Anonymous, RuledUser, by_token, on_streams
+    from smartserver.server.cache_sizes import EVERY, AutoSize, divide, follow
     from smartserver.server.common_cache import CommonCache
     from smartserver.server.common_counts import CommonCounts
     from smartserver.server.connections import Connections
@@ -372,6 +375,7 @@ def command(
     from smartserver.server.site import Site
     from smartserver.server.startup import inside_of, tidy_all
     from smartserver.server.threads import ThreadExecutor
+    from smartserver.store.caches import HEADERS
     from smartserver.store.cluster import mark_of
 
     if not stdio:
@@ -406,7 +410,13 @@ def command(
         compression=level,
         slow=None if slow is None else slow / 1000,
     )
-    share_memory(site, memory_cache_size, common)
+    site.texts.common = HEADERS.common = common
+    if memory is not None:
+        divide(site.texts, memory)
+        follow(site.texts)
+    else:
+        auto = AutoSize(site.texts, workers)
+        reactor.callLater(EVERY, partial(_decide, auto, reactor))
     site.texts.remote = remote_texts = open_memcached(servers)
     site.open_files = OpenFiles(min(MAX_OF_SITE, descriptors // SHARE))
     if remote:
@@ -511,6 +521,14 @@ def command(
     reactor.run(installSignalHandlers=False)
 
 
+def _decide(auto: AutoSize, reactor: Reactor) -> None:
+    """Look at the sizes of caches, now and then."""
+    from smartserver.server.cache_sizes import EVERY
+
+    auto.decide()
+    reactor.callLater(EVERY, partial(_decide, auto, reactor))
+
+
 def _load_readers() -> None:
     """Load what the first read of a repository would wait for. Workers share it."""
     from importlib import import_module
@@ -561,12 +579,13 @@ def _metrics(site: Site, connections: Connections, common: CommonCounts | None, 
         return {}
     from smartserver.server.common_counts import EVERY
     from smartserver.server.request_meters import RequestMeters
+    from smartserver.store.caches import HEADERS
 
     requests = RequestMeters()
     site.ended = requests.add
 
     def own() -> ServerCounts:
-        return requests.counts(len(connections.open))
+        return requests.counts(len(connections.open), {"texts": site.texts, "headers": HEADERS})
 
     if common is None:
         return {b"/metrics": partial(page, ServerCollector(own))}

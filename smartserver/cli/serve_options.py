@@ -21,9 +21,7 @@ from smartserver.server.rules import is_user_name
 from smartserver.verbs.declare import Calls
 
 if TYPE_CHECKING:
-    from smartserver.server.common_cache import CommonCache
     from smartserver.server.memcached import Memcached
-    from smartserver.server.site import Site
     from smartserver.server.tcp import Encryption
     from transports.base import Transport
 
@@ -41,6 +39,7 @@ FOR_TCP = (
     "cache_size",
     "workers",
     "shared_cache",
+    "memcached",
 )
 """Options of `serve` that mean nothing where nobody connects (--stdio)."""
 
@@ -253,14 +252,10 @@ def open_memcached(servers: list[tuple[str, int]]) -> Memcached | None:
     return Memcached(servers)
 
 
-def share_memory(site: Site, megabytes: int, common: CommonCache | None) -> None:
-    """Divide the memory of `--memory-cache-size` between the caches: half for texts, a quarter each for blocks of
-    indexes and headers of revisions. `common`: has what other workers have of the first and the last."""
-    from smartserver.store.blocks import CACHED  # With the store, which `serve` loads late.
-    from smartserver.store.caches import HEADERS
-
-    quarter = (megabytes << 20) // 4
-    site.texts.resize(2 * quarter)
-    CACHED.resize(quarter)
-    HEADERS.resize(quarter)
-    site.texts.common = HEADERS.common = common
+def memory_of(text: str) -> int | None:
+    """The bytes that `--memory-cache-size` names; None: auto."""
+    if text == "auto":
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise CommandError(f"--memory-cache-size {text!r}: expected auto, or a number of megabytes")
+    return int(text) << 20

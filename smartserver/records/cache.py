@@ -51,8 +51,12 @@ class Cache(Generic[K, V]):
         if spare:
             values.move_to_end(key, last=False)
         self.size += cost
+        return self.shrink()
+
+    def shrink(self) -> int:
+        """Drop values until they cost no more than the limit; how many were dropped."""
         dropped = 0
         while self.size > self.limit:
-            self.size -= self._cost(values.popitem(last=False)[1])
+            self.size -= self._cost(self._values.popitem(last=False)[1])
             dropped += 1
         return dropped

@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from smartserver.meters import METERS, NANOSECONDS, Unit
 from smartserver.server.pages import Answer
-from smartserver.server.request_meters import OPEN, REQUESTS, SECONDS, ServerCounts
+from smartserver.server.request_meters import LIMIT, OPEN, REQUESTS, SECONDS, WOULD_FIND, WOULD_HIT, ServerCounts
 
 PREFIX = "smartserver_"
 
@@ -37,6 +37,15 @@ class ServerCollector(Collector):
         for verb, histogram in counts.seconds.items():
             seconds.add_metric([verb], list(histogram.buckets()), histogram.total)
         yield seconds
+        limit = GaugeMetricFamily(PREFIX + LIMIT.name, LIMIT.help, labels=LIMIT.labels)
+        hit = GaugeMetricFamily(PREFIX + WOULD_HIT.name, WOULD_HIT.help, labels=WOULD_HIT.labels)
+        find = GaugeMetricFamily(PREFIX + WOULD_FIND.name, WOULD_FIND.help, labels=WOULD_FIND.labels)
+        for name, cache in counts.caches.items():
+            limit.add_metric([name], cache.limit)
+            for size in cache.sizes:
+                hit.add_metric([name, str(size.size)], size.hits)
+                find.add_metric([name, str(size.size)], size.found)
+        yield from (limit, hit, find)
         yield GaugeMetricFamily(PREFIX + OPEN.name, OPEN.help, value=counts.open)
 
 

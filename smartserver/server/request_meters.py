@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import bisect
 import operator
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from smartserver.meters import NOTHING, counted, together
 from smartserver.server.request_log import EndedRequest
+from smartserver.store.caches import SharedCache
+from smartserver.store.demand import Size
 
 
 class Labelled(NamedTuple):
@@ -30,6 +32,13 @@ REQUESTS: Final = Labelled(
 )
 SECONDS: Final = Labelled(
     "request_seconds", ("verb",), "Time from the first byte of a request to its final answer, as a histogram."
+)
+LIMIT: Final = Labelled("cache_limit", ("cache",), "Bytes that a cache of a process may take.")
+WOULD_HIT: Final = Labelled(
+    "cache_would_hit", ("cache", "size"), "How often a cache of that size would have had what was asked for, lately."
+)
+WOULD_FIND: Final = Labelled(
+    "cache_would_find", ("cache", "size"), "Bytes that a cache of that size would have had of that."
 )
 OPEN: Final = Labelled("open_connections", (), "Connections that are open now.")
 
@@ -64,6 +73,20 @@ class Histogram(msgspec.Struct, array_like=True):
             yield bound, count
 
 
+class CacheCounts(msgspec.Struct, array_like=True):
+    """What a cache may take, and what others would have found."""
+
+    limit: int = 0
+    sizes: list[Size] = []
+
+    def __add__(self, other: CacheCounts) -> CacheCounts:
+        if not self.sizes or not other.sizes:
+            return self if self.sizes else other
+        pairs = zip(self.sizes, other.sizes, strict=True)
+        sizes = [Size(one.size, one.hits + more.hits, one.found + more.found) for one, more in pairs]
+        return CacheCounts(max(self.limit, other.limit), sizes)
+
+
 class ServerCounts(msgspec.Struct, array_like=True):
     """All that a process, or several, have counted."""
 
@@ -75,6 +98,8 @@ class ServerCounts(msgspec.Struct, array_like=True):
     """By verb."""
     open: int = 0
     """Connections that are open."""
+    caches: dict[str, CacheCounts] = {}
+    """By name."""
 
     def __add__(self, other: ServerCounts) -> ServerCounts:
         outcomes = {verb: dict(counts) for verb, counts in self.outcomes.items()}
@@ -85,7 +110,11 @@ class ServerCounts(msgspec.Struct, array_like=True):
         seconds = dict(self.seconds)
         for verb, histogram in other.seconds.items():
             seconds[verb] = seconds.get(verb, Histogram()) + histogram
-        return ServerCounts(list(together(self.meters, other.meters)), outcomes, seconds, self.open + other.open)
+        meters = list(together(self.meters, other.meters))
+        caches = dict(self.caches)
+        for name, cache in other.caches.items():
+            caches[name] = caches.get(name, CacheCounts()) + cache
+        return ServerCounts(meters, outcomes, seconds, self.open + other.open, caches)
 
 
 class RequestMeters:
@@ -102,6 +131,11 @@ class RequestMeters:
             counts[outcome] = counts.get(outcome, 0) + 1
             self._seconds.setdefault(verb, Histogram()).add(ended.lasted)
 
-    def counts(self, open_connections: int) -> ServerCounts:
-        """These, and all that the process has counted."""
-        return ServerCounts(list(counted()), self._outcomes, self._seconds, open_connections)
+    def counts(self, open_connections: int, caches: Mapping[str, SharedCache[Any]] | None = None) -> ServerCounts:
+        """These, and all that the process has counted. `caches`: by name."""
+        of_caches = {
+            name: CacheCounts(cache.limit, cache.demand.sizes())
+            for name, cache in (caches or {}).items()
+            if cache.demand is not None
+        }
+        return ServerCounts(list(counted()), self._outcomes, self._seconds, open_connections, of_caches)

@@ -10,6 +10,7 @@ import msgspec
 
 from smartserver.meters import HEADER_CACHE, TEXT_CACHE, CacheMeters, here
 from smartserver.records.cache import Cache
+from smartserver.store.demand import Demand
 
 TEXT_BYTES = 64 << 20
 """Bytes of fulltexts kept: reading a tip's 1,580 records then decodes each base once (a whole history: 1.7 times)."""
@@ -57,6 +58,8 @@ class SharedCache(Cache[bytes, V]):
         self._form = form
         self.common: Common | None = None
         """Has what is not here."""
+        self.demand: Demand | None = None
+        """Follows its use."""
 
     def get(self, key: bytes) -> V | None:
         """The value kept under `key`, or None."""
@@ -70,13 +73,19 @@ class SharedCache(Cache[bytes, V]):
             tally[self._meters.misses] += 1
             return None if self.common is None else self._from_common(key)
         tally[self._meters.hits] += 1
-        tally[self._meters.found] += self._cost(found)
+        cost = self._cost(found)
+        tally[self._meters.found] += cost
+        if self.demand is not None:
+            self.demand.use(key, cost)
         return found
 
     def put(self, key: bytes, value: V, *, spare: bool = False) -> int:
         """Keep a value; one larger than half the limit is not kept, it would push out all others. The rest is as of
         `Cache.put`."""
-        if not self.limit or not self.takes(self._cost(value)):
+        cost = self._cost(value)
+        if self.demand is not None and not spare:
+            self.demand.use(key, cost)
+        if not self.limit or not self.takes(cost):
             return 0
         with self._lock:
             if self.common is not None and self._form is not None and (value_bytes := self._form.encode(value)):
@@ -100,10 +109,10 @@ class SharedCache(Cache[bytes, V]):
         return cost <= self.limit // 2
 
     def resize(self, limit: int) -> None:
-        """Give it another limit, and nothing in it."""
+        """Give it another limit; what was used least recently is dropped."""
         with self._lock:
             self.limit = limit
-            self.clear()
+            self.shrink()
 
 
 class CachedText(NamedTuple):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from serving import Server, User, wait_until, write_history
+from serving import SMARTSERVER, Server, User, run, wait_until, write_history
 
 pytestmark = pytest.mark.sockets
 
@@ -61,6 +61,12 @@ def test_metrics_count_what_was_asked(user: User, root: Path) -> None:
         use(user, server)
         with urllib.request.urlopen(url) as page:
             text = page.read().decode()
+        tuned = run(*SMARTSERVER, "tune", url)
+        assert (tuned.status, tuned.err) == (0, "")
+        assert tuned.out.startswith("headers: 32.0 MB now\n")
+        assert "texts: 64.0 MB now\n" in tuned.out
+        away = run(*SMARTSERVER, "tune", url.replace("/metrics", "/healthz"))
+        assert (away.status, away.err.count("\n")) == (1, 1)
     found = {
         (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
         for family in text_string_to_metric_families(text)

@@ -30,6 +30,7 @@ from smartserver.client.media.pipe import PipeMedium
 from smartserver.client.medium import CannotConnect
 from smartserver.client.url import DEFAULT_PORT
 from smartserver.errors import AccessDenied, Banned, InvalidPath
+from smartserver.server import cache_sizes
 from smartserver.server.connections import Connections
 from smartserver.server.executor import InlineExecutor
 from smartserver.server.rules import PublicKey
@@ -113,7 +114,7 @@ def test_memory_is_divided_between_the_caches() -> None:
     site = Site(MemoryTransport())
     before = caches.HEADERS.limit, blocks.CACHED.limit
     try:
-        serve_options.share_memory(site, 8, None)
+        cache_sizes.divide(site.texts, 8 << 20)
         assert (site.texts.limit, blocks.CACHED.limit, caches.HEADERS.limit) == (4 << 20, 2 << 20, 2 << 20)
     finally:
         caches.HEADERS.resize(before[0])

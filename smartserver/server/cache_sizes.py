@@ -1,0 +1,82 @@
+"""The sizes of a server's caches, chosen by what is asked of it: `serve --memory-cache-size auto`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from smartserver.store.blocks import CACHED
+from smartserver.store.caches import HEADERS, TextCache
+from smartserver.store.demand import Demand, best
+
+EVERY: Final = 5.0
+"""Seconds between two decisions."""
+FADE: Final = 24
+"""Decisions after which what was counted counts half."""
+SHARE: Final = 4
+"""All caches of all workers take this part of the machine's free memory at most."""
+START: Final = 128 << 20
+"""Bytes of all caches of a process, half of them for texts, before anything was asked and if there is room."""
+
+
+def divide(texts: TextCache, size: int) -> None:
+    """Give the caches of this process so many bytes together: half for texts, a quarter each for blocks of indexes and
+    headers of revisions."""
+    texts.resize(size // 2)
+    CACHED.resize(size // 4)
+    HEADERS.resize(size // 4)
+
+
+def follow(texts: TextCache) -> None:
+    """Count what other sizes would have found."""
+    texts.demand, HEADERS.demand = Demand(), Demand()
+
+
+def free_memory(root: Path = Path("/")) -> int | None:
+    """Bytes that the machine, or the control group of this process, can give; None where it does not say."""
+    found: list[int] = []
+    with contextlib.suppress(OSError, StopIteration, ValueError, IndexError):
+        lines = (root / "proc/meminfo").read_text().splitlines()
+        found.append(int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]) << 10)
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        own = (root / "proc/self/cgroup").read_text().splitlines()[-1].partition("::")[2]
+        group = root / "sys/fs/cgroup" / own.strip("/")
+        found.append(int((group / "memory.max").read_text()) - int((group / "memory.current").read_text()))
+    return max(min(found), 0) if found else None
+
+
+class AutoSize:
+    """Decides about the caches of one process."""
+
+    def __init__(self, texts: TextCache, workers: int, free: Callable[[], int | None] = free_memory) -> None:
+        """`workers`: how many processes share the memory."""
+        follow(texts)
+        self._texts = texts
+        self._workers = workers
+        self._free = free
+        self._decisions = 0
+        self.decide()
+
+    def decide(self) -> None:
+        """Give each cache the smallest size that finds nearly as much as the largest there is room for. Where there is
+        room, none gets less than it began with."""
+        texts = self._texts
+        free = self._free()
+        own = texts.size + CACHED.size + HEADERS.size
+        room = START if free is None else (free // self._workers + own) // SHARE
+        if room < START:
+            divide(texts, room)
+            return
+        sizes = texts.demand.sizes() if texts.demand is not None else []
+        size_of_texts = max(START // 2, best(sizes, room // 2))
+        headers = HEADERS.demand.sizes() if HEADERS.demand is not None else []
+        texts.resize(size_of_texts)
+        HEADERS.resize(max(START // 4, best(headers, room // 4)))
+        CACHED.resize(min(max(START // 4, size_of_texts // 2), room // 4))  # Who reads more texts finds more rows.
+        self._decisions += 1
+        if self._decisions % FADE == 0:
+            for cache in (texts, HEADERS):
+                if cache.demand is not None:
+                    cache.demand.fade()
