@@ -1,6 +1,6 @@
 """A record's frame: its text, compressed by zstd with its base's as prefix. zstd is imported here and in `bulk`.
 
-A frame is one zstd frame of level 9, in bulk 8, 5, 3 or 1, without magic number: content size on, checksum and
+A frame is one zstd frame of level 9, in bulk 8, 5, 3 or 1, of a large text alone 3, without magic number: content size on, checksum and
 dictionary id off, the base a raw-content prefix. What is read is looked over before zstd sees it (`_inspect`), so that
 no frame can claim more than its header or its own blocks could hold.
 
@@ -39,6 +39,11 @@ BULK_LEVEL: Final = 8
 """For much history at once: 0.8 % more bytes for a third less time than `LEVEL`."""
 
 
+_LARGE_LEVEL: Final = 3
+"""For a large text without a base: a tenth more bytes than `LEVEL`, in a fifth of the time (doc/design/0005)."""
+_LARGE: Final = 64 << 10
+"""Bytes from which a text is large."""
+
 _HUNKS_LEVEL: Final = 3
 _LEAST_PACKED: Final = 256
 """Bytes of hunks from which they are compressed: of a few zstd takes a third off, in as long as it takes of many."""
@@ -61,8 +66,8 @@ _PROBE_LEVEL: Final = 1
 _PROBE: Final = 64 << 10
 """Bytes of a large text that are compressed alone, to see whether it is worth while."""
 
-_PROBED: Final = 1 << 20
-"""Texts from this size are probed first: below, compressing whole costs less than 10 ms."""
+_PROBED: Final = 128 << 10
+"""Texts from this size are probed first: below, the probe is most of the whole."""
 
 _TWICE: Final = 8 << 20
 """Bytes of a text up to which it may be in memory twice, in a buffer and as bytes: few texts are longer. They are read
@@ -102,6 +107,8 @@ def compress(text: bytes, base: bytes = b"", level: int = LEVEL) -> tuple[int, b
     zstd = _zstd()
     if len(text) >= _PROBED and not base and incompressible(text):
         return STORED, text
+    if len(text) >= _LARGE and not base:
+        level = min(level, _LARGE_LEVEL)
     start = perf_counter_ns()
     frame = zstd.compress(text, base, level) if text else b""
     tally = here.tally
