@@ -1,8 +1,8 @@
 """A record's frame: its text, compressed by zstd with its base's as prefix. zstd is imported here and in `bulk`.
 
-A frame is one zstd frame of level 9, in bulk 8, 5, 3 or 1, of a large text alone 3, without magic number: content size on, checksum and
-dictionary id off, the base a raw-content prefix. What is read is looked over before zstd sees it (`_inspect`), so that
-no frame can claim more than its header or its own blocks could hold.
+A frame is one zstd frame of level 9, in bulk 8, 5, 3 or 1, of a large text alone 3, without magic number: content size
+on, checksum and dictionary id off, the base a raw-content prefix. What is read is looked over before zstd sees it
+(`_inspect`), so that no frame can claim more than its header or its own blocks could hold.
 
 zstandard's own library is called directly, one context a thread, where it lets itself be (four times the speed on small
 records); else through zstandard's public interface. Both read and refuse the same; the frames they make differ by some
