@@ -86,9 +86,12 @@ def write(target: Path, environment: Mapping[str, str], changes: Iterator[Files]
         raise CommandError(f"git fast-import: status {process.returncode}")
 
 
-def to_svn(source: Path, target: Path, environment: Mapping[str, str]) -> None:
-    """Make a Subversion repository whose revisions have, at the root, the trees of the revisions of `main`."""
-    run(["svnadmin", "create", *SVN_FORMAT, str(target)], None, environment)
+def to_svn(source: Path, target: Path, environment: Mapping[str, str], release: str = "1.9") -> None:
+    """Make a Subversion repository whose revisions have, at the root, the trees of the revisions of `main`.
+
+    `release`: the one of Subversion whose format it has.
+    """
+    run(["svnadmin", "create", SVN_FORMAT[0], release, str(target)], None, environment)
     load = ["svnadmin", "load", "--quiet", *CACHE, "--no-flush-to-disk", str(target)]
     export = ["git", "fast-export", "--no-data", "--reencode=yes", "--signed-tags=strip", "refs/heads/main"]
     texts = ["git", "cat-file", "--batch", "--buffer"]
