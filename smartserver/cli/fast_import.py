@@ -8,7 +8,7 @@ from smartserver.cli.errors import CommandError
 from smartserver.cli.fast_export import KEEP
 
 SYSTEMS = {"git": "git sha1", "git-sha256": "git sha256", "hg": "hg sha1", "bzr": "bzr 2a"}
-"""What a repository says it is of, by what a user says."""
+"""The name of each system on the wire, by its `--vcs` value."""
 
 
 @click.command("fast-import", short_help="Read a stream for git fast-import into a repository.")
@@ -47,9 +47,9 @@ def command(
     Breezy a branch URL/NAME for each branch, URL/trunk for master, each changed at once. Submodules and notes are left
     out there.
 
-    There are two round trips, and for Breezy one for each branch. The first receives the repository, because a stream
-    may continue any of its commits; with --keep, it receives only what is new. The second sends what is new in the
-    stream.
+    There are two round trips. The first receives the repository, because a stream may continue any of its commits; with
+    --keep, it receives only what is new. The second sends what is new in the stream. Breezy's branches are received and
+    sent one by one, and a new repository is made by one trip more. If that is interrupted, some branches are pushed.
 
     URL names a repository on a server (hpss://) or in a store (sftp://, s3://); one of git's also in a folder.
 
@@ -72,4 +72,5 @@ def command(
             system = other.vcs
     from smartserver.cli.other_streams import fast_import as into_other
 
-    return into_other(run, stream, system, force=force)
+    # What was met before may be gone: then the user says which system the new one is of.
+    return into_other(run, stream, system, force=force, may_create=vcs is not None)

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
@@ -19,10 +19,11 @@ from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.place import count, is_store_url, is_url
 from smartserver.cli.progress import CountLine
 from smartserver.client.plain import plain
-from smartserver.client.replace import new_file
+from smartserver.client.replace import new_file, sync_file
 from smartserver.client.store_url import PREFIX
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.bzr.system import BZR
+from smartserver.vcs.git.bare import has_content
 from smartserver.vcs.hg.system import HG
 from smartserver.vcs.stream import StreamParser
 
@@ -33,6 +34,9 @@ MODULES: Final = {HG: "smartserver.plugins.mercurial.streams", BZR: "smartserver
 """What reads and writes streams, by system."""
 EXTRAS: Final = {HG: "hg", BZR: "brz"}
 """What brings the library of each."""
+
+KEPT: Final = "smartserver.kept"
+"""The file by which a folder of --keep is known."""
 
 _MARK: Final = re.compile(rb":([0-9]+) ([^\n]+)\n")
 
@@ -52,38 +56,46 @@ def fast_export(run: StreamRun, vcs: str, refs: Sequence[str]) -> None:
         line = CountLine("fast-export", sys.stderr.isatty(), done="written")
         module.export_stream(local, sys.stdout.buffer, marks, lambda number: line(0, number))
         line.end()
-    sys.stdout.buffer.flush()
-    _write_marks(run.export_marks, marks)
+        sys.stdout.buffer.flush()
+    if run.export_marks:
+        with new_file(run.export_marks) as file:
+            _write_marks(file, marks)
 
 
-def fast_import(run: StreamRun, stream: str, vcs: str, *, force: bool) -> None:
-    """Read a stream from a file (`-`: from standard input) into a repository of Mercurial or Breezy, which is made if
-    it is missing.
+def fast_import(run: StreamRun, stream: str, vcs: str, *, force: bool, may_create: bool) -> None:
+    """Read a stream from a file (`-`: from standard input) into a repository of Mercurial or Breezy. `may_create`: it
+    is made if it is missing.
 
     Raises:
-        CommandError: nothing was changed.
+        CommandError: nothing was changed; of Breezy's branches some may have been pushed.
     """
     marks = _read_marks(run.import_marks)
-    with _copy(run, vcs, may_create=True) as (module, local):
+    with contextlib.ExitStack() as until:
+        module, local = until.enter_context(_copy(run, vcs, may_create=may_create))
         line = CountLine("fast-import", sys.stderr.isatty())
+        reader = module.StreamImport(local, marks, force=force)
         with contextlib.nullcontext(sys.stdin.buffer) if stream == "-" else open(stream, "rb") as source:
             parser = StreamParser(source, line)
-            reader = module.StreamImport(local, marks)
-            changed = reader.run(parser.commands, force=force)
+            reader.read(parser.commands)
         line.end()
         for number, what in ((reader.submodules, "submodule"), (parser.notes + reader.notes, "note")):
             if number:
                 _say(f"{count(number, what)} left out: {vcs} has none")
-        _write_marks(run.export_marks, marks)
-        for name in changed or ():
-            click.echo(name)
-        if not changed:
-            click.echo("nothing new")
+        if run.export_marks:
+            # The rename alone is left for after the push: a full disk must not lose the marks of what was pushed.
+            written = until.enter_context(new_file(run.export_marks))
+            _write_marks(written, marks)
+            sync_file(written)
+        changed = reader.push()
+    for name in changed or ["nothing new"]:
+        click.echo(plain(name))
 
 
 @contextmanager
 def _copy(run: StreamRun, vcs: str, *, may_create: bool) -> Iterator[tuple[Any, Any]]:
     """The module of a system, and a copy of the repository."""
+    if vcs not in MODULES:
+        raise CommandError(f"{run.place} is a repository of {vcs}, which this release does not know")
     try:
         module = import_module(MODULES[vcs])
     except ModuleNotFoundError as wrong:
@@ -91,11 +103,28 @@ def _copy(run: StreamRun, vcs: str, *, may_create: bool) -> Iterator[tuple[Any, 
         raise CommandError(f"{wrong.name} is missing: pip install 'smartserver[{extra}]'") from None
     with _one_line(run.place), contextlib.ExitStack() as until:
         if run.keep:
-            folder = os.path.abspath(run.keep)
-            os.makedirs(folder, exist_ok=True)
+            folder = _kept(os.path.abspath(run.keep))
         else:
-            folder = os.path.join(until.enter_context(tempfile.TemporaryDirectory(prefix="smartserver-")), "copy")
-        yield module, until.enter_context(module.local_copy(folder, _url(run.place), run.flags, may_create=may_create))
+            folder = until.enter_context(tempfile.TemporaryDirectory(prefix="smartserver-"))
+        place = os.path.join(folder, "copy")
+        yield module, until.enter_context(module.local_copy(place, _url(run.place), run.flags, may_create=may_create))
+
+
+def _kept(folder: str) -> str:
+    """A folder in which an earlier run, or this one, has put a mark.
+
+    Raises:
+        VcsError: something else is in it, or it is another user's.
+    """
+    mark = os.path.join(folder, KEPT)
+    if has_content(folder, os.environ):
+        if not os.path.isfile(mark):
+            raise VcsError(f"{folder} is no folder that smartserver created to keep: name a new one")
+    else:
+        os.makedirs(folder, exist_ok=True)
+        with open(mark, "x", encoding="ascii"):
+            pass
+    return folder
 
 
 @contextmanager
@@ -131,11 +160,9 @@ def _read_marks(path: str | None) -> Marks:
     return found
 
 
-def _write_marks(path: str | None, marks: Marks) -> None:
-    if path is not None:
-        with new_file(path) as file:
-            for mark, name in sorted(marks.items(), key=lambda item: int(item[0])):
-                file.write(b":%b %b\n" % (mark, name))
+def _write_marks(file: BinaryIO, marks: Marks) -> None:
+    for mark, name in sorted(marks.items(), key=lambda item: int(item[0])):
+        file.write(b":%b %b\n" % (mark, name))
 
 
 def _say(line: str) -> None:

@@ -27,7 +27,7 @@ def command(url: str) -> None:
     one value in 16, and what was asked minutes ago counts less. With --workers the sum of all workers is shown; the
     sizes are those of each.
 
-    \\b
+    \b
     smartserver serve /srv/code --metrics 127.0.0.1:9155
     smartserver tune http://127.0.0.1:9155
     """

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import IO, Any, Final
 
 from fastimport import commands, errors
 from fastimport.parser import Authorship, ImportParser
 
+from smartserver.records.limits import MAX_RECORD
 from smartserver.vcs.base import BadStream
 
 FEATURES: Final = frozenset(
@@ -24,12 +25,22 @@ FEATURES: Final = frozenset(
         b"multiple-authors", b"notes", b"relative-marks", b"no-relative-marks",
     ]
 )  # fmt: skip
-"""The features that a stream may announce. What it asks for by them is refused where it cannot be had."""
+"""The features that a stream may announce. A command that needs one which is missing here is refused."""
+
+HEADS: Final = b"refs/heads/"
+TAGS: Final = b"refs/tags/"
+NOTES: Final = b"refs/notes/"
+"""Where the refs of a stream begin."""
+
+SUBMODULE: Final = 0o160000
+"""The mode of a submodule."""
 
 _RAW_DATE: Final = re.compile(rb"-?[0-9]{1,18} [-+][0-9]{4}")
 _QUOTED: Final = rb'"((?:[^"\\]|\\.)*)"'
 _PATH: Final = re.compile(_QUOTED)
 _PAIR: Final = re.compile(rb"(?:%b|([^ \"][^ ]*)) (?:%b|([^\"].*))" % (_QUOTED, _QUOTED), re.DOTALL)
+_FORBIDDEN: Final = re.compile(rb"[\x00-\x20~^:?*\[\\\x7f]|\.\.|@\{|(?<=/)\.|//|[./]$|\.lock(?=/|$)")
+"""What a ref of git cannot have (git check-ref-format)."""
 _ESCAPE: Final = re.compile(rb'\\([0-7]{3}|[abfnrtv\\"])')
 _ESCAPES: Final = dict(zip(b'abfnrtv\\"', b'\a\b\f\n\r\t\v\\"', strict=True))
 
@@ -78,7 +89,7 @@ class StreamParser(ImportParser):
                 yield command
         except errors.ParsingError as wrong:
             raise BadStream(_plain(str(wrong).replace(": ", " of the stream: ", 1))) from wrong
-        except (ValueError, IndexError) as wrong:
+        except (ValueError, IndexError, OverflowError) as wrong:
             raise BadStream.at(self.lineno, _plain(str(wrong))) from wrong
         if is_empty:
             raise BadStream("the stream is empty")
@@ -92,8 +103,11 @@ class StreamParser(ImportParser):
                         name = command.feature_name
                         if name not in FEATURES:
                             raise ValueError(f"the feature {name.decode('utf-8', 'replace')} is not known")
-                    else:
-                        yield command
+                        continue
+                    mark = getattr(command, "mark", None)
+                    if mark is not None and not mark.isdigit():
+                        raise ValueError(f"the mark {mark.decode('utf-8', 'replace')!r} is no number")
+                    yield command
                 return
             except errors.InvalidCommand as wrong:
                 words: Any = wrong.cmd
@@ -113,6 +127,12 @@ class StreamParser(ImportParser):
             self.notes += 1
             if line.startswith(b"N inline "):
                 self._get_data(b"N")
+
+    def read_bytes(self, count: int) -> bytes:
+        """A text."""
+        if not 0 <= count <= MAX_RECORD:
+            raise ValueError(f"{count} bytes of one text, at most {MAX_RECORD} are taken")
+        return super().read_bytes(count)
 
     def read_until(self, terminator: bytes) -> bytes:
         """The lines before one."""
@@ -188,6 +208,78 @@ class StreamParser(ImportParser):
 
     def warning(self, msg: str) -> None:
         """Nothing is printed here."""
+
+
+class Refs:
+    """What a stream says of refs, and what is on the server. For systems that have a commit by an id."""
+
+    def __init__(self, there: Mapping[bytes, bytes], marks: dict[bytes, bytes]) -> None:
+        """`there`: the refs of the server. `marks`: of earlier streams; those of this one are added."""
+        self.there = there
+        self.marks = marks
+        self.moved: dict[bytes, bytes] = {}
+        """The refs that the stream set, with their commits."""
+        self.gone: set[bytes] = set()
+        """The refs that it deleted."""
+        self._begun: dict[bytes, bytes | None] = {}
+
+    def parent(self, ref: bytes) -> bytes | None:
+        """The commit on which the next one without a `from` goes on: the last one of this stream, as in git."""
+        return self._begun.get(ref)
+
+    def set(self, ref: bytes, commit: bytes) -> None:
+        """Move a ref."""
+        self._begun[ref] = self.moved[ref] = commit
+        self.gone.discard(ref)
+
+    def reset(self, ref: bytes) -> None:
+        """Have the next commit of a ref begin anew; the ref stays."""
+        self._begun[ref] = None
+
+    def delete(self, ref: bytes) -> None:
+        """Delete a ref."""
+        self._begun[ref] = None
+        self.moved.pop(ref, None)
+        self.gone.add(ref)
+
+    def find(self, name: bytes) -> bytes:
+        """The commit that a stream names, by a mark or a ref.
+
+        Raises:
+            LookupError: there is none.
+        """
+        if name.startswith(b":"):
+            found = self.marks.get(name[1:])
+        else:
+            ref = name.removesuffix(b"^0")
+            found = self._begun.get(ref) or self.moved.get(ref) or self.there.get(ref)
+        if found is None:
+            raise LookupError(f"no commit {name.decode('utf-8', 'replace')}")
+        return found
+
+    def changed(self) -> dict[bytes, bytes]:
+        """The refs that are to be moved on the server, with their commits."""
+        return {ref: commit for ref, commit in self.moved.items() if self.there.get(ref) != commit}
+
+
+def path_problem(path: bytes, control: bytes) -> str:
+    """Why a stream may not have a file of that path; empty where it may. `control`: a system's own folder, as `.hg`."""
+    for part in path.split(b"/"):
+        if part in (b"", b".", b"..") or part.lower() == control:
+            return f"no file can be {path.decode('utf-8', 'replace')!r}"
+    if any(byte in path for byte in b"\0\n\r"):
+        return f"no file can be {path.decode('utf-8', 'replace')!r}"
+    return ""
+
+
+def claim(refs: dict[bytes, bytes], ref: bytes, commit: bytes, otherwise: bytes) -> None:
+    """Give a commit a ref of a stream: the one that is wanted or, where git could not have it beside the others, one
+    that ends with `otherwise`. The name becomes one that git allows."""
+    wanted = _FORBIDDEN.sub(b"_", ref)
+    is_taken = refs.get(wanted, commit) != commit or any(
+        each.startswith(wanted + b"/") or wanted.startswith(each + b"/") for each in refs
+    )
+    refs[b"%b-%b" % (wanted, otherwise) if is_taken else wanted] = commit
 
 
 def _unquoted(text: bytes) -> bytes:

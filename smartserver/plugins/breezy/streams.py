@@ -1,15 +1,18 @@
 """A history as a stream of git fast-import, into and out of Breezy's branches on a server.
 
 Breezy's own plugin `fastimport` reads and writes in a local repository. Branches are received from the server one by
-one, and each one that has changed is pushed in one request. `refs/heads/NAME` is the branch NAME below the URL, and
-`refs/heads/master` the branch `trunk`, as Breezy's `fast-import` has them.
+one, and each one that has changed is pushed in one request. `refs/heads/NAME` is the branch NAME below the URL. As
+Breezy's `fast-import` has it, `refs/heads/master` is the branch `trunk`; where there is a branch at the URL itself, it
+is that one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from typing import IO, Any, Final
@@ -19,7 +22,6 @@ import breezy.bzr
 from breezy import errors
 from breezy.branch import Branch
 from breezy.controldir import ControlDir, format_registry
-from breezy.plugins.fastimport.branch_mapper import BranchMapper
 from breezy.plugins.fastimport.bzr_commit_handler import CommitHandler
 from breezy.plugins.fastimport.exporter import BzrFastExporter
 from breezy.plugins.fastimport.processors.generic_processor import GenericProcessor
@@ -30,23 +32,24 @@ from fastimport import commands
 from smartserver.errors import NoSuchRepository
 from smartserver.plugins import breezy_shim
 from smartserver.vcs.base import BadStream, CannotSend
+from smartserver.vcs.stream import HEADS, NOTES, SUBMODULE, TAGS, Refs, claim, path_problem
 
-HEADS: Final = b"refs/heads/"
-TAGS: Final = b"refs/tags/"
-MASTER: Final = HEADS + b"master"
+MASTER: Final = b"master"
 TRUNK: Final = "trunk"
 
 Marks = dict[bytes, bytes]
 """Ids of revisions by their marks."""
+
+_TRUNKS: Final = re.compile(rb"(git-)*trunk")
 
 
 class LocalCopy:
     """A shared repository here, with the branches of the one on a server."""
 
     def __init__(self, folder: str, url: str) -> None:
-        self.folder = folder
-        self._is_new = False
+        self._folder = folder
         self._url = url.rstrip("/")
+        self._is_new = False
         try:
             self.repository: Repository = ControlDir.open(folder).open_repository()
         except errors.NotBranchError:
@@ -70,8 +73,8 @@ class LocalCopy:
             self.branches[name] = local
 
     def branch(self, name: str) -> Branch:
-        """The branch of that name here, which is made if it is missing."""
-        place = os.path.join(self.folder, name or ".")
+        """The branch of that name here, which is made if it is missing. No name is that of a folder."""
+        place = os.path.join(self._folder, hashlib.sha256(name.encode()).hexdigest())
         try:
             return ControlDir.open(place).open_branch()
         except errors.NotBranchError:
@@ -111,118 +114,181 @@ def local_copy(folder: str, url: str, flags: Set[str], *, may_create: bool) -> I
         raise CannotSend(str(wrong).partition("\n")[0]) from wrong
 
 
+def ref_of(name: str, branches: Mapping[str, object]) -> bytes:
+    """The ref of a branch among others."""
+    if "" in branches:
+        return HEADS + (name.encode() or MASTER)
+    if name == TRUNK:
+        return HEADS + MASTER
+    own = name.encode()
+    return HEADS + (own.removeprefix(b"git-") if _TRUNKS.fullmatch(own) else own)
+
+
+def name_of(ref: bytes, branches: Mapping[str, object]) -> str:
+    """The branch of a ref: the inverse of `ref_of`.
+
+    Raises:
+        ValueError: no branch can have that name.
+    """
+    own = ref.removeprefix(HEADS)
+    if own == MASTER:
+        return "" if "" in branches else TRUNK
+    if "" not in branches and _TRUNKS.fullmatch(own):
+        own = b"git-" + own
+    if problem := path_problem(own, b".bzr"):
+        raise ValueError(f"{problem}: {ref.decode('utf-8', 'replace')}")
+    return own.decode()
+
+
 class StreamImport(GenericProcessor):  # type: ignore[misc]
     """Makes revisions of the commits of a stream. Breezy's own forgets a branch whose tip another one has built on."""
 
-    def __init__(self, local: LocalCopy, marks: Marks) -> None:
-        """`marks`: of earlier streams; those of this one are added."""
+    def __init__(self, local: LocalCopy, marks: Marks, *, force: bool) -> None:
+        """`marks`: of earlier streams; those of this one are added. `force`: branches may lose revisions, and tags
+        move."""
         super().__init__(local.repository.controldir)
         self._local = local
-        self._all_marks = marks
-        self._tips: dict[bytes, bytes] = {}
-        """The revisions of refs."""
+        self._force = force
+        tips = {ref_of(name, local.branches): branch.last_revision() for name, branch in local.branches.items()}
+        tags = {
+            TAGS + tag.encode(): revision
+            for branch in local.branches.values()
+            for tag, revision in branch.tags.get_tag_dict().items()
+        }
+        self._refs = Refs(tips | tags, marks)
+        self._changed: list[str] = []
         self.submodules = self.notes = 0
         """How many were left out."""
 
-    def run(self, stream: Callable[[], Iterable[Any]], *, force: bool) -> list[str]:
-        """Read a stream, and push what it adds; returns the names of the branches that changed. `force`: they may lose
-        revisions.
+    def read(self, stream: Callable[[], Iterable[Any]]) -> None:
+        """Read a stream.
 
         Raises:
-            BadStream: it cannot be imported.
+            BadStream: it cannot be imported; nothing was pushed.
         """
         with contextlib.redirect_stdout(io.StringIO()):  # Breezy prints there why it stops.
             self.process(stream)
-        mapper = BranchMapper()
+        changed = self._refs.changed()
         tags = {
-            ref.removeprefix(TAGS).decode("utf-8", "replace"): tip
-            for ref, tip in self._tips.items()
+            ref.removeprefix(TAGS).decode("utf-8", "replace"): revision
+            for ref, revision in self._refs.moved.items()
             if ref.startswith(TAGS)
         }
-        changed: list[str] = []
+        for ref in changed if not self._force else ():
+            if ref.startswith(TAGS) and ref in self._refs.there:
+                raise BadStream(f"{ref.decode('utf-8', 'replace')} would move; --force moves it")
         with self.repo.lock_read():
             graph = self.repo.get_graph()
-            for ref, tip in self._tips.items():
-                if not ref.startswith(HEADS) or tip == NULL_REVISION:
-                    continue
-                name = mapper.git_to_bzr(ref)
-                branch = self._local.branch(name)
-                reached = {each for each, _ in graph.iter_ancestry([tip])} if tags else set()
-                own = {tag: revision for tag, revision in tags.items() if revision in reached}
-                with branch.lock_write():
-                    if branch.last_revision() == tip and own.items() <= branch.tags.get_tag_dict().items():
-                        continue
-                    branch.set_last_revision_info(graph.find_distance_to_null(tip, []), tip)
-                    for tag, revision in own.items():
-                        branch.tags.set_tag(tag, revision)
-                changed.append(name)
-        if changed:
-            self._local.push(changed, force=force)
-        return changed
+            for ref, tip in self._refs.moved.items():
+                if ref.startswith(HEADS):
+                    self._set_branch(graph, ref, tip, tags)
+
+    def _set_branch(self, graph: Any, ref: bytes, tip: bytes, tags: Mapping[str, bytes]) -> None:
+        """Have a branch here as it is to be on the server."""
+        name = name_of(ref, self._local.branches)
+        before = self._refs.there.get(ref)
+        if before is not None and not self._force and not graph.is_ancestor(before, tip):
+            raise BadStream(f"the branch {name or 'at the URL'} would lose commits; --force moves it")
+        reached = {each for each, _ in graph.iter_ancestry([tip])} if tags else set()
+        own = {tag: revision for tag, revision in tags.items() if revision in reached}
+        branch = self._local.branch(name)
+        with branch.lock_write():
+            if before == tip and own.items() <= branch.tags.get_tag_dict().items():
+                return
+            branch.set_last_revision_info(graph.find_distance_to_null(tip, []), tip)
+            for tag, revision in own.items():
+                branch.tags.set_tag(tag, revision)
+        self._changed.append(name)
+
+    def push(self) -> list[str]:
+        """Push each branch that has changed, in a request of its own; returns their names. Where that is interrupted,
+        some are pushed and others not: the next import goes on."""
+        if self._changed:
+            self._local.push(self._changed, force=self._force)
+        return [name or "the branch at the URL" for name in self._changed]
 
     def pre_process(self) -> None:
-        """As Breezy's, with the marks and branches that there are."""
+        """As Breezy's, with the marks that there are."""
         super().pre_process()
         self.commit_handler_factory = _Commit
         self.skip_total = 0
         # Its graph has the ancestors of the first commit alone, and panics of others.
         self.rev_store._use_known_graph = not self._local.branches
-        self.cache_mgr.marks = {b"0": NULL_REVISION, **self._all_marks}
-        for name, branch in self._local.branches.items():
-            self._tips[_ref_of(name, self._local.branches)] = branch.last_revision()
+        self.cache_mgr.marks = {b"0": NULL_REVISION, **self._refs.marks}
 
     def post_process(self) -> None:
-        """Keep the marks. Branches are made afterwards, and packs are not joined: the push reads them once."""
+        """Do no more: branches are made afterwards, and packs are not joined, as the push reads them once."""
         self.repo.commit_write_group()
-        self._all_marks |= {mark: revision for mark, revision in self.cache_mgr.marks.items() if mark != b"0"}
 
     def _save_id_map(self) -> None:
-        """Write none: an import that fails begins anew."""
+        """Write none: a failed import starts from the beginning."""
 
     def note(self, msg: str, *args: object) -> None:
         """Say nothing."""
 
     def commit_handler(self, cmd: Any) -> None:
         """Make a revision."""
-        if cmd.ref.startswith(b"refs/notes/"):
+        if cmd.ref.startswith(NOTES):
             self.notes += 1
             return
-        parents = [cmd.from_] if cmd.from_ is not None else []
-        if cmd.from_ is None and self._tips.get(cmd.ref, NULL_REVISION) != NULL_REVISION:
-            parents = [cmd.ref]
-        marks = [self._mark_of(each, cmd) for each in (*parents, *cmd.merges)]
-        cmd.from_, cmd.merges = (marks[0], marks[1:]) if parents else (None, marks)
+        first = self._refs.parent(cmd.ref) if cmd.from_ is None else self._find(cmd.from_, cmd)
+        merged = [self._find(each, cmd) for each in cmd.merges]
+        marks = [self._mark_of(each) for each in (*([] if first is None else [first]), *merged)]
+        cmd.from_, cmd.merges = (None, marks) if first is None else (marks[0], marks[1:])
         changes = list(cmd.iter_files())
-        kept = [each for each in changes if getattr(each, "mode", None) != 0o160000]
+        kept = [each for each in changes if getattr(each, "mode", None) != SUBMODULE]
         self.submodules += len(changes) - len(kept)
         cmd.iter_files = _in_order(kept).__iter__
+        self.cache_mgr.reftracker.last_ids.pop(cmd.ref, None)  # Its parents are those that are named here.
         try:
+            if cmd.ref.startswith(HEADS):
+                name_of(cmd.ref, self._local.branches)
+            for each in kept:
+                for path in _new_paths(each):
+                    if problem := path_problem(path, b".bzr"):
+                        raise ValueError(problem)
             super().commit_handler(cmd)
-        except (errors.BzrError, KeyError, ValueError, UnicodeError) as wrong:
+        except (errors.BzrError, LookupError, ValueError) as wrong:
             raise BadStream.at(cmd.lineno, f"{type(wrong).__name__}: {' '.join(str(wrong).split())}") from wrong
-        self._tips[cmd.ref] = self.cache_mgr.marks[cmd.id.lstrip(b":")]
+        made = self.cache_mgr.marks[cmd.id.lstrip(b":")]
+        if cmd.mark:
+            self._refs.marks[cmd.mark] = made
+        self._refs.set(cmd.ref, made)
 
-    def _mark_of(self, name: bytes, cmd: Any) -> bytes:
-        """The mark of a commit that a stream names by a mark or a ref."""
-        if not name.startswith(b":"):
-            revision = self._tips.get(name.removesuffix(b"^0"))
-            if revision is not None:
-                name = b":" + name
-                self.cache_mgr.marks[name[1:]] = revision
-        if name[1:] not in self.cache_mgr.marks:
-            raise BadStream.at(getattr(cmd, "lineno", 0) or 0, f"no commit {name.decode('utf-8', 'replace')}")
-        return name
+    def _find(self, name: bytes, cmd: Any) -> bytes:
+        """The revision that a stream names."""
+        try:
+            found = self._refs.find(name)
+            if not self.repo.has_revision(found):
+                raise LookupError(f"no commit {name.decode('utf-8', 'replace')}")
+        except LookupError as wrong:
+            raise BadStream.at(getattr(cmd, "lineno", 0) or 0, str(wrong)) from None
+        return found
+
+    def _mark_of(self, revision: bytes) -> bytes:
+        """Names a revision to Breezy, which knows marks alone."""
+        name = b"revision " + revision
+        self.cache_mgr.marks[name] = revision
+        return b":" + name
 
     def reset_handler(self, cmd: Any) -> None:
         """Move a ref."""
         if cmd.from_ is None:
-            self._tips[cmd.ref] = NULL_REVISION
+            self._refs.reset(cmd.ref)
         else:
-            self._tips[cmd.ref] = self.cache_mgr.marks[self._mark_of(cmd.from_, cmd)[1:]]
+            self._set(cmd.ref, self._find(cmd.from_, cmd), cmd)
 
     def tag_handler(self, cmd: Any) -> None:
         """Make a tag."""
-        self._tips[TAGS + cmd.id] = self.cache_mgr.marks[self._mark_of(cmd.from_, cmd)[1:]]
+        self._set(TAGS + cmd.id, self._find(cmd.from_, cmd), cmd)
+
+    def _set(self, ref: bytes, revision: bytes, cmd: Any) -> None:
+        try:
+            if ref.startswith(HEADS):
+                name_of(ref, self._local.branches)
+        except ValueError as wrong:
+            raise BadStream.at(getattr(cmd, "lineno", 0) or 0, str(wrong)) from None
+        self._refs.set(ref, revision)
 
     def feature_handler(self, cmd: Any) -> None:
         """The parser has looked at it."""
@@ -241,16 +307,18 @@ class _Commit(CommitHandler):  # type: ignore[misc]
             raise ValueError(said)
 
 
+def _new_paths(change: Any) -> list[bytes]:
+    """The paths at which a change puts something."""
+    if isinstance(change, commands.FileDeleteCommand | commands.FileDeleteAllCommand):
+        return []
+    return [getattr(change, name) for name in ("path", "new_path", "dest_path") if getattr(change, name, None)]
+
+
 def _in_order(changes: list[Any]) -> list[Any]:
-    """Changes of files in an order that Breezy understands: a file is removed before a folder takes its place. git
-    writes the other order, and by its own rules loses the folder."""
-    folders = {
-        change.path[:end]
-        for change in changes
-        if isinstance(change, commands.FileModifyCommand)
-        for end in range(len(change.path))
-        if change.path[end] == ord("/")
-    }
+    """Changes of files in an order that all understand: a file is removed before a folder takes its place. git and
+    Breezy write the other order, too, and git then loses the folder."""
+    paths = [path for change in changes for path in _new_paths(change)]
+    folders = {path[:end] for path in paths for end, byte in enumerate(path) if byte == ord("/")}
     first = [each for each in changes if isinstance(each, commands.FileDeleteCommand) and each.path in folders]
     return [*first, *(each for each in changes if each not in first)] if first else changes
 
@@ -258,40 +326,58 @@ def _in_order(changes: list[Any]) -> list[Any]:
 class _Exporter(BzrFastExporter):  # type: ignore[misc]
     """Breezy's, which prints nothing but the stream."""
 
+    number = 0
+    """The last mark that was given."""
+
     def note(self, msg: str, *args: object) -> None:
+        """Say nothing."""
+
+    def warning(self, msg: str, *args: object) -> None:
         """Say nothing."""
 
     def interesting_history(self) -> list[bytes]:
         """The revisions without a mark. Breezy's own fails where the first one has one."""
         return [revision for revision in super().interesting_history() if revision not in self.revid_to_mark]
 
-    def emit_features(self) -> None:
-        """Announce nothing: one stream has all branches."""
+    def preprocess_commit(self, revid: bytes, revobj: Any, ref: bytes) -> Any:
+        """As Breezy's, which numbers by the count of marks, as if none were missing."""
+        is_new = revid not in self.revid_to_mark
+        found = super().preprocess_commit(revid, revobj, ref)
+        if is_new and self.revid_to_mark.get(revid):
+            self.number += 1
+            self.revid_to_mark[revid] = b"%d" % self.number
+        return found
+
+    def _get_filecommands(self, tree_old: Any, tree_new: Any) -> list[Any]:
+        return _in_order(list(super()._get_filecommands(tree_old, tree_new)))
+
+    def emit_tags(self) -> None:
+        """Write none: those of all branches come at the end."""
 
 
 def export_stream(local: LocalCopy, output: IO[bytes], marks: Marks, say: Callable[[int], object]) -> None:
     """Write the stream of all branches, without the revisions that have a mark. `say` is told the number of revisions
     that were written."""
     known = {revision: mark for mark, revision in marks.items()}
-    before = len(known)
-    output.write(b"feature done\n")
-    tips: dict[bytes, bytes] = {}
+    before, number = len(known), max((int(mark) for mark in marks), default=0)
+    refs: dict[bytes, bytes] = {}
     for name, branch in sorted(local.branches.items()):
-        ref = _ref_of(name, local.branches)
-        exporter = _Exporter(branch, output, ref, plain_format=True, rewrite_tags=True)
-        exporter.revid_to_mark = known
+        tip = branch.last_revision()
+        if tip != NULL_REVISION:
+            claim(refs, ref_of(name, local.branches), tip, hashlib.sha256(tip).hexdigest()[:12].encode())
+    output.write(b"feature done\n")
+    working = next(iter(refs), b"")
+    for branch in local.branches.values():
+        exporter = _Exporter(branch, output, working, plain_format=True)
+        exporter.revid_to_mark, exporter.number = known, number
         exporter.run()
-        tips[ref] = branch.last_revision()
+        number = exporter.number
         say(len(known) - before)
-    for ref, tip in tips.items():
-        if known.get(tip):
-            output.write(b"reset %b\nfrom :%b\n" % (ref, known[tip]))
+    for branch in local.branches.values():
+        for tag, revision in branch.tags.get_tag_dict().items():
+            if known.get(revision):
+                claim(refs, TAGS + tag.encode(), revision, hashlib.sha256(revision).hexdigest()[:12].encode())
+    for ref, revision in refs.items():
+        output.write(b"reset %b\nfrom :%b\n" % (ref, known[revision]))
     output.write(b"done\n")
     marks |= {mark: revision for revision, mark in known.items() if mark}
-
-
-def _ref_of(name: str, beside: Mapping[str, object]) -> bytes:
-    """The ref of a branch; `beside`: all branches."""
-    if not name or (name == TRUNK and "" not in beside):
-        return MASTER
-    return HEADS + name.encode()

@@ -15,9 +15,8 @@ in one request.
 from __future__ import annotations
 
 import os
-import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from typing import IO, Any, Final, NamedTuple
 
@@ -32,36 +31,38 @@ from smartserver.plugins.mercurial import extension
 from smartserver.plugins.mercurial.compat import FACTORY
 from smartserver.vcs.base import BadStream, CannotSend
 from smartserver.vcs.hg.kinds import NULL
+from smartserver.vcs.stream import HEADS, NOTES, SUBMODULE, TAGS, Refs, claim, path_problem
 
-HEADS: Final = b"refs/heads/"
-TAGS: Final = b"refs/tags/"
 BRANCH_OF_TAGS: Final = b"tags"
-MADE: Final = b"fast-import"
+IMPORT_FIELD: Final = b"fast-import"
 """The field of the changesets in that branch."""
 
-LINK, FILE, PROGRAM, SUBMODULE = 0o120000, 0o100644, 0o100755, 0o160000
+LINK, FILE, PROGRAM = 0o120000, 0o100644, 0o100755
 _FLAGS: Final = {FILE: b"", PROGRAM: b"x", LINK: b"l"}
 _MODES: Final = {flags: mode for mode, flags in _FLAGS.items()}
 
 Marks = dict[bytes, bytes]
-"""Ids of changesets by their marks."""
+"""Ids of changesets in hexadecimal, by their marks."""
 
 
 class LocalCopy:
     """A repository here, and the one on the server that it was received from."""
 
-    def __init__(self, repository: Any, peer: Any) -> None:
+    def __init__(self, repository: Any, peer: Any, bookmarks: Mapping[bytes, bytes]) -> None:
+        """`bookmarks`: those of the server."""
         self.repository = repository
+        self.bookmarks = bookmarks
         self._peer = peer
 
-    def bookmarks(self) -> dict[bytes, bytes]:
-        """The changeset of each bookmark."""
-        return dict(self.repository._bookmarks)
-
-    def push(self, names: Iterable[bytes]) -> None:
-        """Push all changesets, and these bookmarks, in one request."""
-        heads = self.repository.heads()
-        exchange.push(self.repository, self._peer, force=True, newbranch=True, revs=heads, bookmarks=list(names))
+    def push(self, bookmarks: Mapping[bytes, bytes | None], more: Iterable[bytes]) -> None:
+        """Push bookmarks with their changesets (None deletes one), and `more` changesets, in one request."""
+        repository = self.repository
+        with repository.lock(), repository.transaction(IMPORT_FIELD) as transaction:
+            repository._bookmarks.applychanges(repository, transaction, list(bookmarks.items()))
+        heads = [*(node for node in bookmarks.values() if node is not None), *more]
+        exchange.push(
+            repository, self._peer, force=True, newbranch=True, revs=heads or [NULL], bookmarks=list(bookmarks)
+        )
 
 
 @contextmanager
@@ -72,23 +73,29 @@ def local_copy(folder: str, url: str, flags: Set[str], *, may_create: bool) -> I
         CannotSend: it cannot be received, or Mercurial refuses it; the message is Mercurial's.
     """
     encoding.encoding = b"UTF-8"
+    encoding.environ[b"HGRCSKIPREPO"] = b"1"  # What is in a kept folder configures nothing.
     ui = _interface(flags)
     try:
         _load(ui)
         repository = hg.repository(ui, os.fsencode(folder), create=not os.path.isdir(os.path.join(folder, ".hg")))
         peer = FACTORY.peer(repository, {}, os.fsencode(url))
+        bookmarks: dict[bytes, bytes] = {}
         try:
             exchange.pull(repository, peer)
-            for name, node in peer.listkeys(b"bookmarks").items():
-                repository._bookmarks._set(name, binary(node))
+            bookmarks = {name: binary(node) for name, node in peer.listkeys(b"bookmarks").items()}
         except error.RepoError as wrong:
             if not (may_create and isinstance(wrong.__cause__, NoSuchRepository)):
                 raise
             peer = FACTORY.peer(repository, {}, os.fsencode(url))
             peer.remote.begin()
-        yield LocalCopy(repository, peer)
+        # What an earlier run left here, and could not push, is none of the server's.
+        changes: list[tuple[bytes, bytes | None]] = [(name, None) for name in repository._bookmarks]
+        changes += [(name, node) for name, node in bookmarks.items() if repository.changelog.hasnode(node)]
+        with repository.lock(), repository.transaction(IMPORT_FIELD) as transaction:
+            repository._bookmarks.applychanges(repository, transaction, changes)
+        yield LocalCopy(repository, peer, bookmarks)
     except (error.Abort, error.RepoError, error.StorageError) as wrong:
-        raise CannotSend(b" ".join(map(bytes, wrong.args)).decode("utf-8", "replace").partition("\n")[0]) from wrong
+        raise CannotSend(_message(wrong).partition("\n")[0]) from wrong
     finally:
         for leave, arguments, named in reversed(ui._exithandlers):
             leave(*arguments, **named)
@@ -119,145 +126,161 @@ def _load(ui: Any) -> None:
         extension.uisetup(ui)
 
 
-class _Blobs:
-    """The texts of a stream, in a file: commits name them by their marks."""
+class _Texts:
+    """The texts of a stream, in a file: a commit may have more than there is memory for."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the import.
-        self._places: dict[bytes, tuple[int, int]] = {}
+        self.marked: dict[bytes, tuple[int, int]] = {}
+        """Where those with marks are."""
         self._end = 0
 
-    def add(self, mark: bytes, text: bytes) -> None:
-        self._places[mark] = (self._end, len(text))
+    def add(self, text: bytes) -> tuple[int, int]:
+        """Keep a text; its place."""
+        place = self._end, len(text)
         self._file.write(text)
         self._end += len(text)
+        return place
 
-    def __contains__(self, mark: bytes) -> bool:
-        return mark in self._places
-
-    def __getitem__(self, mark: bytes) -> bytes:
-        offset, length = self._places[mark]
+    def read(self, place: tuple[int, int]) -> bytes:
         self._file.flush()
+        offset, length = place
         return os.pread(self._file.fileno(), length, offset)
 
     def close(self) -> None:
         self._file.close()
 
 
+class _File(NamedTuple):
+    """A version of a file."""
+
+    text: Callable[[], bytes]
+    flags: bytes
+    source: bytes | None
+    """The file that it was copied from."""
+
+
+Files = dict[bytes, _File | None]
+"""What a commit makes of files; None: it removes one."""
+
+
 class StreamImport:
     """Makes changesets of the commits of a stream."""
 
-    def __init__(self, local: LocalCopy, marks: Marks) -> None:
-        """`marks`: of earlier streams; those of this one are added."""
+    def __init__(self, local: LocalCopy, marks: Marks, *, force: bool) -> None:
+        """`marks`: of earlier streams; those of this one are added. `force`: bookmarks may lose changesets, and tags
+        move."""
         self._local = local
         self._repository = local.repository
-        self._marks = marks
-        self._blobs = _Blobs()
-        self._before = local.bookmarks()
-        self.branches = dict(self._before)
-        """The changeset of each branch of the stream, which becomes a bookmark, and of each bookmark before."""
-        self._others: dict[bytes, bytes] = {}
-        """The changesets of other refs."""
-        self._tags: dict[bytes, bytes] = {}
+        self._force = force
+        there = {HEADS + name: hexadecimal(node) for name, node in local.bookmarks.items()}
+        self._tagged = {name: hexadecimal(node) for name, node in self._repository.tags().items() if name != b"tip"}
+        there |= {TAGS + name: node for name, node in self._tagged.items()}
+        self._refs = Refs(there, marks)
+        self._texts = _Texts()
+        self._new_tags: list[bytes] = []
         self.submodules = self.notes = 0
         """How many were left out."""
         self._line = 0
 
-    def run(self, stream: Callable[[], Iterable[Any]], *, force: bool) -> list[str]:
-        """Read a stream, and push what it adds; returns the bookmarks that changed. `force`: they may lose changesets.
+    def read(self, stream: Callable[[], Iterable[Any]]) -> None:
+        """Read a stream.
 
         Raises:
-            BadStream: it cannot be imported; the repositories are as before.
+            BadStream: it cannot be imported; nothing was pushed, and the local repository is as before.
         """
         repository = self._repository
         repository.ui.pushbuffer(error=True)  # What Mercurial says of a transaction that ends.
         try:
-            with repository.lock(), repository.transaction(MADE) as transaction:
+            with repository.lock(), repository.transaction(IMPORT_FIELD):
                 for command in stream():
-                    self._line = getattr(command, "lineno", self._line)
+                    self._line = getattr(command, "lineno", 0) or self._line
                     self._handle(command)
-                changed = [name for name, node in self.branches.items() if self._before.get(name) != node]
-                for name in [] if force else changed:
-                    self._check_forward(name)
+                if not self._force:
+                    self._check_forward()
                 self._write_tags()
-                gone = [name for name in self._before if name not in self.branches]
-                moves = [*((name, self.branches[name]) for name in changed), *((name, None) for name in gone)]
-                repository._bookmarks.applychanges(repository, transaction, moves)
         finally:
             repository.ui.popbuffer()
-            self._blobs.close()
-        names = [*changed, *gone]
-        if names or self._tags:
-            self._local.push(names)
-        return [name.decode("utf-8", "replace") for name in names]
+            self._texts.close()
+
+    def push(self) -> list[str]:
+        """Push what is new, in one request; returns the names of the refs that changed."""
+        moves: dict[bytes, bytes | None] = {
+            ref.removeprefix(HEADS): binary(node) for ref, node in self._refs.changed().items() if ref.startswith(HEADS)
+        }
+        moves |= {ref.removeprefix(HEADS): None for ref in self._refs.gone if ref in self._refs.there}
+        if moves or self._new_tags:
+            self._local.push(moves, self._new_tags)
+        return [name.decode("utf-8", "replace") for name in moves]
 
     def _handle(self, command: Any) -> None:
+        refs = self._refs
         if isinstance(command, commands.BlobCommand):
+            place = self._texts.add(command.data)
             if command.mark:
-                self._blobs.add(command.mark, command.data)
+                self._texts.marked[command.mark] = place
         elif isinstance(command, commands.CommitCommand):
             self._commit(command)
         elif isinstance(command, commands.ResetCommand):
-            self._set(command.ref, None if command.from_ is None else self._find(command.from_))
+            self._check_name(command.ref)
+            if command.from_ is None:
+                refs.reset(command.ref)
+            elif command.from_ == b"0" * len(command.from_):
+                refs.delete(command.ref)
+            else:
+                refs.set(command.ref, self._find(command.from_))
         elif isinstance(command, commands.TagCommand):
-            self._set(TAGS + command.id, self._find(command.from_))
+            self._check_name(TAGS + command.id)
+            refs.set(TAGS + command.id, self._find(command.from_))
 
-    # ---- names
-
-    def _set(self, ref: bytes, node: bytes | None) -> None:
-        table, name = self._table(ref)
-        if node is None or node == NULL:
-            table.pop(name, None)
-        else:
-            table[name] = node
-
-    def _table(self, ref: bytes) -> tuple[dict[bytes, bytes], bytes]:
-        for start, table in ((HEADS, self.branches), (TAGS, self._tags)):
+    def _check_name(self, ref: bytes) -> None:
+        for start in (HEADS, TAGS):
             if ref.startswith(start):
-                name = ref.removeprefix(start)
                 try:
-                    scmutil.checknewlabel(self._repository, name, b"bookmark")
+                    scmutil.checknewlabel(self._repository, ref.removeprefix(start), b"bookmark")
                 except error.Abort as wrong:
-                    raise self._bad(f"{ref.decode('utf-8', 'replace')}: {_said(wrong)}") from wrong
-                return table, name
-        return self._others, ref
+                    raise self._bad(f"{ref.decode('utf-8', 'replace')}: {_message(wrong)}") from wrong
 
     def _find(self, name: bytes | None) -> bytes:
         """The changeset that a stream names, by a mark, a ref or an id."""
-        found: bytes | None
         name = name or b""
-        if name.startswith(b":"):
-            found = self._marks.get(name[1:])
-        else:
-            table, key = self._table(name.removesuffix(b"^0"))
-            found = table.get(key)
-            if found is None and len(name) == 2 * len(NULL):
-                try:
-                    found = binary(name)
-                except ValueError:
-                    found = None
-        if found is None or not (found == NULL or self._repository.changelog.hasnode(found)):
+        try:
+            found = self._refs.find(name)
+        except LookupError as wrong:
+            if len(name) != 2 * len(NULL):
+                raise self._bad(str(wrong)) from None
+            found = name
+        try:
+            is_here = self._repository.changelog.hasnode(binary(found))
+        except ValueError:
+            is_here = False
+        if not is_here:
             raise self._bad(f"no commit {name.decode('utf-8', 'replace')}")
         return found
 
     def _bad(self, why: str) -> BadStream:
         return BadStream.at(self._line, why)
 
-    def _check_forward(self, name: bytes) -> None:
-        before, after = self._before.get(name), self.branches[name]
-        if before is not None and not self._repository.changelog.isancestor(before, after):
-            where = f"{hexadecimal(before)[:12].decode()} to {hexadecimal(after)[:12].decode()}"
-            raise BadStream(f"{name.decode('utf-8', 'replace')} would lose commits, from {where}; --force moves it")
+    def _check_forward(self) -> None:
+        changelog = self._repository.changelog
+        for ref, after in self._refs.changed().items():
+            before = self._refs.there.get(ref)
+            if before is None or (ref.startswith(HEADS) and changelog.isancestor(binary(before), binary(after))):
+                continue
+            where = f"from {before[:12].decode()} to {after[:12].decode()}"
+            what = "would lose commits" if ref.startswith(HEADS) else "would move"
+            raise BadStream(f"{ref.decode('utf-8', 'replace')} {what}, {where}; --force moves it")
 
     # ---- changesets
 
     def _commit(self, command: Any) -> None:
-        table, name = self._table(command.ref)
-        if command.ref.startswith(b"refs/notes/"):
+        if command.ref.startswith(NOTES):
             self.notes += 1
             return
-        first = self._find(command.from_) if command.from_ is not None else table.get(name, NULL)
-        merged = [self._find(each) for each in command.merges]
+        self._check_name(command.ref)
+        named = self._refs.parent(command.ref) if command.from_ is None else self._find(command.from_)
+        first = NULL if named is None else binary(named)
+        merged = [binary(self._find(each)) for each in command.merges]
         author = command.author or command.committer
         extra: dict[bytes, bytes] = {}
         if command.committer != author:
@@ -268,24 +291,26 @@ class StreamImport:
         for another in merged[1:]:
             node = self._make(node, [another], command.message, {}, author, extra)
         if command.mark:
-            self._marks[command.mark] = node
-        table[name] = node
+            self._refs.marks[command.mark] = hexadecimal(node)
+        self._refs.set(command.ref, hexadecimal(node))
 
     def _make(
         self,
         first: bytes,
         merged: list[bytes],
         message: bytes,
-        files: dict[bytes, _File | None],
+        files: Mapping[bytes, _File | None],
         author: Any,
-        extra: Any,
+        extra: Mapping[bytes, bytes],
     ) -> bytes:
+        """A new changeset."""
+
         def file(repository: Any, changeset: Any, path: bytes) -> Any:
             found = files[path]
             if found is None:
                 return None
             return context.memfilectx(
-                repository, changeset, path, found.text, found.flags == b"l", found.flags == b"x", found.source
+                repository, changeset, path, found.text(), found.flags == b"l", found.flags == b"x", found.source
             )
 
         parents = (first, merged[0] if merged else NULL)
@@ -296,115 +321,132 @@ class StreamImport:
         try:
             node: bytes = self._repository.commitctx(made)
         except (error.Abort, error.StorageError) as wrong:
-            raise self._bad(_said(wrong)) from wrong
+            raise self._bad(_message(wrong)) from wrong
         return node
 
-    def _files(self, parent: bytes, changes: Iterable[Any]) -> dict[bytes, _File | None]:
-        """What a commit makes of the files of its first parent; None of those that it removes."""
-        files: dict[bytes, _File | None] = {}
-        before = self._repository[parent]
-        there = before.manifest()
-
-        def below(path: bytes) -> list[bytes]:
-            if path in there or path in files:
-                return [path]
-            start = path + b"/" if path else b""
-            found = {each for each in (*there, *files) if each.startswith(start)}
-            return sorted(found - {each for each in found if each in files and files[each] is None})
-
-        def text_of(path: bytes) -> _File:
-            found = files.get(path)
-            if found is not None:
-                return found
-            file = before[path]
-            return _File(file.data(), file.flags(), None)
-
+    def _files(self, parent: bytes, changes: Iterable[Any]) -> Files:
+        """What a commit makes of the files of its first parent."""
+        changed = _Changes(self._repository[parent], self._bad)
         for change in changes:
             if isinstance(change, commands.FileModifyCommand):
                 if change.mode == SUBMODULE:
                     self.submodules += 1
                     continue
-                for each in () if change.path in there or change.path in files else below(change.path):
-                    files[each] = None  # A folder becomes a file.
-                files[self._path(change.path)] = _File(self._text(change), self._flags(change), None)
+                if change.mode not in _FLAGS:
+                    raise self._bad(f"{change.path.decode('utf-8', 'replace')}: mode {change.mode:o} is no file's")
+                changed.put(change.path, _File(self._text_of(change), _FLAGS[change.mode], None))
             elif isinstance(change, commands.FileDeleteCommand):
-                files |= dict.fromkeys(below(change.path))
+                changed.remove(change.path)
             elif isinstance(change, commands.FileDeleteAllCommand):
-                files |= dict.fromkeys(below(b""))
+                changed.remove(b"")
+            elif isinstance(change, commands.FileRenameCommand):
+                changed.copy(change.old_path, change.new_path, moves=True)
             else:
-                source, target = (
-                    (change.old_path, change.new_path)
-                    if isinstance(change, commands.FileRenameCommand)
-                    else (change.src_path, change.dest_path)
-                )
-                moved = below(source)
-                if not moved:
-                    raise self._bad(f"no file {source.decode('utf-8', 'replace')}")
-                for each in moved:
-                    made = self._path(target + each[len(source) :])
-                    files[made] = text_of(each)._replace(source=each if each in there else None)
-                    if isinstance(change, commands.FileRenameCommand):
-                        files[each] = None
-        return {path: file for path, file in files.items() if file is not None or path in there}
+                changed.copy(change.src_path, change.dest_path, moves=False)
+        return changed.result()
 
-    def _path(self, path: bytes) -> bytes:
-        parts = path.split(b"/")
-        if b"\n" in path or b"\r" in path or any(not part or part.lower() in (b".", b"..", b".hg") for part in parts):
-            raise self._bad(f"Mercurial can have no file {path.decode('utf-8', 'replace')!r}")
-        return path
-
-    def _flags(self, change: Any) -> bytes:
-        if change.mode not in _FLAGS:
-            raise self._bad(f"{change.path.decode('utf-8', 'replace')}: mode {change.mode:o} is no file's")
-        return _FLAGS[change.mode]
-
-    def _text(self, change: Any) -> bytes:
+    def _text_of(self, change: Any) -> Callable[[], bytes]:
         if change.data is not None:
-            return bytes(change.data)
-        mark = change.dataref.removeprefix(b":")
-        if mark not in self._blobs:
-            raise self._bad(f"{change.path.decode('utf-8', 'replace')}: no text {change.dataref.decode()}")
-        return self._blobs[mark]
+            place = self._texts.add(change.data)
+        else:
+            found = self._texts.marked.get(change.dataref.removeprefix(b":"))
+            if found is None:
+                named = f"no text {change.dataref.decode('utf-8', 'replace')}"
+                raise self._bad(f"{change.path.decode('utf-8', 'replace')}: {named}")
+            place = found
+        return lambda: self._texts.read(place)
 
     # ---- tags
 
     def _write_tags(self) -> None:
         """Make a changeset of the tags that are new or have moved."""
         repository = self._repository
-        before = next((node for node in repository.heads() if MADE in repository[node].extra()), NULL)
-        text = repository[before][b".hgtags"].data() if before != NULL else b""
-        known = {}
-        for line in text.splitlines():
-            node, _, name = line.partition(b" ")
-            known[name] = binary(node)
-        added = b""
-        for name, node in self._tags.items():
-            if known.get(name) != node:
-                if name in known:
-                    added += b"%b %b\n" % (hexadecimal(known[name]), name)
-                added += b"%b %b\n" % (hexadecimal(node), name)
-        if not added:
+        tags = {ref.removeprefix(TAGS): node for ref, node in self._refs.changed().items() if ref.startswith(TAGS)}
+        if not tags:
             return
-        newest = repository[max(map(repository.changelog.rev, self._tags.values()))]
-        date = newest.date()
+        before = next((node for node in repository.heads() if IMPORT_FIELD in repository[node].extra()), NULL)
+        text = repository[before][b".hgtags"].data() if before != NULL else b""
+        for name, node in tags.items():
+            if name in self._tagged:  # So Mercurial knows that it has moved.
+                text += b"%b %b\n" % (self._tagged[name], name)
+            text += b"%b %b\n" % (node, name)
+        newest = repository[max(repository.changelog.rev(binary(node)) for node in tags.values())]
+
+        def file(there: Any, changeset: Any, path: bytes) -> Any:
+            return context.memfilectx(there, changeset, path, text)
+
+        extra = {b"branch": BRANCH_OF_TAGS, b"close": b"1", IMPORT_FIELD: b"tags"}
         made = context.memctx(
-            repository, (before, NULL), b"Tags of a stream", [b".hgtags"],
-            lambda there, changeset, path: context.memfilectx(there, changeset, path, text + added),
-            b"smartserver fast-import", date, extra={b"branch": BRANCH_OF_TAGS, b"close": b"1", MADE: b"tags"},
+            repository, (before, NULL), b"Tags of a stream", [b".hgtags"], file, b"smartserver fast-import",
+            newest.date(), extra=extra,
         )  # fmt: skip
-        repository.commitctx(made)
+        self._new_tags = [repository.commitctx(made)]
 
 
-class _File(NamedTuple):
-    """A version of a file."""
+class _Changes:
+    """The files of a commit, as its changes come one after the other. A path is a file or a folder, as in git."""
 
-    text: bytes
-    flags: bytes
-    source: bytes | None
-    """The file that it was copied from."""
+    def __init__(self, before: Any, bad: Callable[[str], BadStream]) -> None:
+        self._before = before
+        self._manifest = before.manifest()
+        self._bad = bad
+        self._files: Files = {}
+        self._folders: set[bytes] = set()
+        """Folders of new files, whether these are still there or not."""
+
+    def put(self, path: bytes, file: _File) -> None:
+        """Have a file there, in place of whatever was."""
+        if problem := path_problem(path, b".hg"):
+            raise self._bad(problem)
+        for each in self._below(path):
+            self._files[each] = None
+        for end in (number for number, byte in enumerate(path) if byte == ord("/")):
+            folder = path[:end]
+            self._folders.add(folder)
+            if self._has(folder):
+                self._files[folder] = None
+        self._files[path] = file
+
+    def remove(self, path: bytes) -> None:
+        """Remove a file, or a folder with all that is in it. git writes the removal of a file behind the folder that
+        takes its place: then the folder stays."""
+        if path in self._manifest and self._files.get(path) is None:
+            self._files[path] = None
+            return
+        for each in [path] if self._has(path) else self._below(path):
+            self._files[each] = None
+
+    def copy(self, source: bytes, target: bytes, *, moves: bool) -> None:
+        """Have the files of a path at another one, too, or there alone."""
+        found = [source] if self._has(source) else self._below(source)
+        if not found:
+            raise self._bad(f"no file {source.decode('utf-8', 'replace')}")
+        files = {each: self._file(each) for each in found}
+        if moves:
+            self._files |= dict.fromkeys(files)
+        for each, file in files.items():
+            self.put(target + each[len(source) :], file._replace(source=each if each in self._manifest else None))
+
+    def result(self) -> Files:
+        """Without what removes a file that was not there."""
+        return {path: file for path, file in self._files.items() if file is not None or path in self._manifest}
+
+    def _has(self, path: bytes) -> bool:
+        return self._files[path] is not None if path in self._files else path in self._manifest
+
+    def _file(self, path: bytes) -> _File:
+        found = self._files.get(path)
+        return found or _File(self._before[path].data, self._before[path].flags(), None)
+
+    def _below(self, path: bytes) -> list[bytes]:
+        """The files in a folder. Only where there is one are all looked through."""
+        if path and path not in self._folders and not self._manifest.hasdir(path):
+            return []
+        start = path + b"/" if path else b""
+        return [each for each in {*self._manifest, *self._files} if each.startswith(start) and self._has(each)]
 
 
-def _said(wrong: Any) -> str:
+def _message(wrong: Any) -> str:
     return b" ".join(each for each in wrong.args if isinstance(each, bytes)).decode("utf-8", "replace")
 
 
@@ -429,63 +471,70 @@ def export_stream(local: LocalCopy, output: IO[bytes], marks: Marks, say: Callab
     """Write the stream of a repository, parents first, without the changesets that have a mark. `say` is told the
     number of those that were written."""
     repository = local.repository
-    known = {node: mark for mark, node in marks.items()}
-    number = max((int(mark) for mark in marks), default=0)
-    refs: dict[bytes, bytes] = {}
     output.write(b"feature done\n")
+    refs = _refs_of(local)
+    working = next(iter(refs), b"")
+    known = {binary(node): mark for mark, node in marks.items()}
+    number = max((int(mark) for mark in marks), default=0)
     count = 0
     for rev in repository:
         changeset = repository[rev]
-        if MADE in changeset.extra():
-            continue
-        node, ref = changeset.node(), HEADS + _ref_part(changeset.branch())
-        refs[ref] = node
-        if node in known:
+        node = changeset.node()
+        if node in known or IMPORT_FIELD in changeset.extra():
             continue
         number += 1
         known[node] = b"%d" % number
-        marks[known[node]] = node
-        _write_commit(output, changeset, ref, known)
+        marks[known[node]] = hexadecimal(node)
+        _write_commit(output, changeset, working, known)
         count += 1
         say(count)
-    heads = {head for head in repository.heads() if MADE not in repository[head].extra()}
-    for head in sorted(heads - set(refs.values()) - set(local.bookmarks().values())):
-        branch = _ref_part(repository[head].branch())
-        refs[b"%b%b-%b" % (HEADS, branch, hexadecimal(head)[:12])] = head
-    refs |= {HEADS + _ref_part(name): node for name, node in local.bookmarks().items()}
-    refs |= {TAGS + _ref_part(name): node for name, node in repository.tags().items() if name != b"tip"}
     for ref, node in refs.items():
-        if node in known:
-            output.write(bytes(commands.ResetCommand(ref, b":" + known[node])) + b"\n")
+        output.write(bytes(commands.ResetCommand(ref, b":" + known[node])) + b"\n")
     output.write(b"done\n")
 
 
-def _write_commit(output: IO[bytes], changeset: Any, ref: bytes, known: Marks) -> None:
+def _refs_of(local: LocalCopy) -> dict[bytes, bytes]:
+    """The refs of a stream, with their changesets: bookmarks, named branches, heads that have neither, and tags."""
+    repository = local.repository
+    refs: dict[bytes, bytes] = {}
+    for name, node in local.bookmarks.items():
+        claim(refs, HEADS + name, node, hexadecimal(node)[:12])
+    tips = {}
+    for rev in repository:
+        changeset = repository[rev]
+        if IMPORT_FIELD not in changeset.extra():
+            tips[changeset.branch()] = changeset.node()
+    heads = [head for head in repository.heads() if IMPORT_FIELD not in repository[head].extra()]
+    for branch, node in [*tips.items(), *((repository[head].branch(), head) for head in heads)]:
+        if node not in refs.values():
+            claim(refs, HEADS + branch, node, hexadecimal(node)[:12])
+    for name, node in repository.tags().items():
+        if name != b"tip" and IMPORT_FIELD not in repository[node].extra():
+            claim(refs, TAGS + name, node, hexadecimal(node)[:12])
+    return refs
+
+
+def _write_commit(output: IO[bytes], changeset: Any, ref: bytes, known: Mapping[bytes, bytes]) -> None:
     parents = [each.node() for each in changeset.parents() if each.node() != NULL]
     author = _who(changeset.user(), *changeset.date())
     committer = _committer(changeset.extra().get(b"committer", b"")) or author
-    before, after = changeset.p1().manifest(), changeset.manifest()
-    files: list[Any] = []
-    for path, ((_, _), (node, flags)) in sorted(before.diff(after).items()):
-        if node is None:
-            files.append(commands.FileDeleteCommand(path))
-        else:
-            files.append(commands.FileModifyCommand(path, _MODES[flags], None, changeset[path].data()))
-    files.sort(key=lambda file: not isinstance(file, commands.FileDeleteCommand))  # A folder may become a file.
     if not parents:
         output.write(bytes(commands.ResetCommand(ref, None)) + b"\n")
+    text: bytes = encoding.fromlocal(changeset.description())
     command = commands.CommitCommand(
         ref, known[changeset.node()], author if author != committer else None, committer,
-        _message(changeset), b":" + known[parents[0]] if parents else None,
-        [b":" + known[each] for each in parents[1:]], files,
+        text + b"\n" if text and not text.endswith(b"\n") else text,  # Mercurial drops the newline at the end.
+        b":" + known[parents[0]] if parents else None, [b":" + known[each] for each in parents[1:]], [],
     )  # fmt: skip
     output.write(bytes(command) + b"\n")
-
-
-def _message(changeset: Any) -> bytes:
-    """With the newline at its end, which Mercurial drops."""
-    text: bytes = encoding.fromlocal(changeset.description())
-    return text + b"\n" if text and not text.endswith(b"\n") else text
+    changes = sorted(changeset.p1().manifest().diff(changeset.manifest()).items())
+    for path, (_, (node, _)) in changes:  # First: a folder may take the place of a file.
+        if node is None:
+            output.write(bytes(commands.FileDeleteCommand(path)) + b"\n")
+    for path, (_, (node, flags)) in changes:
+        if node is not None:
+            change = commands.FileModifyCommand(path, _MODES[flags], None, changeset[path].data())
+            output.write(bytes(change) + b"\n")
 
 
 def _who(user: bytes, seconds: float, west: int) -> tuple[bytes, bytes, float, int]:
@@ -502,9 +551,3 @@ def _committer(field: bytes) -> tuple[bytes, bytes, float, int] | None:
         return _who(words[0], int(words[1]), int(words[2]))
     except (IndexError, ValueError):
         return None
-
-
-def _ref_part(name: bytes) -> bytes:
-    """A name as a part of a ref's, without what git forbids there."""
-    text = re.sub(rb"[\x00-\x20~^:?*\[\\\x7f]|\.\.|@\{|^[./]|(?<=/)\.|//|[./]$|\.lock(?=/|$)", b"_", name)
-    return text or b"_"

@@ -59,14 +59,7 @@ def check_kept(folder: str, environment: Mapping[str, str]) -> bool:
         VcsError: something else is there, as a repository of the user's, whose refs `set_refs` would delete; or the
             folder is another user's, who may have prepared it.
     """
-    try:
-        owner = os.stat(folder).st_uid
-    except FileNotFoundError:
-        return False
-    # As git's safe.directory: with sudo, root works in the folders of the user who called it.
-    if owner not in (os.geteuid(), *([int(environment["SUDO_UID"])] if _is_sudo(environment) else [])):
-        raise VcsError(f"{folder} belongs to user {owner}, who may have prepared it: name a folder of your own")
-    if not os.path.isdir(folder) or not os.listdir(folder):
+    if not has_content(folder, environment):
         return False
     with GitRepository(folder, _variables(environment)) as found:
         arguments = ("config", "--local", "--type=bool", "--get", _KEPT)
@@ -74,6 +67,22 @@ def check_kept(folder: str, environment: Mapping[str, str]) -> bool:
         if found.run(*arguments, accept=(0, 1, 128)) != b"true\n":
             raise VcsError(f"{folder} is not a repository that smartserver created to keep: name a new folder")
     return True
+
+
+def has_content(folder: str, environment: Mapping[str, str]) -> bool:
+    """Whether there is something in a folder.
+
+    Raises:
+        VcsError: it is another user's, who may have prepared it.
+    """
+    try:
+        owner = os.stat(folder).st_uid
+    except FileNotFoundError:
+        return False
+    # As git's safe.directory: with sudo, root works in the folders of the user who called it.
+    if owner not in (os.geteuid(), *([int(environment["SUDO_UID"])] if _is_sudo(environment) else [])):
+        raise VcsError(f"{folder} belongs to user {owner}, who may have prepared it: name a folder of your own")
+    return os.path.isdir(folder) and bool(os.listdir(folder))
 
 
 def _is_sudo(environment: Mapping[str, str]) -> bool:
