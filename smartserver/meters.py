@@ -102,7 +102,7 @@ MEMCACHED: Final = _cache("memcached", "Texts of files in memcached")
 MEMCACHED_FAILURES: Final = _meter(
     "Caches", "memcached_failures", Unit.EVENTS, "Times that memcached did not answer, or not as it should."
 )
-COMMON_CACHE: Final = _cache("common_cache", "Texts and log blocks of other workers")
+COMMON_CACHE: Final = _cache("common_cache", "Texts and log blocks in the memory that workers share")
 
 _COMPRESSION = "Compression of records and of bulk streams"
 COMPRESSED: Final = _meter(_COMPRESSION, "compressions", Unit.EVENTS, "Records compressed, or tried to.")

@@ -41,7 +41,7 @@ from smartserver.cli.serve_options import (
     with_copies,
 )
 from smartserver.cli.user import user
-from smartserver.cli.workers import STOP, fork_workers
+from smartserver.cli.workers import STOP, TERMINATE, fork_workers
 from smartserver.client.url import DEFAULT_PORT
 from smartserver.records.faults import Level
 from smartserver.server.limits import MAX_CONNECTIONS, MAX_OF_ADDRESS, Limits
@@ -230,8 +230,8 @@ EVERYWHERE = ("0.0.0.0", "::")
 @click.option(
     "--memcached",
     metavar="HOST[:PORT][,...]",
-    help="memcached servers (port 11211) for texts of files, which are checked before they are used. It pays where the "
-    "store is slower than the network: see doc/explanation/caches.md.",
+    help="memcached servers (port 11211) for texts of files, which are checked before they are used. Whoever reaches "
+    "them can read the texts. It pays where the store is slower than the network: see doc/explanation/caches.md.",
 )
 @click.option(
     "--shared-cache",
@@ -515,6 +515,7 @@ def command(
     on_ending(lambda number: reactor.callFromThread(lambda: again(number)))
     if workers > 1:
         signal.signal(STOP, lambda number, _: reactor.callFromThread(lambda: again(number)))
+        signal.signal(TERMINATE, lambda *_: reactor.callFromThread(lambda: again(signal.SIGTERM)))
     # What is loaded stays: a full collection then walks what requests left and not 40,000 objects more, 15 ms in which
     # nothing is answered.
     gc.freeze()

@@ -242,7 +242,7 @@ def memcached_servers(text: str | None) -> list[tuple[str, int]]:
 
 
 def open_memcached(servers: list[tuple[str, int]]) -> Memcached | None:
-    """What asks them; a process that has may not be forked."""
+    """A client of these servers. Do not fork after its first request."""
     if not servers:
         return None
     try:

@@ -5,8 +5,8 @@ the log of a repository each time. A request that is repeated is found in the lo
 worker carried it out.
 
 The supervisor forks each worker with the signals that end a command blocked, so that none is lost between the fork and
-the note of its process. A worker then ignores these signals and heeds `STOP` alone. It reads from a pipe whose other
-end only the supervisor has: the pipe ends with the supervisor, however that ends, and the worker stops.
+the note of its process. A worker then ignores these signals and heeds `STOP` and `TERMINATE`. It reads from a pipe
+whose other end only the supervisor has: the pipe ends with the supervisor, however that ends, and the worker stops.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ log = logging.getLogger("smartserver")
 STOP = signal.SIGUSR2
 """Sent to each worker for a signal that came to the supervisor. A terminal or a service manager may send its own to all
 of them: passed on as such it would come twice, and a second one ends what the first one lets finish."""
+
+TERMINATE = signal.SIGUSR1
+"""Sent in its place for SIGTERM."""
 
 START_TIME = 2.0
 """Seconds. If one of the first workers fails within them, it could not start, and all end. Any other worker that ends
@@ -108,7 +111,7 @@ class _Supervisor:
             listening.close()
         for process in self._began:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(process, STOP)
+                os.kill(process, TERMINATE if number == signal.SIGTERM else STOP)
 
     def _fork(self, number: int) -> bool:
         """Fork a worker, unless they are to end; whether this process is the worker."""

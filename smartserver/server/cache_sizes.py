@@ -17,6 +17,8 @@ FADE: Final = 24
 """Decisions after which what was counted counts half."""
 SHARE: Final = 4
 """All caches of all workers take this part of the machine's free memory at most."""
+LEAST: Final = 16 << 20
+"""Bytes of all caches of a process, however little memory is free."""
 START: Final = 128 << 20
 """Bytes of all caches of a process, half of them for texts, before anything was asked and if there is room."""
 
@@ -40,11 +42,27 @@ def free_memory(root: Path = Path("/")) -> int | None:
     with contextlib.suppress(OSError, StopIteration, ValueError, IndexError):
         lines = (root / "proc/meminfo").read_text().splitlines()
         found.append(int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]) << 10)
-    with contextlib.suppress(OSError, ValueError, IndexError):
+    with contextlib.suppress(OSError, IndexError):
         own = (root / "proc/self/cgroup").read_text().splitlines()[-1].partition("::")[2]
-        group = root / "sys/fs/cgroup" / own.strip("/")
-        found.append(int((group / "memory.max").read_text()) - int((group / "memory.current").read_text()))
+        top = root / "sys/fs/cgroup"
+        group = top / own.strip("/")
+        for each in (group, *group.parents):
+            if each == top:
+                break
+            found += _free_in(each)
     return max(min(found), 0) if found else None
+
+
+def _free_in(group: Path) -> list[int]:
+    """Bytes that a control group has left, its file pages among them, which give way; none where it has no limit."""
+    try:
+        most = int((group / "memory.max").read_text())
+        used = int((group / "memory.current").read_text())
+        lines = (line.split() for line in (group / "memory.stat").read_text().splitlines())
+        pages = sum(int(size) for name, size in lines if name in ("active_file", "inactive_file"))
+    except (OSError, ValueError):
+        return []
+    return [most - used + pages]
 
 
 class AutoSize:
@@ -67,14 +85,14 @@ class AutoSize:
         own = texts.size + CACHED.size + HEADERS.size
         room = START if free is None else (free // self._workers + own) // SHARE
         if room < START:
-            divide(texts, room)
+            divide(texts, max(room, LEAST))
             return
         sizes = texts.demand.sizes() if texts.demand is not None else []
         size_of_texts = max(START // 2, best(sizes, room // 2))
         headers = HEADERS.demand.sizes() if HEADERS.demand is not None else []
         texts.resize(size_of_texts)
         HEADERS.resize(max(START // 4, best(headers, room // 4)))
-        CACHED.resize(min(max(START // 4, size_of_texts // 2), room // 4))  # Who reads more texts finds more rows.
+        CACHED.resize(min(max(START // 4, size_of_texts // 2), room // 4))  # More texts mean more lookups.
         self._decisions += 1
         if self._decisions % FADE == 0:
             for cache in (texts, HEADERS):

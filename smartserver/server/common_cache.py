@@ -18,8 +18,8 @@ from smartserver.meters import COMMON_CACHE, here
 
 _HEAD: Final = struct.Struct("<Q")
 """Where a ring goes on."""
-_PLACE: Final = struct.Struct("<QQ")
-"""Where an entry is, and how long."""
+_PLACE: Final = struct.Struct("<8sQQ")
+"""The hash of a key, where its entry is, and how long that is."""
 _CHECK: Final = 16
 """Bytes of the hash before the value of an entry."""
 _SHARE: Final = 2048
@@ -44,8 +44,8 @@ class _Ring:
         """The value of a key."""
         memory = self._memory
         for table in (self._table(digest, 0), self._table(digest, 4)):
-            at, length = _PLACE.unpack_from(memory, table)
-            if length < _CHECK or not self._first <= at <= self._stop - length:
+            of, at, length = _PLACE.unpack_from(memory, table)
+            if of != digest or length < _CHECK or not self._first <= at <= self._stop - length:
                 continue
             value = memory[at + _CHECK : at + length]
             if memory[at : at + _CHECK] == _check(key, value):
@@ -61,8 +61,8 @@ class _Ring:
             at = self._first
         memory[at : at + length] = _check(key, value) + value
         tables = self._table(digest, 0), self._table(digest, 4)
-        taken = [_PLACE.unpack_from(memory, table)[1] for table in tables]
-        _PLACE.pack_into(memory, tables[1] if taken[0] and not taken[1] else tables[0], at, length)
+        taken = [_PLACE.unpack_from(memory, table)[2] for table in tables]
+        _PLACE.pack_into(memory, tables[1] if taken[0] and not taken[1] else tables[0], digest, at, length)
         _HEAD.pack_into(memory, self._begin, at + length)
 
     def _table(self, digest: bytes, part: int) -> int:

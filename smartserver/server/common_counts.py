@@ -6,6 +6,7 @@ that is half written is no copy. The worker that takes the place of another coun
 
 from __future__ import annotations
 
+import logging
 import mmap
 import struct
 from hashlib import blake2b
@@ -19,6 +20,8 @@ _HEAD: Final = struct.Struct("<QQ16s")
 """The number of the copy, its length, and its hash."""
 _COPY: Final = 256 << 10
 """Bytes of a copy: a few hundred counts by verb and outcome."""
+
+log = logging.getLogger("smartserver")
 
 EVERY: Final = 1.0
 """Seconds between two copies."""
@@ -35,17 +38,23 @@ class CommonCounts:
         self._before = ServerCounts()
         self._number = 0
         self._own = 0
+        self._is_full = False
 
     def belong_to(self, worker: int) -> None:
         """Write as this worker, by its number from 0. Only one process does so at a time."""
         self._own = worker
         self._number, self._before = self._read(worker)
-        self._before.open = 0
+        self._before.open, self._before.caches = 0, {}
 
     def write(self, counts: ServerCounts) -> None:
         """Write what this process has counted."""
         content = msgspec.msgpack.encode(self._before + counts)
         if _HEAD.size + len(content) > _COPY:
+            if not self._is_full:
+                log.error(
+                    "the counts of a worker take %d bytes, %d at most: /metrics stands still", len(content), _COPY
+                )
+            self._is_full = True
             return
         self._number += 1
         at = self._place(self._own, self._number)

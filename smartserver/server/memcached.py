@@ -1,12 +1,13 @@
 """`Memcached`: texts of files in memcached servers, by the library `pymemcache`. A text is checked by who asks for it.
 
-A server that cannot be reached, or does not answer within `TIMEOUT`, is left out for `DEAD` seconds, and its share is
-looked for on the others. Where one answers what is no answer, ends its connections, or sends small pieces for too long,
-none is asked for that time. So a request waits once, and never gets an error.
+A server that cannot be reached, or has not sent its answer within `TIMEOUT`, is left out for `DEAD` seconds, and its
+share is looked for on the others. Where one sends what is no answer, or ends its connections, none is asked for that
+time. So a request waits once for each server, and never gets an error.
 """
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -27,8 +28,42 @@ MOST: Final = 1 << 20
 PREFIX: Final = b"hpss1:"
 """Of keys, with the version of what the values look like."""
 
-_FAILURES: Final = (MemcacheError, LookupError, ValueError)
-"""What the library raises besides OSError; the last two of answers that it cannot parse."""
+_FAILURES: Final = (MemcacheError, LookupError, ValueError, RuntimeError)
+"""What the library raises besides OSError: of answers that it cannot parse, and where threads leave out servers at
+once."""
+
+
+class _Socket(socket.socket):
+    """Has `TIMEOUT` for a whole answer, and for no more of it than a value and its head."""
+
+    _end = 0.0
+    _left = 0
+
+    def sendall(self, data: Any, flags: int = 0) -> None:
+        self._end = time.monotonic() + TIMEOUT
+        self._left = MOST + (4 << 10)
+        self.settimeout(TIMEOUT)
+        super().sendall(data, flags)
+
+    def recv(self, bufsize: int, flags: int = 0) -> bytes:
+        rest = self._end - time.monotonic()
+        if rest <= 0:
+            raise TimeoutError("memcached sends its answer too slowly")
+        self.settimeout(rest)
+        data = super().recv(bufsize, flags)
+        self._left -= len(data)
+        if self._left < 0:
+            raise OSError("memcached sends more than a value")
+        return data
+
+
+class _Sockets:
+    """The module `socket`, but for its class."""
+
+    socket = _Socket
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(socket, name)
 
 
 class Memcached:
@@ -39,6 +74,7 @@ class Memcached:
         self._client: Any = HashClient(
             servers, connect_timeout=TIMEOUT, timeout=TIMEOUT, no_delay=True, use_pooling=True, retry_attempts=0,
             dead_timeout=DEAD, ignore_exc=False, key_prefix=PREFIX, lock_generator=threading.Lock,
+            socket_module=_Sockets(),
         )  # fmt: skip
         self._closed_until = self._ended = -DEAD
 
@@ -76,9 +112,7 @@ class Memcached:
             here.tally[MEMCACHED_FAILURES] += type(wrong) is not MemcacheError  # Else there is none to be asked.
             is_first = isinstance(wrong, MemcacheUnexpectedCloseError) and began - self._ended > DEAD
             self._ended = began
-            if not is_first:  # One that was started anew has ended the connections of before.
+            if not is_first:  # A restarted server has closed the old connections.
                 self._closed_until = self._clock() + DEAD
             return None
-        if self._clock() - began > 2 * TIMEOUT:
-            self._closed_until = self._clock() + DEAD
         return found

@@ -83,13 +83,13 @@ class SharedCache(Cache[bytes, V]):
         """Keep a value; one larger than half the limit is not kept, it would push out all others. The rest is as of
         `Cache.put`."""
         cost = self._cost(value)
-        if self.demand is not None and not spare:
+        if self.demand is not None and not spare and key not in self._values:  # Else it was counted when it was found.
             self.demand.use(key, cost)
         if not self.limit or not self.takes(cost):
             return 0
+        if self.common is not None and self._form is not None and (encoded := self._form.encode(value)):
+            self.common.put(self._form.name + key, encoded)
         with self._lock:
-            if self.common is not None and self._form is not None and (value_bytes := self._form.encode(value)):
-                self.common.put(self._form.name + key, value_bytes)
             return super().put(key, value, spare=spare)
 
     def _from_common(self, key: bytes) -> V | None:
@@ -99,7 +99,10 @@ class SharedCache(Cache[bytes, V]):
         if found is None:
             return None
         value = self._form.decode(found)
-        if self.limit and self.takes(self._cost(value)):
+        cost = self._cost(value)
+        if self.demand is not None:
+            self.demand.use(key, cost)
+        if self.limit and self.takes(cost):
             with self._lock:
                 super().put(key, value)
         return value

@@ -1,9 +1,9 @@
 """`Demand`: what a cache of another size would have found, so that sizes are chosen by what is asked, and not guessed.
 
 One key in 16 is followed, chosen by its hash, and what is found of them stands for all (SHARDS: Waldspurger, Park,
-Garthwaite and Ahmad, *Efficient MRC Construction with SHARDS*, FAST 2015). Where the few keys that are asked for most
-are among these or not, the sums are off by as much as all uses differ from those that are followed; any cache has these
-keys, so the difference is added to the smallest (their SHARDS-adj). A cache that drops the least recently used value
+Garthwaite and Ahmad, *Efficient MRC Construction with SHARDS*, FAST 2015). The few hottest keys may or may not be among
+them. The difference between all uses and 16 times the followed ones corrects for that: it is added to the smallest
+cache, as any cache has these keys (their SHARDS-adj). A cache that drops the least recently used value
 finds one that is asked for again if the values used since then fit in it. Their bytes are the sum of a range of a
 Fenwick tree, in the order of the last use.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from typing import Final, NamedTuple
+from zlib import crc32
 
 RATE: Final = 16
 """One key in so many is followed."""
@@ -54,7 +55,7 @@ class Demand:
         """A value was asked for, whether it was in the cache or not."""
         self._uses += 1  # Two threads may lose one.
         self._bytes += cost
-        if not hash(key) % RATE:
+        if not crc32(key) % RATE:
             self._follow(key, cost)
 
     def _follow(self, key: bytes, cost: int) -> None:

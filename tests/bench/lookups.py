@@ -1,7 +1,7 @@
-"""When memcached pays: a checkout and an update from stores that wait, beside a model of the chain of lookups.
+"""When memcached pays: checkouts from a store that waits, beside a model of the chain of lookups.
 
-The store is in memory, and each read of it waits as long as a disk or a network file system would. The model's
-constants are measured before, without any wait: `doc/explanation/caches.md`.
+The store is a folder, in the page cache, and each read of it waits as long as a disk or a network file system would.
+The model's constants are measured before, without any wait: `doc/explanation/caches.md`.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def gets(remote: Memcached, count: int = 2000) -> float:
 @options.number("-n files", 5000, "Of a tree, 5,000 bytes each.")
 @options.number("--repeat", 3, "Runs of each cell; the median counts.")
 def command(files: int, repeat: int) -> None:
-    """When memcached pays: a checkout and an update from stores whose reads wait, with and without it, beside a model.
+    """When memcached pays: checkouts from a store whose reads wait, with and without it, beside a model.
 
     \b
     bench lookups

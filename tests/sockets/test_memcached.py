@@ -185,9 +185,16 @@ def answering(answer: Callable[[socket.socket, bytes], None]) -> Iterator[int]:
 
 def drip(connection: socket.socket, _: bytes) -> None:
     """An answer in pieces, none of which comes too late."""
-    for byte in b"VALUE x 0 30\r\n" + bytes(30) + b"\r\nEND\r\n":
+    for byte in b"VALUE x 0 3000\r\n" + bytes(3000) + b"\r\nEND\r\n":
         connection.sendall(bytes([byte]))
-        time.sleep(0.02)
+        time.sleep(0.01)
+
+
+def flood(connection: socket.socket, _: bytes) -> None:
+    """An answer that never ends."""
+    connection.sendall(b"VALUE x 0 99999999999\r\n")
+    while True:
+        connection.sendall(bytes(1 << 16))
 
 
 @pytest.mark.parametrize(
@@ -199,6 +206,7 @@ def drip(connection: socket.socket, _: bytes) -> None:
         lambda connection, _: connection.sendall(bytes(4000)),
         lambda connection, _: connection.close(),
         drip,
+        flood,
     ],
 )
 def test_a_server_that_answers_rubbish_is_left_alone(

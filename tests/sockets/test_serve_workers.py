@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -168,6 +169,26 @@ def test_what_has_one_process_only(tmp_path: Path) -> None:
     done = run(*SMARTSERVER, "serve", str(tmp_path), "--workers", "2", "--stdio")
     assert done.status == 2
     assert "--workers" in done.err
+
+
+def test_a_load_balancer_hears_of_the_end_of_workers(tmp_path: Path) -> None:
+    with Server(tmp_path, "--workers", "2", "--metrics", "127.0.0.1:0") as server:
+        until(lambda: any(line.startswith("ready or not on ") for line in server.log))
+        url = next(line for line in server.log if line.startswith("ready or not on ")).split()[-1]
+        for each in children(server.process.pid):
+            until(partial(opened, each, "anon_inode"))
+        server.process.terminate()
+
+        def is_unready() -> bool:
+            try:
+                urllib.request.urlopen(url, timeout=PATIENCE).close()
+            except urllib.error.HTTPError as answer:
+                return answer.code == 503
+            return False
+
+        until(is_unready)
+        server.process.terminate()
+        assert server.process.wait(PATIENCE) == 0
 
 
 def metric(server: Server, name: str) -> float:

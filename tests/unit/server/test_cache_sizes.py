@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from smartserver.server.cache_sizes import FADE, START, AutoSize, divide, free_memory
+from smartserver.server.cache_sizes import FADE, LEAST, START, AutoSize, divide, free_memory
 from smartserver.store.blocks import CACHED
 from smartserver.store.caches import HEADERS, CachedText, TextCache
 from smartserver.store.demand import RATE
@@ -58,8 +58,8 @@ def test_short_memory_is_not_taken() -> None:
     free[0] = 0
     for _ in range(10):
         auto.decide()
-    assert texts.size + CACHED.size + HEADERS.size <= START // 2
-    assert texts.limit >= 0
+    assert (texts.limit, CACHED.limit, HEADERS.limit) == (LEAST // 2, LEAST // 4, LEAST // 4)
+    assert texts.size <= LEAST // 2
 
 
 def test_a_size_is_divided() -> None:
@@ -76,7 +76,13 @@ def test_free_memory_is_the_machines_or_the_groups(tmp_path: Path) -> None:
     (tmp_path / "proc/self/cgroup").write_text("0::/a/b\n")
     group = tmp_path / "sys/fs/cgroup/a/b"
     group.mkdir(parents=True)
-    (group / "memory.current").write_text("100\n")
-    for most, expected in (("max\n", 4 << 20), ("1100\n", 1000), ("50\n", 0)):
+    for each, used in ((group, 100), (group.parent, 5000)):
+        (each / "memory.current").write_text(f"{used}\n")
+        (each / "memory.stat").write_text("anon 50\nactive_file 30\ninactive_file 20\n")
+        (each / "memory.max").write_text("max\n")
+    for most, expected in (("max\n", 4 << 20), ("1100\n", 1050), ("50\n", 0)):
         (group / "memory.max").write_text(most)
         assert free_memory(tmp_path) == expected
+    (group / "memory.max").write_text("1100\n")
+    (group.parent / "memory.max").write_text("5100\n")  # What is above it limits it, too.
+    assert free_memory(tmp_path) == 150

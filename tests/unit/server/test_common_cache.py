@@ -1,4 +1,4 @@
-"""server.common_cache, server.common_counts: memory that workers share gives what one of them wrote, or nothing."""
+"""server.common_cache: memory that workers share gives what one of them wrote, or nothing."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ import time
 import pytest
 from counting import Counting
 
-from smartserver.meters import NOTHING, READS
 from smartserver.server.common_cache import CommonCache
-from smartserver.server.common_counts import CommonCounts
-from smartserver.server.request_meters import BUCKETS, Histogram, ServerCounts
 from smartserver.store.caches import CachedText, TextCache
 
 KEYS = [b"key %d" % number for number in range(400)]
@@ -88,35 +85,3 @@ def test_a_cache_of_texts_finds_what_another_process_has_proved() -> None:
     one.put(b"b", CachedText(b"text", False))
     assert other.get(b"a") == CachedText(b"text", True, b"meta")
     assert (len(other), other.get(b"b")) == (1, None)
-
-
-def counts(reads: int, connections: int) -> ServerCounts:
-    meters = list(NOTHING)
-    meters[READS] = reads
-    histogram = Histogram()
-    histogram.add(BUCKETS[1])
-    return ServerCounts(meters, {"verb": {"done": reads}}, {"verb": histogram}, connections)
-
-
-def test_counts_are_added_up_and_go_on_where_a_worker_ended() -> None:
-    common = CommonCounts(2)
-    for worker, reads in ((0, 5), (1, 7)):
-        common.belong_to(worker)
-        common.write(counts(1, 1))
-        common.write(counts(reads, 2))
-    found = common.read()
-    assert (found.meters[READS], found.outcomes, found.open) == (12, {"verb": {"done": 12}}, 4)
-    assert found.seconds["verb"].counts[1] == 2
-    common.belong_to(0)  # As a new process does.
-    common.write(counts(3, 0))
-    found = common.read()
-    assert (found.meters[READS], found.open) == (15, 2)
-
-
-def test_a_copy_that_is_half_written_is_none() -> None:
-    common = CommonCounts(1)
-    common.belong_to(0)
-    for reads in (1, 2):
-        common.write(counts(reads, 0))
-    common._memory[30] ^= 1  # In the copy of the second.
-    assert common.read().meters[READS] == 1
