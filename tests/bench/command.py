@@ -8,7 +8,7 @@ import click
 
 COMMANDS = (
     "demo", "cluster", "trips", "history", "brz", "hg", "commits", "pushes", "writers", "ratchet", "near",
-    "content", "content-wide", "papers", "lookups", "imports", "shared",
+    "content", "content-wide", "null", "papers", "lookups", "imports", "shared",
 )  # fmt: skip
 """Each, with _ for -, is a module or package of `bench` with a `command`."""
 
