@@ -78,9 +78,14 @@ def fast_import(run: StreamRun, stream: str, vcs: str, *, force: bool, may_creat
             parser = StreamParser(source, line)
             reader.read(parser.commands)
         line.end()
-        for number, what in ((reader.submodules, "submodule"), (parser.notes + reader.notes, "note")):
+        notes = parser.notes + reader.notes
+        for number, what, why in (
+            (reader.submodules, "submodule", f"{vcs} has none"),
+            (notes, "note", f"{vcs} has none"),
+            (reader.tags, "tag", "no branch of the stream has the revision"),
+        ):
             if number:
-                _say(f"{count(number, what)} left out: {vcs} has none")
+                _say(f"{count(number, what)} left out: {why}")
         if run.export_marks:
             # The rename alone is left for after the push: a full disk must not lose the marks of what was pushed.
             written = until.enter_context(new_file(run.export_marks))

@@ -63,7 +63,7 @@ def _show(cache: str, limit: int, sizes: list[Size]) -> None:
         click.echo("  nothing was asked for twice yet")
         return
     click.echo(f"  {'size':>10} {'hits':>12} {'bytes found':>14}")
-    for size in sizes:
+    for size in sizes[: next(at for at, each in enumerate(sizes, 1) if each.hits == sizes[-1].hits)]:
         click.echo(f"  {_megabytes(size.size):>10} {size.hits:>12,} {_megabytes(size.found):>14}")
     click.echo(f"  {_megabytes(best(sizes, sizes[-1].size))} would find nearly as much as any larger one")
 

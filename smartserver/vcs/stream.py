@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NamedTuple, Protocol
 
 from fastimport import commands, errors
 from fastimport.parser import Authorship, ImportParser
@@ -32,8 +32,8 @@ TAGS: Final = b"refs/tags/"
 NOTES: Final = b"refs/notes/"
 """Where the refs of a stream begin."""
 
-SUBMODULE: Final = 0o160000
-"""The mode of a submodule."""
+FILE, PROGRAM, LINK, SUBMODULE = 0o100644, 0o100755, 0o120000, 0o160000
+"""The modes of files in a stream."""
 
 _RAW_DATE: Final = re.compile(rb"-?[0-9]{1,18} [-+][0-9]{4}")
 _QUOTED: Final = rb'"((?:[^"\\]|\\.)*)"'
@@ -260,6 +260,118 @@ class Refs:
     def changed(self) -> dict[bytes, bytes]:
         """The refs that are to be moved on the server, with their commits."""
         return {ref: commit for ref, commit in self.moved.items() if self.there.get(ref) != commit}
+
+
+class NewFile(NamedTuple):
+    """A version of a file."""
+
+    text: Callable[[], bytes]
+    mode: int
+    source: bytes | None
+    """The file of the commit before that it was copied from."""
+
+
+Files = dict[bytes, NewFile | None]
+"""What a commit makes of files; None: it removes one."""
+
+
+class FilesBefore(Protocol):
+    """The files of the first parent of a commit."""
+
+    def has(self, path: bytes) -> bool:
+        """Whether there is a file."""
+
+    def has_folder(self, path: bytes) -> bool:
+        """Whether there is a folder."""
+
+    def paths(self, folder: bytes) -> Iterable[bytes]:
+        """All files in a folder, and in those below; the folder with an empty path has all."""
+
+    def file(self, path: bytes) -> NewFile:
+        """A file that is there."""
+
+
+class FileChanges:
+    """The files of a commit, as its changes come one after the other. A path is a file or a folder, as in git."""
+
+    def __init__(self, before: FilesBefore, control: bytes) -> None:
+        """`control`: as of `path_problem`."""
+        self._before = before
+        self._control = control
+        self._files: Files = {}
+        self._folders: set[bytes] = set()
+        """Folders of new files, whether these are still there or not."""
+
+    def apply(self, change: Any, text_of: Callable[[Any], Callable[[], bytes]]) -> bool:
+        """Make a change; whether it was one. A submodule is none. `text_of`: gives the text of a FileModifyCommand.
+
+        Raises:
+            ValueError: it cannot be made.
+        """
+        if isinstance(change, commands.FileModifyCommand):
+            if change.mode == SUBMODULE:
+                return False
+            if change.mode not in (FILE, PROGRAM, LINK):
+                raise ValueError(f"{change.path.decode('utf-8', 'replace')}: mode {change.mode:o} is no file's")
+            self._put(change.path, NewFile(text_of(change), change.mode, None))
+        elif isinstance(change, commands.FileDeleteCommand):
+            self._remove(change.path)
+        elif isinstance(change, commands.FileDeleteAllCommand):
+            self._remove(b"")
+        elif isinstance(change, commands.FileRenameCommand):
+            self._copy(change.old_path, change.new_path, moves=True)
+        else:
+            self._copy(change.src_path, change.dest_path, moves=False)
+        return True
+
+    def result(self) -> Files:
+        """What became of the files, without what removes one that was not there."""
+        return {path: file for path, file in self._files.items() if file is not None or self._before.has(path)}
+
+    def _put(self, path: bytes, file: NewFile) -> None:
+        """Have a file there, in place of whatever was."""
+        if problem := path_problem(path, self._control):
+            raise ValueError(problem)
+        was_file = self._before.has(path)  # Then it is no folder, and its folders are no files: nothing is looked for.
+        for each in self._below(path) if not was_file or path in self._folders else ():
+            self._files[each] = None
+        for end in (number for number, byte in enumerate(path) if byte == ord("/")):
+            folder = path[:end]
+            self._folders.add(folder)
+            if self._files.get(folder) is not None or (not was_file and self._has(folder)):
+                self._files[folder] = None
+        self._files[path] = file
+
+    def _remove(self, path: bytes) -> None:
+        """Remove a file, or a folder with all that is in it. git writes the removal of a file behind the folder that
+        takes its place: then the folder stays."""
+        if self._before.has(path) and self._files.get(path) is None:
+            self._files[path] = None
+            return
+        for each in [path] if self._has(path) else self._below(path):
+            self._files[each] = None
+
+    def _copy(self, source: bytes, target: bytes, *, moves: bool) -> None:
+        """Have the files of a path at another one, too, or there alone."""
+        found = [source] if self._has(source) else self._below(source)
+        if not found:
+            raise ValueError(f"no file {source.decode('utf-8', 'replace')}")
+        files = {each: self._files.get(each) or self._before.file(each)._replace(source=each) for each in found}
+        if moves:
+            self._files |= dict.fromkeys(files)
+        for each, file in files.items():
+            self._put(target + each[len(source) :], file)
+
+    def _has(self, path: bytes) -> bool:
+        return self._files[path] is not None if path in self._files else self._before.has(path)
+
+    def _below(self, path: bytes) -> list[bytes]:
+        """The files in a folder. Only where there is one are all looked through."""
+        if path and path not in self._folders and not self._before.has_folder(path):
+            return []
+        start = path + b"/" if path else b""
+        mine = (each for each in self._files if each.startswith(start))
+        return [each for each in {*self._before.paths(path), *mine} if self._has(each)]
 
 
 def path_problem(path: bytes, control: bytes) -> str:

@@ -64,7 +64,7 @@ def serialised(report: Report) -> None:
     ways: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
         "msgspec": (partial(encoder.encode, message), lambda data: decoder.decode(data)),
         "json": (partial(json.dumps, plain), json.loads),
-        "pickle": (partial(pickle.dumps, message), lambda data: pickle.loads(data)),  # type: ignore[arg-type]
+        "pickle": (partial(pickle.dumps, message), lambda data: pickle.loads(data)),
     }
     for name, (encode, decode) in ways.items():
         begin = time.perf_counter()

@@ -69,7 +69,8 @@ def test_a_history_goes_there_and_comes_back(side: Side, vcs: str) -> None:
         side.run(f'git -C a fast-export --reencode=no --all | smartserver fast-import --vcs {vcs} "$URL"'),
         rounds={"hg": 3, "bzr": 6}[vcs],
     )
-    assert sorted(done.out.split()) == sorted(["master" if vcs == "hg" else "trunk", "third", "topic"])
+    expected = ["master", "light", "v1"] if vcs == "hg" else ["trunk"]
+    assert sorted(done.out.split()) == sorted([*expected, "third", "topic"])
     back(side)
     for branch in ("master", "topic", "third"):
         assert history(side, "back", branch, vcs) == history(side, "a", branch, vcs)
@@ -134,6 +135,57 @@ COMMIT = "commit refs/heads/master\nmark :2\ncommitter A <a@example.org> 1700000
 def test_a_branch_cannot_lead_out_of_its_repository(side: Side, name: str) -> None:
     (side.folder / "hostile").write_text(COMMIT.replace("heads/master", f"heads/{name}"))
     refused(side.run('smartserver fast-import --vcs bzr "$URL" hostile'), "line 1 of the stream")
+
+
+@SYSTEMS
+def test_files_change_places_as_in_git(side: Side, vcs: str) -> None:
+    """What a stream moves lies where git's own reader puts it."""
+    more = "commit refs/heads/b{0}\nmark :{0}\ncommitter A <a@example.org> 170000000{0} +0000\ndata 1\nm\nfrom :2\n"
+    changes = (
+        "R a d/y\nR d/x a\n",
+        "R a a/z\n",
+        "R a c\nR b a\nR c b\n",
+        "R d e\n",
+        "C d e\nD d/x\n",
+        "R a a/z\nR b a/b\nM 644 inline a/z\ndata 1\nz\n",
+        "R d/x t\nR t d\n",
+    )
+    (side.folder / "moves").write_text(
+        COMMIT
+        + "".join(f"M 644 inline {path}\ndata {len(path)}\n{path}\n" for path in ("a", "b", "d/x", "d/w/v"))
+        + "".join(more.format(number) + change for number, change in enumerate(changes, 3))
+    )
+    side.prepare(f'smartserver fast-import --vcs {vcs} "$URL" moves; git init -q -b master g')
+    side.prepare("git -C g fast-import --quiet <moves")
+    back(side)
+    for number in range(3, 3 + len(changes)):
+        assert side.git("back", "ls-tree", "-r", f"b{number}") == side.git("g", "ls-tree", "-r", f"b{number}"), number
+
+
+def test_what_brz_has_moved_is_exported_as_it_lies(side: Side) -> None:
+    side.prepare(
+        """
+        smartserver setup brz >out; BRZ_EMAIL='Quote "Q" O, Jr. <q@example.org>'; export BRZ_EMAIL
+        brz init -q w; cd w; mkdir d f; echo x >d/x; echo p >p; echo q >q; echo y >f/y; brz add -q; brz commit -q -m one
+        brz mv -q d e; brz mv -q p t; brz mv -q q p; brz mv -q t q; brz commit -q -m two
+        brz mv -q f/y t; brz rm -q f; brz mv -q t f; brz commit -q -m three; brz push -q "$URL"
+        """
+    )
+    back(side)
+    assert side.git("back", "ls-tree", "-r", "--name-only", "master~1").split() == ["e/x", "f/y", "p", "q"]
+    assert side.git("back", "ls-tree", "-r", "--name-only", "master").split() == ["e/x", "f", "p", "q"]
+    assert side.git("back", "show", "master:q") == "p"
+    assert side.git("back", "log", "-1", "--format=%cn <%ce>") == 'Quote "Q" O, Jr. <q@example.org>'
+
+
+@SYSTEMS
+def test_a_branch_is_deleted_only_by_force(side: Side, vcs: str) -> None:
+    side.prepare(f'git -C a fast-export --reencode=no --all | smartserver fast-import --vcs {vcs} "$URL"')
+    (side.folder / "gone").write_text(f"reset refs/heads/topic\nfrom {'0' * 40}\n\n")
+    refused(side.run('smartserver fast-import "$URL" gone'), "refs/heads/topic would be deleted")
+    side.prepare('smartserver fast-import --force "$URL" gone')
+    back(side)
+    assert side.git("back", "for-each-ref", "--format=%(refname)", "refs/heads/topic") == ""
 
 
 @SYSTEMS

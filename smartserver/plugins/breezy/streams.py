@@ -19,10 +19,9 @@ from typing import IO, Any, Final
 
 import breezy
 import breezy.bzr
-from breezy import errors
+from breezy import errors, urlutils
 from breezy.branch import Branch
 from breezy.controldir import ControlDir, format_registry
-from breezy.plugins.fastimport.bzr_commit_handler import CommitHandler
 from breezy.plugins.fastimport.exporter import BzrFastExporter
 from breezy.plugins.fastimport.processors.generic_processor import GenericProcessor
 from breezy.repository import Repository
@@ -32,7 +31,19 @@ from fastimport import commands
 from smartserver.errors import NoSuchRepository
 from smartserver.plugins import breezy_shim
 from smartserver.vcs.base import BadStream, CannotSend
-from smartserver.vcs.stream import HEADS, NOTES, SUBMODULE, TAGS, Refs, claim, path_problem
+from smartserver.vcs.stream import (
+    FILE,
+    HEADS,
+    LINK,
+    NOTES,
+    PROGRAM,
+    TAGS,
+    FileChanges,
+    NewFile,
+    Refs,
+    claim,
+    path_problem,
+)
 
 MASTER: Final = b"master"
 TRUNK: Final = "trunk"
@@ -88,8 +99,15 @@ class LocalCopy:
         if self._is_new:
             ControlDir.open(self._url).create_repository(shared=True)
         for name in names:
-            target = ControlDir.open(f"{self._url}/{name}" if name else self._url)
-            target.push_branch(self.branch(name), overwrite=force, remember=False)
+            self._target(name).push_branch(self.branch(name), overwrite=force, remember=False)
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete branches on the server, each in one request."""
+        for name in names:
+            self._target(name).destroy_branch()
+
+    def _target(self, name: str) -> Any:
+        return ControlDir.open(f"{self._url}/{urlutils.escape(name)}" if name else self._url)
 
 
 @contextmanager
@@ -157,7 +175,8 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         }
         self._refs = Refs(tips | tags, marks)
         self._changed: list[str] = []
-        self.submodules = self.notes = 0
+        self._gone: list[str] = []
+        self.submodules = self.notes = self.tags = 0
         """How many were left out."""
 
     def read(self, stream: Callable[[], Iterable[Any]]) -> None:
@@ -177,14 +196,20 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         for ref in changed if not self._force else ():
             if ref.startswith(TAGS) and ref in self._refs.there:
                 raise BadStream(f"{ref.decode('utf-8', 'replace')} would move; --force moves it")
+        gone = [ref for ref in self._refs.gone & self._refs.there.keys() if ref.startswith(HEADS)]
+        if gone and not self._force:
+            raise BadStream(f"{gone[0].decode('utf-8', 'replace')} would be deleted; --force deletes it")
+        self._gone = [name_of(ref, self._local.branches) for ref in gone]
         with self.repo.lock_read():
             graph = self.repo.get_graph()
+            placed: set[str] = set()
             for ref, tip in self._refs.moved.items():
                 if ref.startswith(HEADS):
-                    self._set_branch(graph, ref, tip, tags)
+                    placed |= self._set_branch(graph, ref, tip, tags)
+        self.tags = len(tags) - len(placed)
 
-    def _set_branch(self, graph: Any, ref: bytes, tip: bytes, tags: Mapping[str, bytes]) -> None:
-        """Have a branch here as it is to be on the server."""
+    def _set_branch(self, graph: Any, ref: bytes, tip: bytes, tags: Mapping[str, bytes]) -> set[str]:
+        """Have a branch here as it is to be on the server; the tags that it has of these."""
         name = name_of(ref, self._local.branches)
         before = self._refs.there.get(ref)
         if before is not None and not self._force and not graph.is_ancestor(before, tip):
@@ -194,23 +219,24 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         branch = self._local.branch(name)
         with branch.lock_write():
             if before == tip and own.items() <= branch.tags.get_tag_dict().items():
-                return
+                return set(own)
             branch.set_last_revision_info(graph.find_distance_to_null(tip, []), tip)
             for tag, revision in own.items():
                 branch.tags.set_tag(tag, revision)
         self._changed.append(name)
+        return set(own)
 
     def push(self) -> list[str]:
         """Push each branch that has changed, in a request of its own; returns their names. Where that is interrupted,
         some are pushed and others not: the next import goes on."""
         if self._changed:
             self._local.push(self._changed, force=self._force)
-        return [name or "the branch at the URL" for name in self._changed]
+        self._local.delete(self._gone)
+        return [name or "the branch at the URL" for name in (*self._changed, *self._gone)]
 
     def pre_process(self) -> None:
         """As Breezy's, with the marks that there are."""
         super().pre_process()
-        self.commit_handler_factory = _Commit
         self.skip_total = 0
         # Its graph has the ancestors of the first commit alone, and panics of others.
         self.rev_store._use_known_graph = not self._local.branches
@@ -235,25 +261,62 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         merged = [self._find(each, cmd) for each in cmd.merges]
         marks = [self._mark_of(each) for each in (*([] if first is None else [first]), *merged)]
         cmd.from_, cmd.merges = (None, marks) if first is None else (marks[0], marks[1:])
-        changes = list(cmd.iter_files())
-        kept = [each for each in changes if getattr(each, "mode", None) != SUBMODULE]
-        self.submodules += len(changes) - len(kept)
-        cmd.iter_files = _in_order(kept).__iter__
         self.cache_mgr.reftracker.last_ids.pop(cmd.ref, None)  # Its parents are those that are named here.
         try:
             if cmd.ref.startswith(HEADS):
                 name_of(cmd.ref, self._local.branches)
-            for each in kept:
-                for path in _new_paths(each):
-                    if problem := path_problem(path, b".bzr"):
-                        raise ValueError(problem)
+            cmd.iter_files = self._net_changes(first, cmd.iter_files()).__iter__
             super().commit_handler(cmd)
         except (errors.BzrError, LookupError, ValueError) as wrong:
-            raise BadStream.at(cmd.lineno, f"{type(wrong).__name__}: {' '.join(str(wrong).split())}") from wrong
+            raise BadStream.at(cmd.lineno, " ".join(str(wrong).split())) from wrong
         made = self.cache_mgr.marks[cmd.id.lstrip(b":")]
         if cmd.mark:
             self._refs.marks[cmd.mark] = made
         self._refs.set(cmd.ref, made)
+
+    def _net_changes(self, parent: bytes | None, changes: Iterable[Any]) -> list[Any]:
+        """What a commit makes of files, in changes that Breezy understands: its own order of renames loses files."""
+        before = _Before(self, parent)
+        files = FileChanges(before, b".bzr")
+        for change in changes:
+            self.submodules += not files.apply(change, self._text_of)
+        found = files.result()
+        for path in found:
+            path.decode()  # Breezy has no other names.
+        gone = {path for path, file in found.items() if file is None}
+        targets = [file.source for file in found.values() if file is not None]
+        paths = [*found, *gone]
+        folders = {path[:end] for path in paths for end, byte in enumerate(path) if byte == ord("/")}
+        renamed: list[Any] = []
+        put: list[Any] = []
+        for path, file in sorted(found.items()):
+            if file is None:
+                continue
+            source = file.source
+            is_rename = (
+                source in gone
+                and targets.count(source) == 1
+                and not before.has(path)
+                and not before.has_folder(path)
+                and source not in folders
+                and path not in folders
+                and not any(path[:end] in gone for end, byte in enumerate(path) if byte == ord("/"))
+            )
+            if is_rename and source is not None:
+                renamed.append(commands.FileRenameCommand(source, path))
+                gone.discard(source)
+            put.append(commands.FileModifyCommand(path, file.mode, None, file.text()))
+        return [*renamed, *map(commands.FileDeleteCommand, sorted(gone)), *put]
+
+    def _text_of(self, change: Any) -> Callable[[], bytes]:
+        if change.data is not None:
+            return lambda: bytes(change.data)
+        mark = change.dataref
+        try:
+            text = self.cache_mgr.fetch_blob(mark)
+        except KeyError:
+            raise ValueError(f"no text {mark.decode('utf-8', 'replace')}") from None
+        return lambda: bytes(text)
 
     def _find(self, name: bytes, cmd: Any) -> bytes:
         """The revision that a stream names."""
@@ -275,6 +338,8 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         """Move a ref."""
         if cmd.from_ is None:
             self._refs.reset(cmd.ref)
+        elif cmd.from_ == b"0" * len(cmd.from_):
+            self._refs.delete(cmd.ref)
         else:
             self._set(cmd.ref, self._find(cmd.from_, cmd), cmd)
 
@@ -297,30 +362,50 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         """There are none: all changes at once, at the end."""
 
 
-class _Commit(CommitHandler):  # type: ignore[misc]
-    """Makes a revision; a file that is to be moved and is missing is a fault."""
+class _Before:
+    """The files of a revision, as `FileChanges` asks for them."""
 
-    def warning(self, msg: str, *args: object) -> None:
-        """Say nothing of what git takes, too."""
-        said = msg % args if args else msg
-        if said.startswith(("ignoring rename", "ignoring copy")):
-            raise ValueError(said)
+    def __init__(self, processor: Any, revision: bytes | None) -> None:
+        self._store = processor.rev_store
+        self._inventory = None
+        if revision is not None:
+            known = processor.cache_mgr.inventories
+            if revision not in known:
+                known[revision] = self._store.get_inventory(revision)
+            self._inventory = known[revision]
 
+    def _entry(self, path: bytes) -> Any:
+        if self._inventory is None:
+            return None
+        try:
+            found = self._inventory.path2id(path.decode())
+        except UnicodeDecodeError:
+            return None
+        return None if found is None else self._inventory.get_entry(found)
 
-def _new_paths(change: Any) -> list[bytes]:
-    """The paths at which a change puts something."""
-    if isinstance(change, commands.FileDeleteCommand | commands.FileDeleteAllCommand):
-        return []
-    return [getattr(change, name) for name in ("path", "new_path", "dest_path") if getattr(change, name, None)]
+    def has(self, path: bytes) -> bool:
+        entry = self._entry(path)
+        return entry is not None and entry.kind != "directory"
 
+    def has_folder(self, path: bytes) -> bool:
+        entry = self._entry(path)
+        return entry is not None and entry.kind == "directory"
 
-def _in_order(changes: list[Any]) -> list[Any]:
-    """Changes of files in an order that all understand: a file is removed before a folder takes its place. git and
-    Breezy write the other order, too, and git then loses the folder."""
-    paths = [path for change in changes for path in _new_paths(change)]
-    folders = {path[:end] for path in paths for end, byte in enumerate(path) if byte == ord("/")}
-    first = [each for each in changes if isinstance(each, commands.FileDeleteCommand) and each.path in folders]
-    return [*first, *(each for each in changes if each not in first)] if first else changes
+    def paths(self, folder: bytes) -> Iterable[bytes]:
+        entry = self._entry(folder)
+        if entry is None or self._inventory is None:
+            return []
+        start = folder + b"/" if folder else b""
+        below = self._inventory.iter_entries(from_dir=entry.file_id)
+        return [start + path.encode() for path, each in below if path and each.kind != "directory"]
+
+    def file(self, path: bytes) -> NewFile:
+        entry = self._entry(path)
+        if entry.kind == "symlink":
+            return NewFile(entry.symlink_target.encode, LINK, None)
+        lines = self._store.get_file_lines
+        mode = PROGRAM if entry.executable else FILE
+        return NewFile(lambda: b"".join(lines(entry.revision, path.decode())), mode, None)
 
 
 class _Exporter(BzrFastExporter):  # type: ignore[misc]
@@ -348,11 +433,49 @@ class _Exporter(BzrFastExporter):  # type: ignore[misc]
             self.revid_to_mark[revid] = b"%d" % self.number
         return found
 
-    def _get_filecommands(self, tree_old: Any, tree_new: Any) -> list[Any]:
-        return _in_order(list(super()._get_filecommands(tree_old, tree_new)))
+    def _get_name_email(self, user: str) -> tuple[bytes, bytes]:
+        name, _, rest = user.partition("<")
+        if not rest and "@" in name and " " not in name.strip():
+            name, rest = "", name
+        found = [each.translate(_NOT_IN_NAMES).strip().encode() for each in (name, rest.partition(">")[0])]
+        return found[0], found[1]
+
+    def _get_filecommands(self, tree_old: Any, tree_new: Any) -> Iterator[Any]:
+        """What differs, by paths: first what is gone, then what is new. Breezy's own order of renames loses files."""
+        before: set[str] = set()
+        after: set[str] = set()
+        for change in tree_new.iter_changes(tree_old):
+            moves = change.path[0] != change.path[1]
+            for tree, path, kind, found in zip(
+                (tree_old, tree_new), change.path, change.kind, (before, after), strict=True
+            ):
+                if path is not None and kind == "directory" and moves:
+                    found |= {each for each, entry in _below(tree, path) if entry.kind != "directory"}
+                elif path is not None and kind not in (None, "directory"):
+                    found.add(path)
+        for path in sorted(before - after):
+            yield commands.FileDeleteCommand(path.encode())
+        for path in sorted(after):
+            kind = tree_new.kind(path)
+            if kind == "symlink":
+                target = tree_new.get_symlink_target(path).encode()
+                yield commands.FileModifyCommand(path.encode(), LINK, None, target)
+            elif kind == "file":
+                mode = PROGRAM if tree_new.is_executable(path) else FILE
+                yield commands.FileModifyCommand(path.encode(), mode, None, tree_new.get_file_text(path))
 
     def emit_tags(self) -> None:
         """Write none: those of all branches come at the end."""
+
+
+_NOT_IN_NAMES: Final = str.maketrans("", "", "<>\n")
+
+
+def _below(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """What is in a folder of a tree, and in those below, by paths."""
+    for each, entry in tree.iter_entries_by_dir(specific_files=None):
+        if each.startswith(f"{path}/" if path else ""):
+            yield each, entry
 
 
 def export_stream(local: LocalCopy, output: IO[bytes], marks: Marks, say: Callable[[int], object]) -> None:

@@ -18,7 +18,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, Final
 
 from fastimport import commands
 from mercurial import context, dispatch, encoding, error, exchange, hg, scmutil
@@ -31,15 +31,25 @@ from smartserver.plugins.mercurial import extension
 from smartserver.plugins.mercurial.compat import FACTORY
 from smartserver.vcs.base import BadStream, CannotSend
 from smartserver.vcs.hg.kinds import NULL
-from smartserver.vcs.stream import HEADS, NOTES, SUBMODULE, TAGS, Refs, claim, path_problem
+from smartserver.vcs.stream import (
+    FILE,
+    HEADS,
+    LINK,
+    NOTES,
+    PROGRAM,
+    TAGS,
+    FileChanges,
+    Files,
+    NewFile,
+    Refs,
+    claim,
+)
 
 BRANCH_OF_TAGS: Final = b"tags"
 IMPORT_FIELD: Final = b"fast-import"
 """The field of the changesets in that branch."""
 
-LINK, FILE, PROGRAM = 0o120000, 0o100644, 0o100755
-_FLAGS: Final = {FILE: b"", PROGRAM: b"x", LINK: b"l"}
-_MODES: Final = {flags: mode for mode, flags in _FLAGS.items()}
+_MODES: Final = {b"": FILE, b"x": PROGRAM, b"l": LINK}
 
 Marks = dict[bytes, bytes]
 """Ids of changesets in hexadecimal, by their marks."""
@@ -151,19 +161,6 @@ class _Texts:
         self._file.close()
 
 
-class _File(NamedTuple):
-    """A version of a file."""
-
-    text: Callable[[], bytes]
-    flags: bytes
-    source: bytes | None
-    """The file that it was copied from."""
-
-
-Files = dict[bytes, _File | None]
-"""What a commit makes of files; None: it removes one."""
-
-
 class StreamImport:
     """Makes changesets of the commits of a stream."""
 
@@ -179,7 +176,7 @@ class StreamImport:
         self._refs = Refs(there, marks)
         self._texts = _Texts()
         self._new_tags: list[bytes] = []
-        self.submodules = self.notes = 0
+        self.submodules = self.notes = self.tags = 0
         """How many were left out."""
         self._line = 0
 
@@ -208,10 +205,12 @@ class StreamImport:
         moves: dict[bytes, bytes | None] = {
             ref.removeprefix(HEADS): binary(node) for ref, node in self._refs.changed().items() if ref.startswith(HEADS)
         }
-        moves |= {ref.removeprefix(HEADS): None for ref in self._refs.gone if ref in self._refs.there}
-        if moves or self._new_tags:
+        gone = [ref for ref in self._refs.gone & self._refs.there.keys() if ref.startswith(HEADS)]
+        moves |= {ref.removeprefix(HEADS): None for ref in gone}
+        tags = [ref.removeprefix(TAGS) for ref in self._refs.changed() if ref.startswith(TAGS)]
+        if moves or tags:
             self._local.push(moves, self._new_tags)
-        return [name.decode("utf-8", "replace") for name in moves]
+        return [name.decode("utf-8", "replace") for name in (*moves, *tags)]
 
     def _handle(self, command: Any) -> None:
         refs = self._refs
@@ -263,6 +262,8 @@ class StreamImport:
 
     def _check_forward(self) -> None:
         changelog = self._repository.changelog
+        for ref in self._refs.gone & self._refs.there.keys():
+            raise BadStream(f"{ref.decode('utf-8', 'replace')} would be deleted; --force deletes it")
         for ref, after in self._refs.changed().items():
             before = self._refs.there.get(ref)
             if before is None or (ref.startswith(HEADS) and changelog.isancestor(binary(before), binary(after))):
@@ -299,7 +300,7 @@ class StreamImport:
         first: bytes,
         merged: list[bytes],
         message: bytes,
-        files: Mapping[bytes, _File | None],
+        files: Files,
         author: Any,
         extra: Mapping[bytes, bytes],
     ) -> bytes:
@@ -310,7 +311,7 @@ class StreamImport:
             if found is None:
                 return None
             return context.memfilectx(
-                repository, changeset, path, found.text(), found.flags == b"l", found.flags == b"x", found.source
+                repository, changeset, path, found.text(), found.mode == LINK, found.mode == PROGRAM, found.source
             )
 
         parents = (first, merged[0] if merged else NULL)
@@ -326,24 +327,13 @@ class StreamImport:
 
     def _files(self, parent: bytes, changes: Iterable[Any]) -> Files:
         """What a commit makes of the files of its first parent."""
-        changed = _Changes(self._repository[parent], self._bad)
+        files = FileChanges(_Before(self._repository[parent]), b".hg")
         for change in changes:
-            if isinstance(change, commands.FileModifyCommand):
-                if change.mode == SUBMODULE:
-                    self.submodules += 1
-                    continue
-                if change.mode not in _FLAGS:
-                    raise self._bad(f"{change.path.decode('utf-8', 'replace')}: mode {change.mode:o} is no file's")
-                changed.put(change.path, _File(self._text_of(change), _FLAGS[change.mode], None))
-            elif isinstance(change, commands.FileDeleteCommand):
-                changed.remove(change.path)
-            elif isinstance(change, commands.FileDeleteAllCommand):
-                changed.remove(b"")
-            elif isinstance(change, commands.FileRenameCommand):
-                changed.copy(change.old_path, change.new_path, moves=True)
-            else:
-                changed.copy(change.src_path, change.dest_path, moves=False)
-        return changed.result()
+            try:
+                self.submodules += not files.apply(change, self._text_of)
+            except ValueError as wrong:
+                raise self._bad(str(wrong)) from None
+        return files.result()
 
     def _text_of(self, change: Any) -> Callable[[], bytes]:
         if change.data is not None:
@@ -351,8 +341,7 @@ class StreamImport:
         else:
             found = self._texts.marked.get(change.dataref.removeprefix(b":"))
             if found is None:
-                named = f"no text {change.dataref.decode('utf-8', 'replace')}"
-                raise self._bad(f"{change.path.decode('utf-8', 'replace')}: {named}")
+                raise ValueError(f"no text {change.dataref.decode('utf-8', 'replace')}")
             place = found
         return lambda: self._texts.read(place)
 
@@ -380,70 +369,29 @@ class StreamImport:
             repository, (before, NULL), b"Tags of a stream", [b".hgtags"], file, b"smartserver fast-import",
             newest.date(), extra=extra,
         )  # fmt: skip
-        self._new_tags = [repository.commitctx(made)]
+        self._new_tags = [repository.commitctx(made), *map(binary, tags.values())]
 
 
-class _Changes:
-    """The files of a commit, as its changes come one after the other. A path is a file or a folder, as in git."""
+class _Before:
+    """The files of a changeset, as `FileChanges` asks for them."""
 
-    def __init__(self, before: Any, bad: Callable[[str], BadStream]) -> None:
-        self._before = before
-        self._manifest = before.manifest()
-        self._bad = bad
-        self._files: Files = {}
-        self._folders: set[bytes] = set()
-        """Folders of new files, whether these are still there or not."""
+    def __init__(self, changeset: Any) -> None:
+        self._changeset = changeset
+        self._manifest = changeset.manifest()
 
-    def put(self, path: bytes, file: _File) -> None:
-        """Have a file there, in place of whatever was."""
-        if problem := path_problem(path, b".hg"):
-            raise self._bad(problem)
-        for each in self._below(path):
-            self._files[each] = None
-        for end in (number for number, byte in enumerate(path) if byte == ord("/")):
-            folder = path[:end]
-            self._folders.add(folder)
-            if self._has(folder):
-                self._files[folder] = None
-        self._files[path] = file
+    def has(self, path: bytes) -> bool:
+        return path in self._manifest
 
-    def remove(self, path: bytes) -> None:
-        """Remove a file, or a folder with all that is in it. git writes the removal of a file behind the folder that
-        takes its place: then the folder stays."""
-        if path in self._manifest and self._files.get(path) is None:
-            self._files[path] = None
-            return
-        for each in [path] if self._has(path) else self._below(path):
-            self._files[each] = None
+    def has_folder(self, path: bytes) -> bool:
+        return bool(self._manifest.hasdir(path))
 
-    def copy(self, source: bytes, target: bytes, *, moves: bool) -> None:
-        """Have the files of a path at another one, too, or there alone."""
-        found = [source] if self._has(source) else self._below(source)
-        if not found:
-            raise self._bad(f"no file {source.decode('utf-8', 'replace')}")
-        files = {each: self._file(each) for each in found}
-        if moves:
-            self._files |= dict.fromkeys(files)
-        for each, file in files.items():
-            self.put(target + each[len(source) :], file._replace(source=each if each in self._manifest else None))
+    def paths(self, folder: bytes) -> Iterable[bytes]:
+        start = folder + b"/" if folder else b""
+        return (each for each in self._manifest if each.startswith(start))
 
-    def result(self) -> Files:
-        """Without what removes a file that was not there."""
-        return {path: file for path, file in self._files.items() if file is not None or path in self._manifest}
-
-    def _has(self, path: bytes) -> bool:
-        return self._files[path] is not None if path in self._files else path in self._manifest
-
-    def _file(self, path: bytes) -> _File:
-        found = self._files.get(path)
-        return found or _File(self._before[path].data, self._before[path].flags(), None)
-
-    def _below(self, path: bytes) -> list[bytes]:
-        """The files in a folder. Only where there is one are all looked through."""
-        if path and path not in self._folders and not self._manifest.hasdir(path):
-            return []
-        start = path + b"/" if path else b""
-        return [each for each in {*self._manifest, *self._files} if each.startswith(start) and self._has(each)]
+    def file(self, path: bytes) -> NewFile:
+        file = self._changeset[path]
+        return NewFile(file.data, _MODES[file.flags()], None)
 
 
 def _message(wrong: Any) -> str:
