@@ -179,6 +179,21 @@ def test_what_brz_has_moved_is_exported_as_it_lies(side: Side) -> None:
 
 
 @SYSTEMS
+def test_what_somebody_else_pushed_meanwhile_is_not_lost(side: Side, vcs: str) -> None:
+    """The stream comes once the repository is received, and has changed."""
+    more = COMMIT.replace(":2", ":{0}").replace("data 1\nm", "data 1\n{0}") + "from :2\n"
+    for name, stream in (("first", COMMIT), ("theirs", more.format(3)), ("mine", more.format(4))):
+        (side.folder / name).write_text(stream)
+    side.prepare(f'smartserver fast-import --vcs {vcs} --export-marks m "$URL" first')
+    words = 'smartserver fast-import --import-marks m "$URL"'
+    done = side.run(f"(sleep 3; {words} theirs >out; cat mine) | {words}")
+    assert done.status == 1, done.said
+    assert done.err.count("\n") == 1, done.err
+    back(side)
+    assert side.git("back", "log", "--format=%s", "master").split() == ["3", "m"]
+
+
+@SYSTEMS
 def test_a_branch_is_deleted_only_by_force(side: Side, vcs: str) -> None:
     side.prepare(f'git -C a fast-export --reencode=no --all | smartserver fast-import --vcs {vcs} "$URL"')
     (side.folder / "gone").write_text(f"reset refs/heads/topic\nfrom {'0' * 40}\n\n")

@@ -65,14 +65,24 @@ class LocalCopy:
         self._peer = peer
 
     def push(self, bookmarks: Mapping[bytes, bytes | None], more: Iterable[bytes]) -> None:
-        """Push bookmarks with their changesets (None deletes one), and `more` changesets, in one request."""
+        """Push bookmarks with their changesets (None deletes one), and `more` changesets, in one request.
+
+        Raises:
+            CannotSend: a bookmark was moved meanwhile.
+        """
         repository = self.repository
         with repository.lock(), repository.transaction(IMPORT_FIELD) as transaction:
             repository._bookmarks.applychanges(repository, transaction, list(bookmarks.items()))
         heads = [*(node for node in bookmarks.values() if node is not None), *more]
-        exchange.push(
-            repository, self._peer, force=True, newbranch=True, revs=heads or [NULL], bookmarks=list(bookmarks)
-        )
+        repository.ui.pushbuffer(error=True)
+        try:
+            done = exchange.push(
+                repository, self._peer, force=True, newbranch=True, revs=heads or [NULL], bookmarks=list(bookmarks)
+            )
+        finally:
+            said = repository.ui.popbuffer().decode("utf-8", "replace").strip()
+        if done.bkresult or done.cgresult == 0:
+            raise CannotSend(said.replace("\n", "; ") or "a bookmark was moved meanwhile: try again")
 
 
 @contextmanager
