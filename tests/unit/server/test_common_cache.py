@@ -68,10 +68,12 @@ def test_a_writer_that_is_killed_leaves_no_wrong_byte(kills: int) -> None:
             while True:
                 key = own.choice(KEYS)
                 cache.put(key, value_of(key, own))
-        time.sleep(chance.random() * 0.004)
-        while_it_writes = [(key, cache.get(key)) for key in chance.sample(KEYS, 20)]
-        os.kill(process, signal.SIGKILL)
-        os.waitpid(process, 0)
+        try:
+            time.sleep(chance.random() * 0.004)
+            while_it_writes = [(key, cache.get(key)) for key in chance.sample(KEYS, 20)]
+        finally:
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
         for key, value in [*while_it_writes, *((key, cache.get(key)) for key in KEYS)]:
             assert value is None or is_right(key, value)
             found += value is not None
