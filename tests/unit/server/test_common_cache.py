@@ -63,11 +63,14 @@ def test_a_writer_that_is_killed_leaves_no_wrong_byte(kills: int) -> None:
     for number in range(kills):
         process = os.fork()
         if process == 0:
-            cache.belong_to(number % 2)
-            own = random.Random(number)
-            while True:
-                key = own.choice(KEYS)
-                cache.put(key, value_of(key, own))
+            try:
+                cache.belong_to(number % 2)
+                own = random.Random(number)
+                while True:
+                    key = own.choice(KEYS)
+                    cache.put(key, value_of(key, own))
+            finally:
+                os._exit(1)
         try:
             time.sleep(chance.random() * 0.004)
             while_it_writes = [(key, cache.get(key)) for key in chance.sample(KEYS, 20)]
