@@ -230,8 +230,9 @@ EVERYWHERE = ("0.0.0.0", "::")
 @click.option(
     "--memcached",
     metavar="HOST[:PORT][,...]",
-    help="memcached servers (port 11211) for texts of files, which are checked before they are used. Whoever reaches "
-    "them can read the texts. It pays where the store is slower than the network: see doc/explanation/caches.md.",
+    help="memcached servers (port 11211) for texts of files, which are checked before they are used. Anybody who can "
+    "connect to them can read the texts. It pays where the store is slower than the network: see "
+    "doc/explanation/caches.md.",
 )
 @click.option(
     "--shared-cache",
@@ -364,9 +365,7 @@ def command(
     from smartserver.server import stdio as stdio_shell
     from smartserver.server import tcp
     from smartserver.server.access import Anonymous, RuledUser, by_token, on_streams
-    from smartserver.server.cache_sizes import EVERY, AutoSize, divide, follow
-    from smartserver.server.common_cache import CommonCache
-    from smartserver.server.common_counts import CommonCounts
+    from smartserver.server.cache_sizes import EVERY, START, AutoSize, divide, follow
     from smartserver.server.connections import Connections
     from smartserver.server.executor import Lane
     from smartserver.server.health import Health, look_at
@@ -387,6 +386,9 @@ def command(
     # All is loaded that processes can share: the reactor is not.
     is_first, common, counts = True, None, None
     if opened is not None and workers > 1:
+        from smartserver.server.common_cache import CommonCache  # A log-in by ssh does not wait for them.
+        from smartserver.server.common_counts import CommonCounts
+
         common = CommonCache(shared_cache << 20, workers) if shared_cache else None
         counts = CommonCounts(workers)
         number, is_first = fork_workers(workers, [opened] if pages_port is None else [opened, pages_port])
@@ -411,10 +413,11 @@ def command(
         slow=None if slow is None else slow / 1000,
     )
     site.texts.common = HEADERS.common = common
+    if memory is not None or stdio:  # One client's session is too short to choose by.
+        divide(site.texts, START if memory is None else memory)
     if memory is not None:
-        divide(site.texts, memory)
         follow(site.texts)
-    else:
+    elif not stdio:
         auto = AutoSize(site.texts, workers)
         reactor.callLater(EVERY, partial(_decide, auto, reactor))
     site.texts.remote = remote_texts = open_memcached(servers)

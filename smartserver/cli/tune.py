@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import urllib.error
 import urllib.request
 from collections import defaultdict
 
@@ -53,8 +52,9 @@ def _page(url: str) -> str:
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT) as page:
             return str(page.read().decode("utf-8", "replace"))
-    except (OSError, ValueError, urllib.error.URLError) as wrong:
-        raise CommandError(f"{url}: {getattr(wrong, 'reason', wrong)}") from None
+    except (OSError, ValueError) as wrong:  # Of a URLError the reason is mostly an OSError.
+        reason = getattr(wrong, "reason", wrong)
+        raise CommandError(f"{url}: {getattr(reason, 'strerror', None) or reason}") from None
 
 
 def _show(cache: str, limit: int, sizes: list[Size]) -> None:

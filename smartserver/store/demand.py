@@ -99,7 +99,7 @@ class Demand:
             self._bytes /= 2
 
     def _renumber(self) -> None:
-        """Begin the times anew, in the same order."""
+        """Count the times from 1 again, in the same order."""
         self._tree = [0] * len(self._tree)
         self._now = 0
         for key in self._times:

@@ -180,7 +180,7 @@ class StreamParser(ImportParser):
     def _who_when(self, s: bytes, cmd: bytes, section: bytes, accept_just_who: bool = False) -> Any:
         who, bracket, date = s.rpartition(b"> ")
         if not bracket or date == b"now" or _RAW_DATE.fullmatch(date):
-            self.date_parser = None  # Found for each date anew: the library prints the second form of a stream.
+            self.date_parser = None  # The library then looks at the form of each date, and prints no message.
             return super()._who_when(s, cmd, section, accept_just_who)
         name, _, email = who.partition(b"<")
         when = parsedate_to_datetime(date.decode("ascii"))
@@ -233,7 +233,7 @@ class Refs:
         self.gone.discard(ref)
 
     def reset(self, ref: bytes) -> None:
-        """Have the next commit of a ref begin anew; the ref stays."""
+        """Let the next commit of a ref have no parent; the ref stays."""
         self._begun[ref] = None
 
     def delete(self, ref: bytes) -> None:

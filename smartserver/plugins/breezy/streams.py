@@ -13,6 +13,7 @@ import hashlib
 import io
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from typing import IO, Any, Final
@@ -284,7 +285,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         for path in found:
             path.decode()  # Breezy has no other names.
         gone = {path for path, file in found.items() if file is None}
-        targets = [file.source for file in found.values() if file is not None]
+        sources = Counter(file.source for file in found.values() if file is not None)
         paths = [*found, *gone]
         folders = {path[:end] for path in paths for end, byte in enumerate(path) if byte == ord("/")}
         renamed: list[Any] = []
@@ -295,7 +296,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
             source = file.source
             is_rename = (
                 source in gone
-                and targets.count(source) == 1
+                and sources[source] == 1
                 and not before.has(path)
                 and not before.has_folder(path)
                 and source not in folders
