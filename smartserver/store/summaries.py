@@ -111,8 +111,8 @@ class Summaries:
         if len(table) != length or _hash(table) != check:
             raise self._damage(size, "the table does not have the hash behind it")
         self._table = self._places(table[: -_END.size], size - length - TRAILER)
-        self._run = 0, b""
-        """What was read ahead last: where it begins, and the bytes."""
+        self._runs = [(0, b"")] * self.columns
+        """What was read ahead last of each column: where it begins, and the bytes."""
 
     def _places(self, table: bytes, end: int) -> list[list[_Column]]:
         """The columns of each block. `end`: where the last one ends."""
@@ -161,7 +161,7 @@ class Summaries:
 
     def _read(self, number: int, column: int, place: _Column) -> bytes:
         """The frame of a column. Where those beside it are short, they are read with it: a log asks for them next."""
-        start, run = self._run
+        start, run = self._runs[column]
         if not start <= place.offset <= place.offset + place.length <= start + len(run):
             first = number - number % GROUP
             begin, end = self._table[first][column], self._table[min(first + GROUP, self.blocks) - 1][column]
@@ -169,7 +169,7 @@ class Summaries:
             if size > AHEAD:
                 return self._file.read_at(place.offset, place.length)
             run = self._file.read_at(start, size)
-            self._run = start, run
+            self._runs[column] = start, run
         return run[place.offset - start : place.offset - start + place.length]
 
     def _damage(self, at: int, why: str) -> CorruptFile:
