@@ -96,16 +96,20 @@ def _identifies_peers() -> bool:
 PACKAGES = {
     "cvs": ("cvs",),
     "cvs-fast-export": ("cvs-fast-export",),
+    "eatmydata": ("eatmydata",),
     "haproxy": ("haproxy",),
+    "linux-perf": ("perf",),
     "memcached": ("memcached",),
     "openssh-client": ("ssh", "ssh-keygen", "ssh-agent", "ssh-add"),
     "openssh-server": ("sshd",),
     "postgresql": ("initdb", "postgres"),
     "procps": ("ps",),
-    "subversion": ("svn", "svnadmin"),
+    "strace": ("strace",),
+    "subversion": ("svn", "svnadmin", "svnserve", "svnrdump"),
     "tar": ("tar",),
+    "util-linux-extra": ("fincore",),
 }
-"""Packages of Debian whose programs tests start."""
+"""Packages of Debian whose programs tests and benchmarks start."""
 
 VERSITYGW = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "smartserver/versitygw/1.8.0/versitygw")
 """An S3 store. The tests have another home than its user."""

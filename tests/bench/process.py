@@ -48,6 +48,8 @@ class Cost:
     """The most memory all processes had at one time; pages they share count for each."""
     disk: int = 0
     """Bytes that a command read from a disk: what lay in memory is not in it."""
+    system: float = 0.0
+    """Of the CPU of a command, what the kernel took."""
 
 
 def descendants(pid: int) -> list[int]:
@@ -160,4 +162,4 @@ def measure(command: Sequence[str], folder: Path | None, environment: Mapping[st
     # Resource usage names the largest too, but counts what this process had when it forked.
     largest = seen.largest or usage.ru_maxrss * _RSS_UNIT
     cpu = usage.ru_utime + usage.ru_stime
-    return Cost(ended - begun, cpu, largest, seen.together or largest, usage.ru_inblock * _BLOCK), said
+    return Cost(ended - begun, cpu, largest, seen.together or largest, usage.ru_inblock * _BLOCK, usage.ru_stime), said
