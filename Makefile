@@ -126,10 +126,12 @@ bench: $(TOOLS)
 papers: $(TOOLS)
 	-$(BENCH) papers matrix $(ARGS) --history real --history wide --write
 	-$(BENCH) papers matrix --history revisions --command log --command 'log -q' --command 'log -v' --config fast --write
-	-$(BENCH) papers runs $(ARGS) --history real --history files --write
+	-$(BENCH) papers runs $(ARGS) --write
+	-$(BENCH) papers runs --history files --compression off --write
 	-$(BENCH) papers io $(ARGS) --write
 	-$(BENCH) papers client $(ARGS) --history real --history wide --write
 	-$(BENCH) papers memcached --write
+	-$(BENCH) papers memcached -n 3000 --write
 	-$(BENCH) papers imports --write
 	-$(BENCH) papers null --write
 

@@ -50,7 +50,7 @@ ALL: Final = ("ours", "f6", "f7", "git")
 HISTORIES: Final[Mapping[str, History]] = {
     "real": History(None, ALL, 5),
     "wide": History(lambda scale: linear.wide_history(20_000 // scale, 5_000 // scale, 2_000), ALL, 1),
-    "files": History(lambda scale: linear.wide_tree(400_000 // scale, 5_000), ("ours", "f7", "git"), 0),
+    "files": History(lambda scale: linear.wide_tree(400_000 // scale, 1_000), ("ours", "f7", "git"), 0),
     "revisions": History(lambda scale: linear.long_history(100_000 // scale), ("ours", "f7", "git"), 1),
 }
 

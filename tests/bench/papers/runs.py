@@ -39,19 +39,20 @@ def exported(repositories: Repositories, history: str, side: Side, level: str) -
 
 
 @click.command()
+@click.option("--compression", type=click.Choice(["off", "on"]), help="Only this.")
 @with_histories
-def command(repositories: Repositories, histories: Sequence[str], *, write: bool) -> None:
+def command(repositories: Repositories, histories: Sequence[str], *, compression: str | None, write: bool) -> None:
     """A first, second and third export from one server that has read nothing, with compression off and on: seconds,
     MB/s, processors and memory of both ends. Our client runs without its agent. `files` is a tree of 400,000 files.
 
     \b
     bench papers runs ~/src/project
-    bench papers runs --history files
+    bench papers runs --history files --compression off
     """
     results = repositories.results
     for history in histories:
         rows = []
-        for name, level in [*LEVELS, ("git", "")]:
+        for name, level in [*(each for each in LEVELS if compression in (None, each[1])), ("git", "")]:
             cells = [f"runs {history}, {name}, {level}, {number}" for number in RUNS]
             if any(cell not in results.cells for cell in cells):
                 results.progress.step(f"{history}: {name}, compression {level}")
