@@ -96,20 +96,19 @@ def _identifies_peers() -> bool:
 PACKAGES = {
     "cvs": ("cvs",),
     "cvs-fast-export": ("cvs-fast-export",),
-    "eatmydata": ("eatmydata",),
     "haproxy": ("haproxy",),
-    "linux-perf": ("perf",),
     "memcached": ("memcached",),
     "openssh-client": ("ssh", "ssh-keygen", "ssh-agent", "ssh-add"),
     "openssh-server": ("sshd",),
     "postgresql": ("initdb", "postgres"),
     "procps": ("ps",),
-    "strace": ("strace",),
     "subversion": ("svn", "svnadmin", "svnserve", "svnrdump"),
     "tar": ("tar",),
-    "util-linux-extra": ("fincore",),
 }
-"""Packages of Debian whose programs tests and benchmarks start."""
+"""Packages of Debian whose programs tests start."""
+
+OF_BENCHMARKS = {"eatmydata": "eatmydata", "fincore": "util-linux-extra", "perf": "linux-perf", "strace": "strace"}
+"""Programs that benchmarks alone start, and their packages."""
 
 VERSITYGW = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "smartserver/versitygw/1.8.0/versitygw")
 """An S3 store. The tests have another home than its user."""
@@ -121,6 +120,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 NEEDS = {
     **{name: _programs(package, name) for package, names in PACKAGES.items() for name in names},
+    **{name: _programs(package, name) for name, package in OF_BENCHMARKS.items()},
     "git-svn": Need("git-svn", lambda: _works("git", "svn", "--version", "--")),
     "C compiler": _programs("gcc and libc6-dev", "cc"),
     "Chromium": Need("chromium", lambda: any(map(find, BROWSERS))),
