@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 from typing import Final, NamedTuple
 
@@ -78,7 +80,7 @@ def told(repositories: Repositories, history: str, side: Side, command: str, pac
     """The same by `--stats`."""
     words = _words(repositories, history, side, command, packing)[0]
     said = measure([words[0], "--stats", *words[1:]], None, repositories.alone)[1]
-    run(["rm", "-rf", str(repositories.memory)], None, repositories.alone)
+    shutil.rmtree(repositories.memory, ignore_errors=True)
     counters = re.findall(r"^(\w+) +([\d,]+)$", said, re.MULTILINE)
     found = {name: float(value.replace(",", "")) for name, value in counters}
     return Files(*(found.get(name, 0) for name in COUNTERS))
@@ -115,7 +117,7 @@ def command(repositories: Repositories, histories: Sequence[str], *, write: bool
             side = Side(name.partition(",")[0])
             values = repositories.results.find(
                 f"io {history}, {each}, {name}, {packing}",
-                lambda: count(repositories, history, side, each, packing),  # noqa: B023
+                partial(count, repositories, history, side, each, packing),
             )
             found = Files(*values)
             shown = [f"{found.to_read:,.0f}", f"{found.to_write:,.0f}", f"{found.seeks:,.0f}"]

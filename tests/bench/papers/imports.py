@@ -11,6 +11,7 @@ import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -169,7 +170,7 @@ def command(repeat: int, rows: Sequence[str], folder: Path, write: bool) -> None
         imports = Imports(work, repeat)
         for row in rows or ROWS:
             found = {
-                name: results.find(f"imports, {row}, {name}", lambda: imports.measured(row, tool))  # noqa: B023
+                name: results.find(f"imports, {row}, {name}", partial(imports.measured, row, tool))
                 for name, tool in TOOLS.items()
                 if (row, name) != (EMPTY, "ours")  # A commit without files is none.
             }

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Final
@@ -227,7 +229,7 @@ def command(files: int, repeat: int, waits: Sequence[str], folder: Path, write: 
     with Workspace("bench") as work, memcached() as remote:
         results.progress.step("making the repository")
         served = results.folder / work.folder.name  # On a disk, wherever temporary files are.
-        work.later(lambda: run(["rm", "-rf", str(served)], None, work.environment("bench")))
+        work.later(partial(shutil.rmtree, served, ignore_errors=True))
         served.mkdir()
         history = linear.wide_history(files, -(-files // linear.PART) + UPDATED, LENGTH)
         git = linear.to_ours(history, served / "wide", work)
@@ -243,7 +245,7 @@ def command(files: int, repeat: int, waits: Sequence[str], folder: Path, write: 
         constants = {
             (what, source): results.find(
                 f"{name}, constants, {what}, {source}",
-                lambda: lookups.cell(selectors, source, "0 ms", repeat),  # noqa: B023
+                partial(lookups.cell, selectors, source, "0 ms", repeat),
             )
             for (what, selectors), source in product(operations.items(), SOURCES)
         }
@@ -257,14 +259,14 @@ def command(files: int, repeat: int, waits: Sequence[str], folder: Path, write: 
                     continue
                 found, made = results.find(
                     f"{name}, {what}, {wait}, {source}",
-                    lambda: lookups.cell(selectors, source, wait, repeat),  # noqa: B023
+                    partial(lookups.cell, selectors, source, wait, repeat),
                 )
                 shown.append(f"{found:.2f} s, {made:,.0f} reads; {expected:.2f}")
                 if not is_near(found, expected):
                     wrong.append(f"{what}, {wait}, {source}: {found:.2f} s, the model {expected:.2f} s")
             rows.append([f"{what}, {wait}", *shown])
         selectors = operations["checkout"]
-        found, asked, get = results.find(f"{name}, rows", lambda: _with_rows(lookups, remote, selectors, repeat))
+        found, asked, get = results.find(f"{name}, rows", partial(_with_rows, lookups, remote, selectors, repeat))
     expected = constants["checkout", "memcached"][0] + asked * get
     if not is_near(found, expected):
         wrong.append(f"index data in memcached: {found:.2f} s, the model {expected:.2f} s")

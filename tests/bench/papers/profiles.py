@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import click
@@ -74,7 +75,7 @@ def command(repositories: Repositories, histories: Sequence[str], *, write: bool
         for name, level in LEVELS:
             values = repositories.results.find(
                 f"client {history}, {name}, {level}",
-                lambda: measured(repositories, history, Side(name), level),  # noqa: B023
+                partial(measured, repositories, history, Side(name), level),
             )
             rows.append([f"{name}, compression {level}", f"{values[0]:.2f}", *(f"{each:.1%}" for each in values[1:])])
         head = ["", "processor, s", *SHARES, "all else"]
