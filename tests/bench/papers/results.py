@@ -37,12 +37,15 @@ class Results:
         self.scale = scale
         self.progress = Progress()
         self._path = self.folder / "results.json"
-        exists = self._path.exists()
-        self.cells = msgspec.json.decode(self._path.read_bytes(), type=dict[str, Cell]) if exists else {}
+        self.cells = self._read()
         self._commit = run(["git", "describe", "--always", "--dirty"], Path(__file__).parent, os.environ).strip()
+
+    def _read(self) -> dict[str, Cell]:
+        return msgspec.json.decode(self._path.read_bytes(), type=dict[str, Cell]) if self._path.exists() else {}
 
     def keep(self, name: str, values: Iterable[float]) -> None:
         """Write a cell."""
+        self.cells = self._read()  # Another part may run beside this one.
         self.cells[name] = Cell(tuple(round(value, 5) for value in values), self._commit, circumstances())
         new = self._path.with_suffix(".new")
         new.write_bytes(msgspec.json.format(msgspec.json.encode(self.cells)))
