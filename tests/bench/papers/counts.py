@@ -90,7 +90,7 @@ def _words(
     repositories: Repositories, history: str, side: Side, command: str, packing: str
 ) -> tuple[list[str], Sequence[str]]:
     """A command, and the folders that it is about. Our export is written beside its place."""
-    place, made = str(repositories.served(history, side) / packing), str(repositories.memory)
+    place, made = str((repositories.served(history, side) / packing).resolve()), str(repositories.memory)
     git = repositories.served(history, Side("git")) / "packed"
     listed = run(["git", "ls-tree", "-r", "--name-only", "-z", "main"], git, repositories.alone).split("\0")
     names = {"made": made, "path": sorted(listed[:-1])[len(listed) // 2]}
