@@ -31,7 +31,9 @@ class Matrix:
         self._repositories = repositories
         self._results = repositories.results
 
-    def fill(self, command: str, history: str, configs: Sequence[str], places: Sequence[str], runs: int) -> None:
+    def fill(
+        self, command: str, history: str, configs: Sequence[str], places: Sequence[str], sides: Sequence[str], runs: int
+    ) -> None:
         """Measure what is missing. Of some runs the first does not count; each has all configurations and sides in
         turn."""
         packings, all_places, times = tables.axes(command)
@@ -40,7 +42,8 @@ class Matrix:
             missing = [
                 (config, side)
                 for config, side in product(configs, self._repositories.sides(history))
-                if side.does(command, packing, place, config)
+                if side.name in sides
+                and side.does(command, packing, place, config)
                 and name(side=side.name, config=config, time=times[-1]) not in self._results.cells
             ]
             found = defaultdict[str, list[Sequence[float]]](list)
@@ -105,6 +108,7 @@ def _listed(results: Results) -> str:
 @click.command()
 @click.option("--command", "commands", multiple=True, type=click.Choice(COMMANDS), help="Only these.")
 @click.option("--config", "configs", multiple=True, type=click.Choice(list(CONFIGS)), help="Only these.")
+@click.option("--side", "sides", multiple=True, type=click.Choice(ALL), help="Only these.")
 @click.option("--runs", type=click.IntRange(2), default=2, show_default=True, help="The first one does not count.")
 @click.option("--place", "places", multiple=True, type=click.Choice(["server", "folder"]), help="Only these.")
 @with_histories
@@ -115,6 +119,7 @@ def command(
     commands: Sequence[str],
     configs: Sequence[str],
     places: Sequence[str],
+    sides: Sequence[str],
     runs: int,
     write: bool,
 ) -> None:
@@ -133,7 +138,7 @@ def command(
     results = repositories.results
     matrix = Matrix(repositories)
     for history, each in product(histories, commands or COMMANDS):
-        matrix.fill(each, history, configs or list(CONFIGS), places or ("server", "folder"), runs)
+        matrix.fill(each, history, configs or list(CONFIGS), places or ("server", "folder"), sides or ALL, runs)
     results.show("repositories", _listed(results), write=write, by="matrix")
     for each in commands or COMMANDS:
         parts = [part for history in HISTORIES for part in tables.tables(results.cells, each, history)]
