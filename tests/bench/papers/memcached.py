@@ -56,8 +56,8 @@ LONGEST: Final = 150.0
 UPDATED: Final = 20
 """Revisions of an update."""
 LENGTH: Final = 5000
-PROBES: Final = 1000
-"""Reads by which the disk is measured."""
+PROBES, SLEEPS = 1000, 50
+"""Reads by which the disk is measured, and sleeps by which a wait is."""
 
 
 class Waiting(PassingTransport):
@@ -133,16 +133,17 @@ class Lookups:
         Waiting.wait = 0.0
         return median([seconds for seconds, _ in found]), found[-1][1]
 
-    @staticmethod
-    def waits() -> list[float]:
-        """Seconds that each of `WAITS` takes: a sleep is longer than asked for."""
-        found = []
-        for wait in WAITS.values():
-            begin = time.perf_counter()
-            for _ in range(100 if wait else 0):
-                time.sleep(wait)
-            found.append((time.perf_counter() - begin) / 100 if wait else 0.0)
-        return found
+    def expected(self, selectors: Sequence[TreeSelector], source: str, wait: str, repeat: int) -> float:
+        """What the model says of a cell. Its constants are measured here, without waits: seconds and reads of the store;
+        and apart, what a wait takes (a sleep is longer than asked for), or a read of the disk."""
+        seconds, reads = self.cell(selectors, source, "0 ms", repeat)
+        if wait == DROPPED:
+            each, pages = self.disk()
+            return seconds + min(reads, pages) * each
+        begin = time.perf_counter()
+        for _ in range(SLEEPS if WAITS[wait] else 0):
+            time.sleep(WAITS[wait])
+        return seconds + reads * (time.perf_counter() - begin) / SLEEPS
 
     def disk(self) -> tuple[float, float]:
         """Seconds that a read of the disk takes which is in no page, and the pages that the repository has."""
@@ -240,40 +241,29 @@ def command(files: int, repeat: int, waits: Sequence[str], folder: Path, write: 
         }
         lookups = Lookups(served / "wide", remote, CommonCache(files * LENGTH * 3 + (64 << 20), 1))
         lookups.read(operations["checkout"], "both")  # Which fills them.
-        disk, pages = results.find(f"{name}, constants, disk", lookups.disk)
-        waited = dict(zip(WAITS, results.find(f"{name}, constants, waits", lookups.waits), strict=True))
-        constants = {
-            (what, source): results.find(
-                f"{name}, constants, {what}, {source}",
-                partial(lookups.cell, selectors, source, "0 ms", repeat),
-            )
-            for (what, selectors), source in product(operations.items(), SOURCES)
-        }
         for (what, selectors), wait in product(operations.items(), waits or WAITS):
             shown = []
             for source in SOURCES:
-                base, reads = constants[what, source]
-                expected = base + (min(reads, pages) * disk if wait == DROPPED else reads * waited[wait])
+                cell = f"{name}, {what}, {wait}, {source}"
+                of = (selectors, source, wait, repeat)
+                expected = results.find(f"{cell}, model", lambda: [lookups.expected(*of)])[0]  # noqa: B023
                 if expected > LONGEST:
                     shown.append(f"not run: {expected:,.0f} s")
                     continue
-                found, made = results.find(
-                    f"{name}, {what}, {wait}, {source}",
-                    partial(lookups.cell, selectors, source, wait, repeat),
-                )
+                found, made = results.find(cell, partial(lookups.cell, *of))
                 shown.append(f"{found:.2f} s, {made:,.0f} reads; {expected:.2f}")
                 if not is_near(found, expected):
                     wrong.append(f"{what}, {wait}, {source}: {found:.2f} s, the model {expected:.2f} s")
             rows.append([f"{what}, {wait}", *shown])
         selectors = operations["checkout"]
+        base = results.find(f"{name}, rows, model", partial(lookups.cell, selectors, "memcached", "0 ms", repeat))[0]
         found, asked, get = results.find(f"{name}, rows", partial(_with_rows, lookups, remote, selectors, repeat))
-    expected = constants["checkout", "memcached"][0] + asked * get
+    expected = base + asked * get
     if not is_near(found, expected):
         wrong.append(f"index data in memcached: {found:.2f} s, the model {expected:.2f} s")
     label = f"checkout, 0 ms, {asked:.0f} blocks of indexes in memcached, too"
     rows.append([label, "", f"{found:.2f} s; {expected:.2f}", "", ""])
     text = table(["seconds; the model's", *SOURCES], rows)
-    text += f"\n\nA read of the disk takes {disk * 1e6:.0f} us, a `get` of memcached {get * 1e6:.0f} us; "
-    text += f"an update has {len(changed)} paths."
+    text += f"\n\nA `get` of memcached takes {get * 1e6:.0f} us; an update has {len(changed)} paths."
     results.show(name, text, write=write, by=f"memcached -n {files}")
     end(wrong)
