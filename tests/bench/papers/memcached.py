@@ -134,7 +134,7 @@ class Lookups:
         return median([seconds for seconds, _ in found]), found[-1][1]
 
     def expected(self, selectors: Sequence[TreeSelector], source: str, wait: str, repeat: int) -> float:
-        """What the model says of a cell. Its constants are measured here, without waits: seconds and reads of the store;
+        """What the model says of a cell. Its constants are measured here: seconds and reads of the store without waits,
         and apart, what a wait takes (a sleep is longer than asked for), or a read of the disk."""
         seconds, reads = self.cell(selectors, source, "0 ms", repeat)
         if wait == DROPPED:
