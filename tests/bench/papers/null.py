@@ -31,6 +31,7 @@ from bench.servers import Server, Workspace, serving
 CLIENTS: Final = (1, 2, 4)
 WORKERS: Final = (1, 2)
 LEVELS: Final = ("0", "3")
+WAYS: Final = ("msgspec", "json", "pickle")
 LENGTH: Final = 5000
 TIMES: Final = 10
 """Reads of a client that count."""
@@ -61,7 +62,7 @@ class Message(msgspec.Struct, array_like=True):
     attributes: dict[str, bytes]
 
 
-def serialised() -> dict[str, list[float]]:
+def serialised(way: str) -> list[float]:
     """Microseconds that a message takes that has twenty ids, there and back, and its bytes."""
     message = Message(1, "project/name", [bytes(20)] * 20, {"one": b"value", "other": bytes(40)})
     plain = [1, "project/name", ["00" * 20] * 20, {"one": "value", "other": "00" * 40}]
@@ -71,13 +72,11 @@ def serialised() -> dict[str, list[float]]:
         "json": (partial(json.dumps, plain), json.loads),
         "pickle": (partial(pickle.dumps, message), lambda data: pickle.loads(data)),
     }
-    found = {}
-    for name, (encode, decode) in ways.items():
-        begin = time.perf_counter()
-        for _ in range(20_000):
-            decode(encode())
-        found[name] = [(time.perf_counter() - begin) / 20_000 * 1e6, len(encode())]
-    return found
+    encode, decode = ways[way]
+    begin = time.perf_counter()
+    for _ in range(20_000):
+        decode(encode())
+    return [(time.perf_counter() - begin) / 20_000 * 1e6, len(encode())]
 
 
 def throughput(server: Server, clients: int, environment: Mapping[str, str]) -> tuple[float, float]:
@@ -138,10 +137,8 @@ def command(files: int, repeat: int, folder: Path, write: bool) -> None:
             found = [results.cells[cell].values for cell in cells.values()]
             shown = [f"{rate:,.0f} ({share:.0%})" for rate, share in found]
             rows.append([f"compression {level}, {workers} workers", *shown])
-    messages = serialised()
-    for name, values in messages.items():
-        results.keep(f"null, message, {name}", values)
+    ways = {way: results.find(f"null, message, {way}", partial(serialised, way)) for way in WAYS}
     head = ["MB/s (server's processor)", *(f"{clients} clients" for clients in CLIENTS)]
-    shown = [f"{name} {values[0]:.1f} us, {values[1]} bytes" for name, values in messages.items()]
+    shown = [f"{way} {took:.1f} us, {size:.0f} bytes" for way, (took, size) in ways.items()]
     text = f"{table(head, rows)}\n\nA message of twenty ids there and back: {'; '.join(shown)}."
     results.show("null", text, write=write)
