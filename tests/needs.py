@@ -102,10 +102,13 @@ PACKAGES = {
     "openssh-server": ("sshd",),
     "postgresql": ("initdb", "postgres"),
     "procps": ("ps",),
-    "subversion": ("svn", "svnadmin"),
+    "subversion": ("svn", "svnadmin", "svnserve", "svnrdump"),
     "tar": ("tar",),
 }
 """Packages of Debian whose programs tests start."""
+
+OF_BENCHMARKS = {"eatmydata": "eatmydata", "fincore": "util-linux-extra", "perf": "linux-perf", "strace": "strace"}
+"""Programs that benchmarks alone start, and their packages."""
 
 VERSITYGW = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "smartserver/versitygw/1.8.0/versitygw")
 """An S3 store. The tests have another home than its user."""
@@ -117,6 +120,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 NEEDS = {
     **{name: _programs(package, name) for package, names in PACKAGES.items() for name in names},
+    **{name: _programs(package, name) for name, package in OF_BENCHMARKS.items()},
     "git-svn": Need("git-svn", lambda: _works("git", "svn", "--version", "--")),
     "C compiler": _programs("gcc and libc6-dev", "cc"),
     "Chromium": Need("chromium", lambda: any(map(find, BROWSERS))),

@@ -31,8 +31,6 @@ SAMPLE = 0.02
 
 _TICK = 1 / os.sysconf("SC_CLK_TCK")
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
-_BLOCK = 512
-"""Bytes of what the kernel counts as a block that was read."""
 _PROC = Path("/proc")
 
 
@@ -46,8 +44,8 @@ class Cost:
     """The most memory one process had."""
     together: int
     """The most memory all processes had at one time; pages they share count for each."""
-    disk: int = 0
-    """Bytes that a command read from a disk: what lay in memory is not in it."""
+    system: float = 0.0
+    """Of the CPU of a command, what the kernel took."""
 
 
 def descendants(pid: int) -> list[int]:
@@ -160,4 +158,4 @@ def measure(command: Sequence[str], folder: Path | None, environment: Mapping[st
     # Resource usage names the largest too, but counts what this process had when it forked.
     largest = seen.largest or usage.ru_maxrss * _RSS_UNIT
     cpu = usage.ru_utime + usage.ru_stime
-    return Cost(ended - begun, cpu, largest, seen.together or largest, usage.ru_inblock * _BLOCK), said
+    return Cost(ended - begun, cpu, largest, seen.together or largest, usage.ru_stime), said

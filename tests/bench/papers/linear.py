@@ -11,11 +11,8 @@ from typing import IO, Final
 
 from bench.git_histories import copy, import_stream
 from bench.histories import lines_of
-from bench.servers import run
+from bench.servers import Workspace, run
 from smartserver.cli.errors import CommandError
-
-SVN_FORMAT: Final = ("--compatible-version", "1.9")
-"""Of FSFS it is format 7, the newest that reads blocks."""
 
 CACHE: Final = ("-M", "1024")
 
@@ -27,6 +24,9 @@ FOLDER: Final = 200
 
 LONG_FILES: Final = 100
 """Files that the revisions of a long history change in turn."""
+
+CHANGED, LINE = 4, 40
+"""Files that a later revision of a wide history changes, and bytes of each that are new."""
 
 _FIRST: Final = 1_200_000_000
 _EXECUTABLE, _LINK, _SUBMODULE = b"100755", b"120000", b"160000"
@@ -70,6 +70,22 @@ def wide_tree(files: int, size: int) -> Iterator[Files]:
         yield {f"folder{number // FOLDER:05}/file{number:07}": lines_of(chance, size) for number in numbers}
 
 
+def wide_history(files: int, revisions: int, size: int) -> Iterator[Files]:
+    """So many revisions of such a tree, of which those after the first parts each change a line of some files."""
+    chance = random.Random(revisions)
+    texts: dict[str, bytes] = {}
+    for part in wide_tree(files, size):
+        texts |= part
+        yield part
+    names = list(texts)
+    for _ in range(revisions - -(-files // PART)):
+        changed = chance.sample(names, min(CHANGED, files))
+        for name in changed:
+            at = chance.randrange(max(size - LINE, 1))
+            texts[name] = texts[name][:at] + lines_of(chance, LINE) + texts[name][at + LINE :]
+        yield {name: texts[name] for name in changed}
+
+
 def write(target: Path, environment: Mapping[str, str], changes: Iterator[Files]) -> None:
     """Make a bare repository of revisions that change these files."""
     run(["git", "init", "--quiet", "--bare", "--initial-branch=main", str(target)], None, environment)
@@ -86,12 +102,22 @@ def write(target: Path, environment: Mapping[str, str], changes: Iterator[Files]
         raise CommandError(f"git fast-import: status {process.returncode}")
 
 
-def to_svn(source: Path, target: Path, environment: Mapping[str, str], release: str = "1.9") -> None:
+def to_ours(changes: Iterator[Files], target: Path, work: Workspace) -> Path:
+    """Make a repository of ours of revisions that change these files; git's, that it came from."""
+    source, stream, environment = work.folder / "source.git", work.folder / "stream", work.environment("bench")
+    write(source, environment, changes)
+    run(["sh", "-c", 'git fast-export main >"$1"', "sh", str(stream)], source, environment)
+    run(["smartserver", "fast-import", str(target), str(stream)], source, environment)
+    stream.unlink()
+    return source
+
+
+def to_svn(source: Path, target: Path, environment: Mapping[str, str], release: str) -> None:
     """Make a Subversion repository whose revisions have, at the root, the trees of the revisions of `main`.
 
     `release`: the one of Subversion whose format it has.
     """
-    run(["svnadmin", "create", SVN_FORMAT[0], release, str(target)], None, environment)
+    run(["svnadmin", "create", "--compatible-version", release, str(target)], None, environment)
     load = ["svnadmin", "load", "--quiet", *CACHE, "--no-flush-to-disk", str(target)]
     export = ["git", "fast-export", "--no-data", "--reencode=yes", "--signed-tags=strip", "refs/heads/main"]
     texts = ["git", "cat-file", "--batch", "--buffer"]
