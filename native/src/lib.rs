@@ -1,0 +1,20 @@
+//! What smartserver does for each record, where Python would take 70 to 160 microseconds. Each class here is the twin of
+//! one of Python's, of the same name and contract; `smartserver/records/native.py` chooses.
+
+use pyo3::prelude::*;
+
+mod delta;
+mod frame;
+mod keys;
+mod limits;
+mod objects;
+mod pack;
+mod segment;
+mod sys;
+mod texts;
+mod varint;
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<pack::PackBuilder>()
+}

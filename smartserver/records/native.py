@@ -1,0 +1,49 @@
+"""The one place that chooses between a part in Python and its native twin.
+
+`smartserver._native` is a crate of Rust (`native/`), which `setup.py` builds where there is cargo. What it has does what
+Python's part of the same name does, in a fraction of the time. Python's part is the reference: it runs where the crate
+was not built, it decides what is wrong with anything that the native part refuses, and tests run on both.
+`SMARTSERVER_NATIVE=0` in the environment turns the native parts off.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any, Final, TypeVar
+
+OFF: Final = "SMARTSERVER_NATIVE"
+
+T = TypeVar("T")
+
+
+def _load() -> Any:
+    if os.environ.get(OFF) == "0":
+        return None
+    try:
+        return importlib.import_module("smartserver._native")
+    except ImportError:
+        return None
+
+
+_native: Final = _load()
+
+PARTS: Final[dict[str, tuple[Any, Any]]] = {}
+"""Each part by its name, in Python and, where there is one, natively."""
+
+
+def twin(python: T) -> T:
+    """The native part with the name of one in Python, or that one."""
+    name: str = python.__name__  # type: ignore[attr-defined]
+    native: T | None = getattr(_native, name, None)
+    PARTS[name] = python, native
+    return python if native is None else native
+
+
+def said() -> str:
+    """What `smartserver --version` says of it; empty where the native parts are used."""
+    if _native is not None:
+        return ""
+    if os.environ.get(OFF) == "0":
+        return f"native parts are turned off by {OFF}=0"
+    return "native parts are not built: large pushes and clones take several times as long (see README, Requirements)"
