@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from setuptools import find_packages, setup
 
@@ -23,7 +24,7 @@ METRICS = ["prometheus_client>=0.19"]
 POSTGRES = ["psycopg[binary]>=3.2"]
 
 
-def native_parts() -> dict[str, object]:
+def native_parts() -> dict[str, Any]:
     """What builds the crate of native parts; without cargo, or where that is too old, everything is in Python. So it is
     where the build fails."""
     try:
@@ -41,7 +42,7 @@ def native_parts() -> dict[str, object]:
     return {"rust_extensions": [crate], "options": {"bdist_wheel": {"py_limited_api": "cp311"}}}
 
 
-def without(why: str) -> dict[str, object]:
+def without(why: str) -> dict[str, Any]:
     """Nothing to build, and a line that says why."""
     print(f"smartserver: the native parts are not built: {why}; all is in Python, and slower", file=sys.stderr)
     return {}

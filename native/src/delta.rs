@@ -106,7 +106,8 @@ fn insert(out: &mut Vec<u8>, bytes: &[u8]) {
 pub fn common_start(one: &[u8], other: &[u8]) -> usize {
     let mut at = 0;
     for (a, b) in one.chunks_exact(8).zip(other.chunks_exact(8)) {
-        let (a, b) = (u64::from_le_bytes(a.try_into().expect("eight")), u64::from_le_bytes(b.try_into().expect("eight")));
+        let (a, b) =
+            (u64::from_le_bytes(a.try_into().expect("eight")), u64::from_le_bytes(b.try_into().expect("eight")));
         if a != b {
             return at + ((a ^ b).trailing_zeros() / 8) as usize;
         }
@@ -120,7 +121,8 @@ pub fn common_end(one: &[u8], other: &[u8], most: usize) -> usize {
     let (one, other) = (&one[one.len() - most..], &other[other.len() - most..]);
     let mut size = 0;
     for (a, b) in one.rchunks_exact(8).zip(other.rchunks_exact(8)) {
-        let (a, b) = (u64::from_le_bytes(a.try_into().expect("eight")), u64::from_le_bytes(b.try_into().expect("eight")));
+        let (a, b) =
+            (u64::from_le_bytes(a.try_into().expect("eight")), u64::from_le_bytes(b.try_into().expect("eight")));
         if a != b {
             return size + ((a ^ b).leading_zeros() / 8) as usize;
         }

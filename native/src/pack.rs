@@ -263,7 +263,8 @@ impl Maker {
     fn finish(&mut self, out: &File) -> Result<(Vec<u8>, Vec<u8>), Failure> {
         self.flush()?;
         self.texts.clear();
-        let mut order: Vec<u32> = (0..self.records.len() as u32).filter(|&n| self.records[n as usize].kind != 0).collect();
+        let mut order: Vec<u32> =
+            (0..self.records.len() as u32).filter(|&n| self.records[n as usize].kind != 0).collect();
         let mut file = Hashed { file: out, hash: Hash::new(self.width) };
         let mut head = b"PACK\0\0\0\x02".to_vec();
         head.extend_from_slice(&(order.len() as u32).to_be_bytes());
@@ -458,7 +459,11 @@ fn work(mut maker: Maker, shared: &Shared) -> Made {
     loop {
         let block = shared.next();
         let is_last = block.is_none();
-        if let Err(failure) = block.map_or_else(|| maker.flush(), |block| maker.add(&block, &shared.came)) {
+        let done = match block {
+            Some(block) => maker.add(&block, &shared.came),
+            None => maker.flush(),
+        };
+        if let Err(failure) = done {
             let mut queue = shared.queue.lock().expect("no thread panics with the queue");
             queue.is_broken = true;
             queue.blocks.clear();
@@ -485,14 +490,7 @@ impl PackBuilder {
     /// gives the text of an object of the repository.
     #[new]
     #[pyo3(signature = (width, spool, entries, outside, *, cache, level))]
-    fn new(
-        width: usize,
-        spool: i32,
-        entries: i32,
-        outside: Py<PyAny>,
-        cache: usize,
-        level: u32,
-    ) -> PyResult<Self> {
+    fn new(width: usize, spool: i32, entries: i32, outside: Py<PyAny>, cache: usize, level: u32) -> PyResult<Self> {
         let maker = Maker {
             width,
             keys: Keys::default(),

@@ -160,7 +160,9 @@ fn read_entries<'a>(
             return None;
         }
         let (length, frame_length) = (varint::read(buf, at)?, varint::read(buf, at)?);
-        if length > MAX_RECORD as u64 || (encoding == STORED && length != frame_length) || frame_length > MAX_SEGMENT as u64
+        if length > MAX_RECORD as u64
+            || (encoding == STORED && length != frame_length)
+            || frame_length > MAX_SEGMENT as u64
         {
             return None;
         }

@@ -157,8 +157,7 @@ impl Writer {
             if !base.is_empty() {
                 c::ZSTD_CCtx_refPrefix(context, base.as_ptr().cast(), base.len());
             }
-            let size =
-                c::ZSTD_compress2(context, out.as_mut_ptr() as *mut _, room, text.as_ptr().cast(), text.len());
+            let size = c::ZSTD_compress2(context, out.as_mut_ptr() as *mut _, room, text.as_ptr().cast(), text.len());
             assert_eq!(c::ZSTD_isError(size), 0, "zstd cannot compress {} bytes", text.len());
             out.set_len(size);
         }

@@ -1,8 +1,8 @@
 """The one place that chooses between a part in Python and its native twin.
 
-`smartserver._native` is a crate of Rust (`native/`), which `setup.py` builds where there is cargo. What it has does what
-Python's part of the same name does, in a fraction of the time. Python's part is the reference: it runs where the crate
-was not built, it decides what is wrong with anything that the native part refuses, and tests run on both.
+`smartserver._native` is a crate of Rust (`native/`), which `setup.py` builds where there is cargo. Each of its parts does
+what Python's part of the same name does, in a fraction of the time. Python's part is the reference: it runs where the
+crate was not built, it decides what is wrong with anything that the native part refuses, and tests run on both.
 `SMARTSERVER_NATIVE=0` in the environment turns the native parts off.
 """
 

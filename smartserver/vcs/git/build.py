@@ -64,8 +64,8 @@ class PackBuilder:
         """How many records came, copies left out."""
         return len(self._keys)
 
-    def __contains__(self, key: Key) -> bool:
-        return key in self._keys
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, bytes) and key in self._keys
 
     def add(self, block: bytes) -> None:
         """Take a segment: each record that did not come before becomes an entry.

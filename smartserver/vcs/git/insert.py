@@ -83,21 +83,20 @@ class Inserter:
         folder = os.path.join(self._repository.object_dir, "pack")
         os.makedirs(folder, exist_ok=True)
         with contextlib.ExitStack() as until:
-            files = []
-            for _ in range(2):
-                files.append(unnamed_file(folder))
-                until.callback(os.close, files[-1])
+            spool, entries = unnamed_file(folder), unnamed_file(folder)
+            until.callback(os.close, spool)
+            until.callback(os.close, entries)
             objects = until.enter_context(contextlib.closing(ObjectReader(self._repository.start)))
             until.enter_context(rare_collections())
             try:
-                return self._insert(segments, files, objects, folder, progress or (lambda done, total: None))
+                return self._insert(segments, (spool, entries), objects, folder, progress or (lambda done, total: None))
             except OSError as wrong:
                 if wrong.errno in FULL and wrong.filename is None:
                     wrong.filename = folder  # Written through a descriptor, of a file that may have no name.
                 raise
 
     def _insert(
-        self, segments: Iterable[bytes], files: Sequence[int], objects: ObjectReader, folder: str, progress: Progress
+        self, segments: Iterable[bytes], files: tuple[int, int], objects: ObjectReader, folder: str, progress: Progress
     ) -> InsertReport:
         def outside(key: Key) -> bytes:
             try:
@@ -105,7 +104,7 @@ class Inserter:
             except MissingObject as missing:
                 raise BaseNotHere(key) from missing
 
-        builder = PackBuilder(self._repository.id_length, *files, outside, cache=CACHE, level=LEVEL)
+        builder = PackBuilder(self._repository.id_length, files[0], files[1], outside, cache=CACHE, level=LEVEL)
         revisions = size = 0
         try:
             for block in segments:

@@ -101,8 +101,7 @@ class Table:
         self._offsets.append(offset)
 
     def index(self, pack_hash: bytes, shift: int = 0) -> bytes:
-        """The index file (version 2) of a pack that ends with `pack_hash`. `shift`: how far from where it was noted each
-        entry lies."""
+        """The index file (version 2) of a pack that ends with `pack_hash`. `shift`: added to all offsets."""
         width, checks, offsets = self._width, self._checks, self._offsets
         keys = memoryview(self._keys)
         buckets = [array("I") for _ in range(256)]

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_git_delta import apply
+from twins import both
 
 from smartserver.records import delta as frames
 from smartserver.records.model import BaseTag, Entry
@@ -26,8 +28,6 @@ from smartserver.vcs.base import WrongContent
 from smartserver.vcs.git.objects import BLOB, COMMIT, METAS, TAG, TREE
 from smartserver.vcs.git.pack import BaseNotHere, Table, offset_back
 from smartserver.vcs.git.system import GIT
-from test_git_delta import apply
-from twins import both
 
 KINDS = GIT["git sha1"].kinds
 BOTH = both("smartserver.vcs.git.build", "PackBuilder")
