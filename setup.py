@@ -32,6 +32,8 @@ def native_parts() -> dict[str, Any]:
     except ImportError:
         return without("setuptools-rust is not here")
     cargo = shutil.which("cargo")
+    if not (here / CRATE).exists():
+        return without(f"{CRATE} is not here")
     if cargo is None:
         return without("cargo is not on PATH")
     wanted = re.search(r'^rust-version = "([0-9.]+)"', (here / CRATE).read_text(encoding="utf-8"), re.MULTILINE)

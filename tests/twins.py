@@ -16,3 +16,10 @@ def both(module: str, name: str, *, indirect: bool = False) -> pytest.MarkDecora
     python, native = PARTS[name]
     forms = [pytest.param(native, id="native", marks=needs("native parts")), pytest.param(python, id="python")]
     return pytest.mark.parametrize("part", forms, indirect=indirect)
+
+
+FORMS = [pytest.param("native", marks=needs("native parts")), "python"]
+"""Of what proves segments: parameters of the fixture `proving`."""
+
+IN_PYTHON = pytest.mark.parametrize("proving", ["python"], indirect=True)
+"""Of a test that looks at how Python does it."""

@@ -22,6 +22,10 @@ impl Keys {
         key_of(&self.bytes, &self.ends, number)
     }
 
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len() as u32).map(|number| self.key(number))
+    }
+
     pub fn find(&self, key: &[u8]) -> Option<u32> {
         let same = |&number: &u32| key_of(&self.bytes, &self.ends, number) == key;
         self.numbers.find(self.hasher.hash_one(key), same).copied()

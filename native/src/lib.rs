@@ -3,12 +3,16 @@
 
 use pyo3::prelude::*;
 
+mod ancestry;
 mod delta;
 mod frame;
+mod guard;
+mod index;
 mod keys;
 mod limits;
 mod objects;
 mod pack;
+mod prover;
 mod segment;
 mod sys;
 mod texts;
@@ -16,5 +20,6 @@ mod varint;
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<pack::PackBuilder>()
+    module.add_class::<pack::PackBuilder>()?;
+    module.add_class::<prover::Prover>()
 }

@@ -26,6 +26,7 @@ use sha2::Sha256;
 
 use crate::delta::Differ;
 use crate::frame::{decompress, Tally};
+use crate::guard::{failed, run};
 use crate::keys::Keys;
 use crate::objects::{has_id, type_name, COMMIT};
 use crate::segment::{decode, Kind, STORED};
@@ -567,7 +568,7 @@ impl PackBuilder {
         self.settle(py)?;
         let out = file_of(out)?;
         let Some(maker) = &mut self.maker else { return Err(PyRuntimeError::new_err("nothing is made any more")) };
-        match py.detach(|| maker.finish(&out)) {
+        match run(py, || maker.finish(&out))? {
             Ok((index, digest)) => Ok((PyBytes::new(py, &index), PyBytes::new(py, &digest))),
             Err(failure) => Err(self.error(py, failure)),
         }
@@ -591,9 +592,7 @@ impl PackBuilder {
     /// Take back what the thread had, and raise what ended it early.
     fn join(&mut self, py: Python<'_>) -> PyResult<()> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
-        let Ok((maker, failure)) = py.detach(|| thread.join()) else {
-            return Err(PyRuntimeError::new_err("the thread that makes the pack panicked"));
-        };
+        let (maker, failure) = py.detach(|| thread.join()).map_err(|panic| failed(&*panic))?;
         self.maker = Some(maker);
         failure.map_or(Ok(()), |failure| Err(self.error(py, failure)))
     }

@@ -1,8 +1,8 @@
 """The one place that chooses between a part in Python and its native twin.
 
-`smartserver._native` is a crate of Rust (`native/`), which `setup.py` builds where there is cargo. Each of its parts does
-what Python's part of the same name does, in a fraction of the time. Python's part is the reference: it runs where the
-crate was not built, it decides what is wrong with anything that the native part refuses, and tests run on both.
+`smartserver._native` is a crate of Rust (`native/`), which `setup.py` builds where there is cargo. Each of its parts
+does what Python's part of the same name does, in a fraction of the time. Python's part is the reference: it runs where
+the crate was not built, it decides what is wrong with anything that the native part refuses, and tests run on both.
 `SMARTSERVER_NATIVE=0` in the environment turns the native parts off.
 """
 
@@ -10,15 +10,60 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 OFF: Final = "SMARTSERVER_NATIVE"
 
 T = TypeVar("T")
 
+Costs = tuple[Sequence[int], int, int, int]
+"""Of a segment that was proved: the numbers of its parents in the stream, its records, bytes decoded, and steps."""
+
+
+class Prover(Protocol):
+    """Proves the segments of one stream, up to one that Python must look at: what is out of the ordinary or wrong. What
+    Python takes then is noted. Its twin is `store.incoming.Intake`, which it serves."""
+
+    own_meta: bytes
+    """The meta of the own record of each segment that it proves."""
+
+    @property
+    def segments(self) -> int:
+        """How many came."""
+
+    @property
+    def records(self) -> int:
+        """How many they have."""
+
+    def read_from(self, source: int | Callable[[int, int], bytes]) -> None:
+        """Say where the segments that come next are read again: the descriptor of a file, or by offset and size."""
+
+    def prove(self, blocks: Sequence[bytes], at: int, decoded: int, steps: int) -> tuple[Sequence[Costs], bool]:
+        """Prove segments that lie one behind the other from `at` on. It ends early where it is Python's turn, which it
+        says, and where it has decoded that many bytes, or taken that many steps."""
+
+    def note(self, block: bytes, at: int, rows: Sequence[tuple[int, int, int]] = (), bases: Sequence[int] = ()) -> None:
+        """Take a segment that Python has proved. `rows`: depth, chain and lineage of each record; `bases`: the number
+        of its base in the stream, negative where that is stored or there is none. Without them they are as the stream
+        says."""
+
+    def rows(self, first: int) -> Sequence[tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]]:
+        """The records from a number on: kind, key, meta, revision; a `Frame`; a `Row`."""
+
+    def index(self, pack_length: int, pack_hash: bytes, first: int = 0, lineages: Sequence[int] | None = None) -> bytes:
+        """The body of the index of a pack that has the segments from a number on. `lineages`: those of its records."""
+
+    def tally(self) -> Sequence[int]:
+        """What was done since the last call: frames decoded, their bytes, bytes of texts; texts hashed, their bytes;
+        reads, their bytes."""
+
+
+_IS_OFF: Final = os.environ.get(OFF) == "0"
+
 
 def _load() -> Any:
-    if os.environ.get(OFF) == "0":
+    if _IS_OFF:
         return None
     try:
         return importlib.import_module("smartserver._native")
@@ -40,10 +85,17 @@ def twin(python: T) -> T:
     return python if native is None else native
 
 
+def prover(width: int, cache: int, judges: bool, is_stored: Callable[[int, bytes], bool] | None) -> Prover | None:
+    """What proves segments of git's; None where no native part does. `width`: bytes of a key. `cache`: bytes of texts
+    that are kept. `judges`: whether faults matter. `is_stored`: whether the repository has a record."""
+    made: Prover | None = None if _native is None else _native.Prover(width, cache, judges, is_stored)
+    return made
+
+
 def said() -> str:
     """What `smartserver --version` says of it; empty where the native parts are used."""
     if _native is not None:
         return ""
-    if os.environ.get(OFF) == "0":
+    if _IS_OFF:
         return f"native parts are turned off by {OFF}=0"
     return "native parts are not built: large pushes and clones take several times as long (see README, Requirements)"

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
-from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
@@ -34,6 +33,7 @@ from smartserver.store.summaries import Summaries, summaries_path
 from smartserver.store.summarise import Summariser
 from smartserver.store.trailer import TAIL, ranges_of, trailer_behind
 from smartserver.store.transaction import Transaction
+from smartserver.store.verify_proved import check_packs, lineages
 from smartserver.store.verify_share import MAX_PROBLEMS, SegmentCheck, Share, damage
 from smartserver.store.verify_workers import LEAST, MOST, Workers, cores, shares_of
 from transports.errors import NoSuchFile, PermissionDenied, TransportError, TransportFailed
@@ -107,6 +107,20 @@ class _Verification:
         self._check_log()
         snapshot = self._open()
         self._check_trailers(snapshot)
+        found = check_packs(snapshot, self._tell_read) if len(snapshot.packs) == len(self._state.packs) else None
+        if found is None:
+            self._done = 0
+            self._check_packs(snapshot)
+        else:
+            self._segments, self._records, self._done = found.segments, found.records, self._total
+            self._ghosts.update(found.ghosts)
+        self._check_summaries(snapshot)
+        if len(snapshot.packs) == len(self._state.packs):
+            self._check_refs(snapshot)
+        self._progress(self._total, self._total)
+        return sum(snapshot.ordinal(each) is None for each in self._ghosts)
+
+    def _check_packs(self, snapshot: Snapshot) -> None:
         # Not an attribute: it calls this object, and a cycle would keep files open until the next garbage collection.
         check = SegmentCheck(snapshot, pulse=self._tell)
         with contextlib.ExitStack() as until:
@@ -115,11 +129,9 @@ class _Verification:
                 until.enter_context(self._workers)
             for number, pack in enumerate(snapshot.packs):
                 self._check_pack(snapshot, number, pack, check)
-        self._check_summaries(snapshot)
-        if len(snapshot.packs) == len(self._state.packs):
-            self._check_refs(snapshot)
-        self._progress(self._total, self._total)
-        return sum(snapshot.ordinal(each) is None for each in self._ghosts)
+
+    def _tell_read(self, done: int) -> None:
+        self._progress(done, self._total)
 
     def _check_log(self) -> None:
         problems = [] if self._head.damage is None else [str(self._head.damage)]
@@ -209,7 +221,7 @@ class _Verification:
             self._report(damage(wrong))
             return
         self._done += len(pack.reader.header) + len(trailer)
-        lineages = _lineages(index)
+        known = iter(lineages(index))
         every = Share(number, 0, index.segments)
         try:
             for local, content, segment in check.segments(every, prove=self._workers is None):
@@ -218,7 +230,7 @@ class _Verification:
                 if self._done // CHUNK != (self._done - len(content)) // CHUNK:
                     self._tell()
                 if segment is not None:
-                    builder.add(index.segment_offsets[local], segment, _rows(earlier, segment, lineages))
+                    builder.add(index.segment_offsets[local], segment, _rows(earlier, segment, known))
         except (TransportFailed, PermissionDenied):
             self._take(check, number)
             raise
@@ -292,15 +304,6 @@ class _Verification:
                 self._report(f"{index.name}: row {row} is not what the pack says")
                 return
         self._report(f"{index.name}: not the index of its pack")
-
-
-def _lineages(index: Index) -> Iterator[int]:
-    """The lineages an index has for the records of its pack, in their order there: the pack does not tell them."""
-    offsets, lineages = array("Q"), array("I")
-    for row in index.rows():
-        offsets.append(row.header_offset)
-        lineages.append(row.lineage)
-    return map(lineages.__getitem__, array("I", sorted(range(index.records), key=offsets.__getitem__)))
 
 
 def _rows(earlier: Snapshot, segment: Segment, lineages: Iterator[int]) -> list[Row]:

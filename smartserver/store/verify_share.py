@@ -116,6 +116,13 @@ class SegmentCheck:
                     self._check(share.pack, local, segment, content)
                 yield local, content, segment
 
+    def check(self, number: int, local: int, content: bytes) -> bool:
+        """Check a segment of a pack that was read; whether nothing is wrong with it, or was before."""
+        segment = self._decode(self._snapshot.packs[number], local, content)
+        if segment is not None:
+            self._check(number, local, segment, content)
+        return not self._found.problems
+
     def take(self) -> ShareReport:
         """What was found since the last call."""
         found, self._found = self._found, ShareReport()

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import MAIN, Clock, History, Repeatable, push
+from twins import IN_PYTHON
 
 from smartserver.store import verify, verify_share
 from smartserver.store.checkpoint import encode_checkpoint
@@ -71,6 +72,8 @@ def damage(folder: Path, repository: PackRepository) -> None:
         path.write_bytes(content)
 
 
+@IN_PYTHON
+@pytest.mark.usefixtures("proving")
 def test_they_find_what_one_process_finds(
     repository: PackRepository, tmp_path: Path, started: list[Workers], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,6 +107,8 @@ def test_one_that_ends_early_or_says_nonsense_leaves_its_work(
     assert len(started) == 1
 
 
+@IN_PYTHON
+@pytest.mark.usefixtures("proving")
 def test_they_end_where_nobody_waits_any_more(
     repository: PackRepository, started: list[Workers], monkeypatch: pytest.MonkeyPatch
 ) -> None:
