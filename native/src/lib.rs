@@ -10,6 +10,7 @@ mod guard;
 mod index;
 mod keys;
 mod limits;
+mod meters;
 mod objects;
 mod pack;
 mod prover;
@@ -17,9 +18,11 @@ mod segment;
 mod sys;
 mod texts;
 mod varint;
+mod writer;
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<pack::PackBuilder>()?;
-    module.add_class::<prover::Prover>()
+    module.add_class::<prover::Prover>()?;
+    module.add_class::<writer::SegmentWriter>()
 }

@@ -70,14 +70,6 @@ enum Source {
     Python(Py<PyAny>),
 }
 
-/// What a segment that was proved costs and has.
-struct Proved {
-    parents: Vec<u32>,
-    records: usize,
-    decoded: u64,
-    steps: u64,
-}
-
 /// Why it stops: it is Python's turn, as much was done as may be, or a read has failed.
 enum Stop {
     Turn,
@@ -140,7 +132,7 @@ struct Batch<'a> {
 
 impl State {
     /// Prove a segment, and take it.
-    fn prove(&mut self, batch: &Batch<'_>, at: u64) -> Result<Proved, Stop> {
+    fn prove(&mut self, batch: &Batch<'_>, at: u64) -> Result<(), Stop> {
         let block = &batch.blocks[self.segments.len() - batch.first];
         let kinds = [Kind { check: 0, base: true }];
         let segment = decode(block, &kinds).ok_or(Stop::Turn)?;
@@ -154,11 +146,10 @@ impl State {
         if segment.entries.iter().map(|entry| entry.length).sum::<usize>() > LARGE {
             return Err(Stop::Turn);
         }
-        let before = (self.ancestry.steps, self.room);
         let news = self.prove_records(batch, block, &segment, &parents)?;
-        let (records, steps, decoded) = (news.len(), self.ancestry.steps - before.0, before.1 - self.room);
+        self.ancestry.steps += (1 + parents.len() + news.len()) as u64;
         self.take(&segment, &parents, news, at, block.len());
-        Ok(Proved { parents, records, decoded, steps })
+        Ok(())
     }
 
     fn prove_records<'a>(
@@ -459,6 +450,11 @@ impl State {
     }
 }
 
+/// Numbers as an array of Python's holds them.
+fn numbers(py: Python<'_>, numbers: impl Iterator<Item = u32>) -> Bound<'_, PyBytes> {
+    PyBytes::new(py, &numbers.flat_map(u32::to_ne_bytes).collect::<Vec<u8>>())
+}
+
 /// What a text adds to the size of a chain.
 fn kib(length: usize) -> u32 {
     ((length + 1023) >> 10) as u32
@@ -469,14 +465,14 @@ pub struct Prover {
     state: State,
 }
 
-type Costs = (Vec<u32>, usize, u64, u64);
-
-/// A record as `Arrivals.add` takes it: kind, key, meta, revision; encoding, place, size, length, base and key of a
-/// stored base; depth, chain, lineage.
-type Row<'py> = (
-    (u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, u32),
-    (u8, u64, u32, u32, i64, Bound<'py, PyBytes>),
-    (u16, u32, u32),
+/// Columns of records as `Arrivals` has them.
+type Records<'py> = (
+    (Bound<'py, PyBytes>, Vec<u32>),
+    Bound<'py, PyBytes>,
+    (Vec<Bound<'py, PyBytes>>, Vec<u32>),
+    (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>),
+    (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Vec<(usize, Bound<'py, PyBytes>)>),
+    (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>),
 );
 
 #[pymethods]
@@ -545,9 +541,8 @@ impl Prover {
         Ok(())
     }
 
-    /// Prove segments that lie at `at` and behind it, up to one that Python must look at. Of each: the numbers of its
-    /// parents, its records, the bytes that were decoded, and steps. `decoded`, `steps`: how many there may be. And
-    /// whether it is Python's turn.
+    /// Prove segments that lie at `at` and behind it, up to one that Python must look at. How many; the bytes that were
+    /// decoded, and steps; whether it is Python's turn. `decoded`, `steps`: how many there may be.
     fn prove(
         &mut self,
         py: Python<'_>,
@@ -555,27 +550,34 @@ impl Prover {
         mut at: u64,
         decoded: u64,
         steps: u64,
-    ) -> PyResult<(Vec<Costs>, bool)> {
+    ) -> PyResult<(usize, u64, u64, bool)> {
         let state = &mut self.state;
-        state.room = decoded.min(DECODED);
-        state.last_step = state.ancestry.steps.saturating_add(steps.min(STEPS));
-        let (proved, stop) = run(py, || {
+        let (room, before) = (decoded.min(DECODED), state.ancestry.steps);
+        state.room = room;
+        state.last_step = before.saturating_add(steps.min(STEPS));
+        // What a segment cost that was not proved is charged where Python looks at it.
+        let (mut left, mut last_step) = (room, before);
+        let (count, stop) = run(py, || {
             let batch = Batch { blocks: &blocks, first: state.segments.len() };
-            let mut proved = Vec::with_capacity(blocks.len());
-            for block in &blocks {
+            for (number, block) in blocks.iter().enumerate() {
                 match state.prove(&batch, at) {
-                    Ok(each) => proved.push((each.parents, each.records, each.decoded, each.steps)),
-                    Err(Stop::Spent) if !proved.is_empty() => break,
-                    Err(stop) => return (proved, Some(stop)),
+                    Ok(()) => at += block.len() as u64,
+                    Err(Stop::Spent) if number > 0 => return (number, None),
+                    Err(stop) => return (number, Some(stop)),
                 }
-                at += block.len() as u64;
+                (left, last_step) = (state.room, state.ancestry.steps);
             }
-            (proved, None)
+            (blocks.len(), None)
         })?;
         match stop {
-            Some(Stop::Python(wrong)) if proved.is_empty() => Err(wrong),
-            stop => Ok((proved, stop.is_some())),
+            Some(Stop::Python(wrong)) if count == 0 => Err(wrong),
+            stop => Ok((count, room - left, last_step - before, stop.is_some())),
         }
+    }
+
+    /// Whether a revision came.
+    fn has(&self, revision: &[u8]) -> bool {
+        self.state.revisions.find(revision).is_some()
     }
 
     /// Take a segment that Python has looked at, and which lies at `at`. Of each record: depth, chain and lineage; and
@@ -639,26 +641,55 @@ impl Prover {
         Ok(())
     }
 
-    /// The records from a number on, as `Arrivals.add` takes them.
-    fn rows<'py>(&self, py: Python<'py>, first: usize) -> Vec<Row<'py>> {
+    /// The revisions from a number on, and the numbers of their parents in the stream.
+    fn revisions<'py>(&self, py: Python<'py>, first: u32) -> Vec<(Bound<'py, PyBytes>, Vec<u32>)> {
         let state = &self.state;
-        let row = |record: &Record| {
-            let name = state.names.key(record.name);
-            let place = state.segments[record.segment as usize].1 + u64::from(record.frame);
-            let (base, stored): (i64, &[u8]) = match record.base {
-                NO_BASE => (-1, b""),
-                base if base & EXTERNAL != 0 => (-2, &state.external.key(base ^ EXTERNAL)[1..]),
-                base => (i64::from(base), b""),
-            };
-            let key = PyBytes::new(py, &name[1..]);
-            let meta = PyBytes::new(py, state.metas.key(record.meta));
-            (
-                (name[0], key, meta, record.segment),
-                (record.encoding, place, record.frame_length, record.length, base, PyBytes::new(py, stored)),
-                (record.depth, record.chain, record.lineage),
-            )
+        let row = |number| (PyBytes::new(py, state.revisions.key(number)), state.ancestry.parents(number).to_vec());
+        (first..state.segments.len() as u32).map(row).collect()
+    }
+
+    /// The records from a number on, in columns: names, and where they end; copies, of all records; all metas, and their
+    /// numbers; revisions, encodings, places, sizes; lengths, bases, keys of stored ones; depths, chains, lineages.
+    fn columns<'py>(&self, py: Python<'py>, first: usize) -> Records<'py> {
+        let state = &self.state;
+        let records = &state.records[first..];
+        let column = |of: &dyn Fn(&Record) -> u32| numbers(py, records.iter().map(of));
+        let mut names = Vec::new();
+        let mut ends = Vec::with_capacity(records.len());
+        for record in records {
+            names.extend_from_slice(state.names.key(record.name));
+            ends.push(names.len() as u32);
+        }
+        let copies = state.records.iter().enumerate().map(|(number, record)| {
+            let (first, newest) = state.copies[record.name as usize];
+            if number as u32 == first { newest } else { record.before }
+        });
+        let metas = state.metas.iter().map(|meta| PyBytes::new(py, meta)).collect();
+        let place = |record: &Record| state.segments[record.segment as usize].1 + u64::from(record.frame);
+        let places: Vec<u8> = records.iter().flat_map(|record| place(record).to_ne_bytes()).collect();
+        let encodings: Vec<u8> = records.iter().map(|record| record.encoding).collect();
+        let base = |record: &Record| match record.base {
+            NO_BASE => u32::MAX,
+            base if base & EXTERNAL != 0 => u32::MAX - 1,
+            base => base,
         };
-        state.records[first..].iter().map(row).collect()
+        let is_stored = |record: &Record| record.base != NO_BASE && record.base & EXTERNAL != 0;
+        let stored = records.iter().enumerate().filter(|(_, record)| is_stored(record)).map(|(at, record)| {
+            (first + at, PyBytes::new(py, &state.external.key(record.base ^ EXTERNAL)[1..]))
+        });
+        (
+            (PyBytes::new(py, &names), ends),
+            numbers(py, copies),
+            (metas, records.iter().map(|record| record.meta).collect()),
+            (
+                column(&|record| record.segment),
+                PyBytes::new(py, &encodings),
+                PyBytes::new(py, &places),
+                column(&|record| record.frame_length),
+            ),
+            (column(&|record| record.length), column(&base), stored.collect()),
+            (column(&|record| u32::from(record.depth)), column(&|record| record.chain), column(&|record| record.lineage)),
+        )
     }
 
     /// The body of the index of a pack that has the segments from a number on, of that length and hash, as

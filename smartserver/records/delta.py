@@ -1,6 +1,6 @@
 """A record's frame: its text, compressed by zstd with its base's as prefix. zstd is imported here and in `bulk`.
 
-A frame is one zstd frame of level 9, in bulk 8, 5, 3 or 1, of a large text alone 3, without magic number: content size
+A frame is one zstd frame of level 9, in bulk 6, 5, 3 or 1, of a large text alone 3, without magic number: content size
 on, checksum and dictionary id off, the base a raw-content prefix. What is read is looked over before zstd sees it
 (`_inspect`), so that no frame can claim more than its header or its own blocks could hold.
 
@@ -35,8 +35,8 @@ from smartserver.records.varint import Malformed, decode, encode
 
 LEVEL: Final = 9
 
-BULK_LEVEL: Final = 8
-"""For much history at once: 0.8 % more bytes for a third less time than `LEVEL`."""
+BULK_LEVEL: Final = 6
+"""For much history at once: 3 % more bytes for half of the time of `LEVEL` (doc/design/0005)."""
 
 
 _LARGE_LEVEL: Final = 3

@@ -17,9 +17,6 @@ OFF: Final = "SMARTSERVER_NATIVE"
 
 T = TypeVar("T")
 
-Costs = tuple[Sequence[int], int, int, int]
-"""Of a segment that was proved: the numbers of its parents in the stream, its records, bytes decoded, and steps."""
-
 
 class Prover(Protocol):
     """Proves the segments of one stream, up to one that Python must look at: what is out of the ordinary or wrong. What
@@ -39,17 +36,23 @@ class Prover(Protocol):
     def read_from(self, source: int | Callable[[int, int], bytes]) -> None:
         """Say where the segments that come next are read again: the descriptor of a file, or by offset and size."""
 
-    def prove(self, blocks: Sequence[bytes], at: int, decoded: int, steps: int) -> tuple[Sequence[Costs], bool]:
-        """Prove segments that lie one behind the other from `at` on. It ends early where it is Python's turn, which it
-        says, and where it has decoded that many bytes, or taken that many steps."""
+    def prove(self, blocks: Sequence[bytes], at: int, decoded: int, steps: int) -> tuple[int, int, int, bool]:
+        """Prove segments that lie one behind the other from `at` on: how many, bytes decoded, and steps. It ends early
+        where it is Python's turn, which it says, and where it has decoded or done as much as it may."""
+
+    def has(self, revision: bytes) -> bool:
+        """Whether a revision came."""
 
     def note(self, block: bytes, at: int, rows: Sequence[tuple[int, int, int]] = (), bases: Sequence[int] = ()) -> None:
         """Take a segment that Python has proved. `rows`: depth, chain and lineage of each record; `bases`: the number
         of its base in the stream, negative where that is stored or there is none. Without them they are as the stream
         says."""
 
-    def rows(self, first: int) -> Sequence[tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...]]]:
-        """The records from a number on: kind, key, meta, revision; a `Frame`; a `Row`."""
+    def revisions(self, first: int) -> Sequence[tuple[bytes, Sequence[int]]]:
+        """The revisions from a number on, and the numbers of their parents in the stream."""
+
+    def columns(self, first: int) -> Any:
+        """The records from a number on, as `Arrivals.extend` takes them."""
 
     def index(self, pack_length: int, pack_hash: bytes, first: int = 0, lineages: Sequence[int] | None = None) -> bytes:
         """The body of the index of a pack that has the segments from a number on. `lineages`: those of its records."""

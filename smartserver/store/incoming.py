@@ -132,13 +132,13 @@ class Intake:
 
     def own_meta(self, revision: RevisionId) -> bytes | None:
         """The meta of the own record of a revision that came; None where it did not."""
-        if self._numbering.revisions.find(revision) < 0:
-            return None
-        return self._other_metas.get(revision, self._first_meta)
+        if self._numbering.revisions.find(revision) >= 0:
+            return self._other_metas.get(revision, self._first_meta)
+        return self._prover.own_meta if self._prover is not None and self._prover.has(revision) else None
 
     def fact(self, revision: RevisionId) -> bytes | None:
         """What the own record of a revision that came says of a tip there; None where it did not come."""
-        return None if self._numbering.revisions.find(revision) < 0 else self._facts.get(revision, b"")
+        return self._facts.get(revision, b"") if self._came(revision) else None
 
     def take(self, came: Sequence[tuple[RevisionId, bytes]]) -> None:
         """Check segments, each with the id that it begins with; new ones are written, unless a base was missing before.
@@ -169,20 +169,16 @@ class Intake:
         draft.flush()
         if not self._is_read_from_file:
             self._read_proved_from(prover, draft)
-        proved, is_turn = prover.prove([content for _, content in new], draft.length, *self._allowance.room)
-        allowance, ancestry = self._allowance, self._ancestry
-        for (revision, content), (parents, records, decoded, steps) in zip(new, proved, strict=False):
-            allowance.charge(1 + len(parents) + records + steps)
-            allowance.decode(decoded)
-            ancestry.add([ancestry.stored + parent for parent in parents])
-            self._numbering.revisions.add(revision)
-            self._note_meta(revision, prover.own_meta)
-            draft.append(content)
+        blocks = [content for _, content in new]
+        count, decoded, steps, is_turn = prover.prove(blocks, draft.length, *self._allowance.room)
+        self._allowance.charge(steps)
+        self._allowance.decode(decoded)
+        draft.append(b"".join(blocks[:count]))
         tally = here.tally
-        for meter, count in zip(PROVED, prover.tally(), strict=True):
-            tally[meter] += count
-        self.taken += len(proved)
-        return is_turn or len(proved) == len(new) < len(came)
+        for meter, more in zip(PROVED, prover.tally(), strict=True):
+            tally[meter] += more
+        self.taken += count
+        return is_turn or count == len(new) < len(came)
 
     def _note_meta(self, revision: RevisionId, meta: bytes) -> None:
         if self._first_meta is None:
@@ -200,11 +196,22 @@ class Intake:
             prover.read_from(self._read)
 
     def _catch_up(self) -> None:
-        """Learn the records that were proved natively; after a base that is missing none is."""
-        if self._prover is not None and not self._unreachable:
-            add, stored = self._arrivals.add, self._ancestry.stored
-            for (kind, key, meta, revision), frame, row in self._prover.rows(len(self._arrivals)):
-                add(kind, key, meta, stored + revision, Frame(*frame), Row(*row))
+        """Learn what was proved natively; after a base that is missing nothing is."""
+        prover, revisions, ancestry = self._prover, self._numbering.revisions, self._ancestry
+        if prover is None or self._unreachable:
+            return
+        for revision, parents in prover.revisions(len(revisions)):
+            ancestry.add([ancestry.stored + parent for parent in parents])
+            revisions.add(revision)
+            self._note_meta(revision, prover.own_meta)
+        if prover.records > len(self._arrivals):
+            self._arrivals.extend(prover, ancestry.stored)
+
+    def _came(self, revision: RevisionId) -> bool:
+        """Whether a revision is one of the new ones."""
+        if self._numbering.revisions.find(revision) >= 0:
+            return True
+        return self._prover is not None and self._prover.has(revision)
 
     def _begun(self) -> DraftPack:
         if self._draft is None:
@@ -222,7 +229,7 @@ class Intake:
             self.left_out.append(revision)
             self.bytes_left_out += len(content)
             return
-        if self._numbering.revisions.find(revision) >= 0:
+        if self._came(revision):
             raise CorruptRecord(revision, revision, TWICE)
         self._catch_up()
         ordinal = self._ancestry.add(self._parents(segment))
@@ -258,8 +265,7 @@ class Intake:
 
     def meets(self, snapshot: Snapshot, count: int) -> bool:
         """Whether a revision or record that was written is also among the revisions stored from ordinal `count` on."""
-        find = self._numbering.revisions.find
-        if any(find(snapshot.revision(ordinal)) >= 0 for ordinal in range(count, snapshot.graph.count)):
+        if any(self._came(snapshot.revision(ordinal)) for ordinal in range(count, snapshot.graph.count)):
             return True
         if self._draft is None:
             return False
