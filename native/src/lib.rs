@@ -14,6 +14,7 @@ mod meters;
 mod objects;
 mod pack;
 mod prover;
+mod reader;
 mod segment;
 mod sys;
 mod texts;
@@ -24,5 +25,6 @@ mod writer;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<pack::PackBuilder>()?;
     module.add_class::<prover::Prover>()?;
+    module.add_class::<reader::RecordReader>()?;
     module.add_class::<writer::SegmentWriter>()
 }

@@ -13,6 +13,9 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
+from smartserver.records.check import check_bytes
+from smartserver.records.model import Kind
+
 OFF: Final = "SMARTSERVER_NATIVE"
 
 T = TypeVar("T")
@@ -92,6 +95,24 @@ def prover(width: int, cache: int, judges: bool, is_stored: Callable[[int, bytes
     """What proves segments of git's; None where no native part does. `width`: bytes of a key. `cache`: bytes of texts
     that are kept. `judges`: whether faults matter. `is_stored`: whether the repository has a record."""
     made: Prover | None = None if _native is None else _native.Prover(width, cache, judges, is_stored)
+    return made
+
+
+class RecordReader(Protocol):
+    """Reads records of a snapshot's packs natively, where nothing is damaged. Its twin is `store.snapshot.Snapshot`."""
+
+    def add(self, number: int, content: int, index: int) -> bool:
+        """Say how a pack and its index are read: descriptors of open files. Whether they can be."""
+
+    def read(self, pack: int, row: int) -> tuple[int, bytes, bytes, bytes, bytes, int, bool] | int | None:
+        """The record of a row of a pack: kind, key, meta, text, check, the bytes that were decoded, and whether it was
+        proved to be what its key says. A number: that pack is to be added. None: Python must read it."""
+
+
+def record_reader(kinds: Sequence[Kind], packs: int) -> RecordReader | None:
+    """What reads the records of so many packs; None where no native part does."""
+    proofs = [(kind.check in ("git-sha1", "git-sha256"), check_bytes(kind)) for kind in kinds]
+    made: RecordReader | None = None if _native is None else _native.RecordReader(proofs, packs)
     return made
 
 

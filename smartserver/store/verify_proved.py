@@ -33,7 +33,7 @@ Progress = Callable[[int], None]
 def check_packs(snapshot: Snapshot, progress: Progress) -> ShareReport | None:
     """What was read and found, which has no problem; None where something is wrong, or cannot be proved natively."""
     prover = system_of(snapshot.state.vcs).prover(TEXTS, False, None)
-    if prover is None:
+    if prover is None or snapshot.far:
         return None
     check = SegmentCheck(snapshot)
     done = 0
