@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 mod ancestry;
 mod delta;
 mod frame;
+mod frames;
 mod guard;
 mod index;
 mod keys;
@@ -23,6 +24,7 @@ mod writer;
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<frames::Zstd>()?;
     module.add_class::<pack::PackBuilder>()?;
     module.add_class::<prover::Prover>()?;
     module.add_class::<reader::RecordReader>()?;

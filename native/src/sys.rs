@@ -1,5 +1,6 @@
 //! What needs `unsafe`: zstd's C functions, and a file that Python has opened. Nothing else in this crate does.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -45,6 +46,11 @@ impl Reader {
 
     /// The text of `length` bytes in a frame that was looked over; none where it is damaged.
     pub fn read(&mut self, frame: &[u8], length: usize, base: &[u8]) -> Option<Vec<u8>> {
+        self.try_read(frame, length, base).ok()
+    }
+
+    /// The same; what zstd says where it is damaged.
+    pub fn try_read(&mut self, frame: &[u8], length: usize, base: &[u8]) -> Result<Vec<u8>, String> {
         let mut text = Vec::with_capacity(length);
         let context = self.0.as_ptr();
         // SAFETY: pointers and lengths are those of live slices, and of a buffer of `length` bytes, of which zstd has
@@ -62,11 +68,14 @@ impl Reader {
             );
             if c::ZSTD_isError(size) != 0 || size != length {
                 c::ZSTD_DCtx_reset(context, c::ZSTD_ResetDirective::ZSTD_reset_session_only);
-                return None;
+                if c::ZSTD_isError(size) == 0 {
+                    return Err(format!("{size} bytes of text"));
+                }
+                return Err(CStr::from_ptr(c::ZSTD_getErrorName(size)).to_string_lossy().into_owned());
             }
             text.set_len(size);
         }
-        Some(text)
+        Ok(text)
     }
 }
 

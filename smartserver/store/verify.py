@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
@@ -34,8 +33,7 @@ from smartserver.store.summarise import Summariser
 from smartserver.store.trailer import TAIL, ranges_of, trailer_behind
 from smartserver.store.transaction import Transaction
 from smartserver.store.verify_proved import check_packs, lineages
-from smartserver.store.verify_share import MAX_PROBLEMS, SegmentCheck, Share, damage
-from smartserver.store.verify_workers import LEAST, MOST, Workers, cores, shares_of
+from smartserver.store.verify_share import MAX_PROBLEMS, SegmentCheck, damage
 from transports.errors import NoSuchFile, PermissionDenied, TransportError, TransportFailed
 from transports.steps import ReadRanges
 
@@ -89,7 +87,6 @@ class _Verification:
         """Parents that are said to be absent; some may have been stored since."""
         self._lost = 0
         """Changes that lie there and that the log does not have; a push under way is one for a moment."""
-        self._workers: Workers | None = None
 
     def run(self) -> VerifyReport:
         ghosts = 0
@@ -123,12 +120,8 @@ class _Verification:
     def _check_packs(self, snapshot: Snapshot) -> None:
         # Not an attribute: it calls this object, and a cycle would keep files open until the next garbage collection.
         check = SegmentCheck(snapshot, pulse=self._tell)
-        with contextlib.ExitStack() as until:
-            self._workers = self._start(snapshot)
-            if self._workers is not None:
-                until.enter_context(self._workers)
-            for number, pack in enumerate(snapshot.packs):
-                self._check_pack(snapshot, number, pack, check)
+        for number, pack in enumerate(snapshot.packs):
+            self._check_pack(snapshot, number, pack, check)
 
     def _tell_read(self, done: int) -> None:
         self._progress(done, self._total)
@@ -144,14 +137,6 @@ class _Verification:
             problems.append(str(wrong))
         for problem in dict.fromkeys(problems):
             self._report(problem)
-
-    def _start(self, snapshot: Snapshot) -> Workers | None:
-        """Workers, where they save time."""
-        folder = self._folder.local_folder()
-        count = min(cores(), MOST)
-        if folder is None or count < 2 or self._total < LEAST or not sys.executable:
-            return None
-        return Workers(folder, snapshot.state, shares_of(snapshot.packs, snapshot.graph, count))
 
     def _open(self) -> Snapshot:
         """The snapshot of the state, or of as many of its packs, from the first one, as can be opened."""
@@ -222,9 +207,8 @@ class _Verification:
             return
         self._done += len(pack.reader.header) + len(trailer)
         known = iter(lineages(index))
-        every = Share(number, 0, index.segments)
         try:
-            for local, content, segment in check.segments(every, prove=self._workers is None):
+            for local, content, segment in check.segments(number):
                 digest.update(content)
                 self._done += len(content)
                 if self._done // CHUNK != (self._done - len(content)) // CHUNK:
@@ -232,9 +216,9 @@ class _Verification:
                 if segment is not None:
                     builder.add(index.segment_offsets[local], segment, _rows(earlier, segment, known))
         except (TransportFailed, PermissionDenied):
-            self._take(check, number)
+            self._take(check)
             raise
-        self._take(check, number)
+        self._take(check)
         if digest.digest() != trailer or trailer != entry.hash:
             why = "the pack's bytes, the hash it ends with and the log's are not the same"
             self._report(damage(CorruptFile(pack.path, pack.reader.end, why)))
@@ -257,26 +241,16 @@ class _Verification:
                     self._report(damage(wrong))
 
     def _tell(self) -> None:
-        """Say how far it is: as far as the slower of this process and its workers."""
-        if self._workers is not None:
-            self._workers.look()
-        self._progress(self._done if self._workers is None else min(self._done, self._workers.read), self._total)
+        self._progress(self._done, self._total)
 
-    def _take(self, check: SegmentCheck, number: int) -> None:
+    def _take(self, check: SegmentCheck) -> None:
         """Note what was found of a pack's segments."""
-        found = [check.take()]
-        if self._workers is not None:  # Which say, too, what could not be read here.
-            shares = [share for share in self._workers.shares if share.pack == number]
-            found = [
-                self._workers.wait(share, self._tell) or check.share(share, lambda read: self._tell())
-                for share in shares
-            ]
-        for each in found:
-            self._segments += each.segments
-            self._records += each.records
-            self._ghosts.update(each.ghosts)
-            for problem in each.problems:
-                self._report(problem)
+        found = check.take()
+        self._segments += found.segments
+        self._records += found.records
+        self._ghosts.update(found.ghosts)
+        for problem in found.problems:
+            self._report(problem)
 
     def _is_torn(self, entry: PackEntry, whole: bytes) -> bool:
         """Whether an index that was not synced is as a loss of power leaves it, which is no fault: cut, or partly

@@ -19,7 +19,7 @@ from smartserver.store.index import Index
 from smartserver.store.open_pack import OpenPack
 from smartserver.store.pack import CHUNK, TRAILER
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.verify_share import SegmentCheck, ShareReport
+from smartserver.store.verify_share import SegmentCheck, SegmentReport
 from transports.errors import TransportError
 
 TEXTS = 128 << 20
@@ -30,7 +30,7 @@ Progress = Callable[[int], None]
 """Told how many bytes of packs were read so far."""
 
 
-def check_packs(snapshot: Snapshot, progress: Progress) -> ShareReport | None:
+def check_packs(snapshot: Snapshot, progress: Progress) -> SegmentReport | None:
     """What was read and found, which has no problem; None where something is wrong, or cannot be proved natively."""
     prover = system_of(snapshot.state.vcs).prover(TEXTS, False, None)
     if prover is None or snapshot.far:
@@ -45,7 +45,7 @@ def check_packs(snapshot: Snapshot, progress: Progress) -> ShareReport | None:
     except (_NotAsItMustBe, ValueError, CorruptFile, TransportError):
         return None
     found = check.take()
-    return None if found.problems else ShareReport(prover.segments, prover.records, [], found.ghosts)
+    return None if found.problems else SegmentReport(prover.segments, prover.records, [], found.ghosts)
 
 
 class _NotAsItMustBe(Exception):
