@@ -40,7 +40,7 @@ def native_parts() -> dict[str, Any]:
     found = re.search(r" ([0-9.]+)", subprocess.run([cargo, "--version"], capture_output=True, text=True).stdout)
     if wanted is None or found is None or numbers(found[1]) < numbers(wanted[1]):
         return without(f"cargo is {found[1] if found else 'broken'}, not {wanted[1] if wanted else 'known'} or newer")
-    crate = RustExtension("smartserver._native", path=str(CRATE), debug=False, optional=True)
+    crate = RustExtension("smartserver._native", path=str(CRATE), args=["--locked"], debug=False, optional=True)
     return {"rust_extensions": [crate], "options": {"bdist_wheel": {"py_limited_api": "cp311"}}}
 
 

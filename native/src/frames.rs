@@ -29,7 +29,9 @@ impl Zstd {
         base: PyBackedBytes,
         level: i32,
     ) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, self.writer.write(&text, &base, level))
+        let frame = PyBytes::new(py, self.writer.write(&text, &base, level));
+        self.writer.trim();
+        frame
     }
 
     /// The text of so many bytes in a frame that was looked over.
@@ -48,7 +50,6 @@ impl Zstd {
         if length > MAX_RECORD {
             return Err(PyValueError::new_err(format!("{length} bytes of text")));
         }
-        let text = self.reader.try_read(&frame, length, &base).map_err(PyValueError::new_err)?;
-        Ok(PyBytes::new(py, &text))
+        PyBytes::new_with(py, length, |text| self.reader.read_into(&frame, text, &base).map_err(PyValueError::new_err))
     }
 }

@@ -18,8 +18,8 @@ use pyo3::types::PyBytes;
 
 use crate::ancestry::Ancestry;
 use crate::frame::{decompress, Tally};
-use crate::index::{Columns, EXTERNAL, NO_BASE, OUTSIDE};
 use crate::guard::run;
+use crate::index::{Columns, EXTERNAL, NO_BASE, OUTSIDE};
 use crate::keys::Keys;
 use crate::objects::{compare_trees, has_id, id, is_clean_commit, read_commit, Id, References, BLOB, COMMIT, TREE};
 use crate::segment::{decode, Entry, Kind, Segment};
@@ -62,6 +62,13 @@ struct Record {
 }
 
 const NONE: u32 = u32::MAX;
+
+impl Record {
+    /// Depth, chain and lineage.
+    fn row(&self) -> (u32, u32, u32) {
+        (u32::from(self.depth), self.chain, self.lineage)
+    }
+}
 
 /// Where the bytes of a stream are read again.
 enum Source {
@@ -193,8 +200,18 @@ impl State {
                     is_base_own = true;
                     let on = &news[number];
                     kind_of_base = on.entry.meta[0];
-                    new.base = (self.records.len() + number) as u32;
-                    ((on.depth, on.chain, on.lineage), Arc::clone(&on.text))
+                    // What a key names is its first copy.
+                    let row = match self.find(key) {
+                        Some(name) => {
+                            new.base = self.copies[name as usize].0;
+                            self.records[new.base as usize].row()
+                        }
+                        None => {
+                            new.base = (self.records.len() + number) as u32;
+                            (on.depth, on.chain, on.lineage)
+                        }
+                    };
+                    (row, Arc::clone(&on.text))
                 } else {
                     let name = self.find(key).ok_or(Stop::Turn)?;
                     let is_granted = [COMMIT, TREE, BLOB].iter().any(|&each| granted.contains(&(each, id(key))));
@@ -206,7 +223,7 @@ impl State {
                     let [meta] = *self.metas.key(on.meta) else { return Err(Stop::Turn) };
                     kind_of_base = meta;
                     bases.insert(id(key), meta);
-                    ((u32::from(on.depth), on.chain, on.lineage), self.text(batch, name)?)
+                    (on.row(), self.text(batch, name)?)
                 };
                 new.depth = below.0 + 1;
                 new.chain += below.1;
@@ -620,7 +637,8 @@ impl Prover {
                 }
                 _ => own,
             });
-            let (name, meta) = (state.names.number(&[&[entry.kind], entry.key].concat()), state.metas.number(entry.meta));
+            let (name, meta) =
+                (state.names.number(&[&[entry.kind], entry.key].concat()), state.metas.number(entry.meta));
             state.add(Record {
                 name,
                 before: NONE,
@@ -662,7 +680,11 @@ impl Prover {
         }
         let copies = state.records.iter().enumerate().map(|(number, record)| {
             let (first, newest) = state.copies[record.name as usize];
-            if number as u32 == first { newest } else { record.before }
+            if number as u32 == first {
+                newest
+            } else {
+                record.before
+            }
         });
         let metas = state.metas.iter().map(|meta| PyBytes::new(py, meta)).collect();
         let place = |record: &Record| state.segments[record.segment as usize].1 + u64::from(record.frame);
@@ -674,9 +696,11 @@ impl Prover {
             base => base,
         };
         let is_stored = |record: &Record| record.base != NO_BASE && record.base & EXTERNAL != 0;
-        let stored = records.iter().enumerate().filter(|(_, record)| is_stored(record)).map(|(at, record)| {
-            (first + at, PyBytes::new(py, &state.external.key(record.base ^ EXTERNAL)[1..]))
-        });
+        let stored = records
+            .iter()
+            .enumerate()
+            .filter(|(_, record)| is_stored(record))
+            .map(|(at, record)| (first + at, PyBytes::new(py, &state.external.key(record.base ^ EXTERNAL)[1..])));
         (
             (PyBytes::new(py, &names), ends),
             numbers(py, copies),
@@ -688,7 +712,11 @@ impl Prover {
                 column(&|record| record.frame_length),
             ),
             (column(&|record| record.length), column(&base), stored.collect()),
-            (column(&|record| u32::from(record.depth)), column(&|record| record.chain), column(&|record| record.lineage)),
+            (
+                column(&|record| u32::from(record.depth)),
+                column(&|record| record.chain),
+                column(&|record| record.lineage),
+            ),
         )
     }
 

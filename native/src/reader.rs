@@ -257,15 +257,7 @@ pub struct RecordReader {
 }
 
 /// Kind, key, meta, text, check; bytes that were decoded; whether it is what its key says.
-type Read<'py> = (
-    u8,
-    Bound<'py, PyBytes>,
-    Bound<'py, PyBytes>,
-    Bound<'py, PyBytes>,
-    Bound<'py, PyBytes>,
-    u64,
-    bool,
-);
+type Read<'py> = (u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64, bool);
 
 #[derive(IntoPyObject)]
 enum Answer<'py> {

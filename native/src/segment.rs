@@ -42,7 +42,6 @@ pub struct Entry<'a> {
     /// Bytes of the text.
     pub length: usize,
     pub frame_length: usize,
-    pub check: &'a [u8],
     /// Where the header begins in the segment.
     pub header: usize,
 }
@@ -166,7 +165,7 @@ fn read_entries<'a>(
         {
             return None;
         }
-        let check = buf.get(*at..*at + of_kind.check)?;
+        buf.get(*at..*at + of_kind.check)?;
         *at += of_kind.check;
         texts += length;
         entries.push(Entry {
@@ -177,7 +176,6 @@ fn read_entries<'a>(
             base,
             length: length as usize,
             frame_length: frame_length as usize,
-            check,
             header,
         });
     }

@@ -16,6 +16,9 @@ const ROWLESS: usize = 1 << 20;
 /// Bytes of base and text together up to which tables are kept for the next text.
 const TABLES_KEPT: usize = 256 << 10;
 
+/// Bytes of an output buffer that are kept between frames.
+const BUFFER: usize = 1 << 20;
+
 /// A file of its own on what a descriptor of Python's has open.
 pub fn file_of(descriptor: i32) -> io::Result<File> {
     if descriptor < 0 {
@@ -46,36 +49,41 @@ impl Reader {
 
     /// The text of `length` bytes in a frame that was looked over; none where it is damaged.
     pub fn read(&mut self, frame: &[u8], length: usize, base: &[u8]) -> Option<Vec<u8>> {
-        self.try_read(frame, length, base).ok()
+        let mut text = Vec::new();
+        text.try_reserve_exact(length).ok()?; // Python, whose turn it is then, ends in an error where there is no memory.
+                                              // SAFETY: the buffer has that capacity, and its bytes are written where it is well.
+        unsafe {
+            self.read_at(frame, text.as_mut_ptr(), length, base).ok()?;
+            text.set_len(length);
+        }
+        Some(text)
     }
 
-    /// The same; what zstd says where it is damaged.
-    pub fn try_read(&mut self, frame: &[u8], length: usize, base: &[u8]) -> Result<Vec<u8>, String> {
-        let mut text = Vec::with_capacity(length);
+    /// The same, where it belongs; what zstd says where it is damaged.
+    pub fn read_into(&mut self, frame: &[u8], text: &mut [u8], base: &[u8]) -> Result<(), String> {
+        // SAFETY: it is a buffer of that length.
+        unsafe { self.read_at(frame, text.as_mut_ptr(), text.len(), base) }
+    }
+
+    /// SAFETY: `text` is a buffer of `length` bytes, of which as many are written where it is well.
+    unsafe fn read_at(&mut self, frame: &[u8], text: *mut u8, length: usize, base: &[u8]) -> Result<(), String> {
         let context = self.0.as_ptr();
-        // SAFETY: pointers and lengths are those of live slices, and of a buffer of `length` bytes, of which zstd has
-        // written as many as it says. The base is not referred to after the call.
+        // SAFETY: pointers and lengths are those of live slices, and what the caller promises. The base is not referred
+        // to after the call.
         unsafe {
             if !base.is_empty() {
                 c::ZSTD_DCtx_refPrefix(context, base.as_ptr().cast(), base.len());
             }
-            let size = c::ZSTD_decompressDCtx(
-                context,
-                text.as_mut_ptr() as *mut _,
-                length,
-                frame.as_ptr().cast(),
-                frame.len(),
-            );
-            if c::ZSTD_isError(size) != 0 || size != length {
-                c::ZSTD_DCtx_reset(context, c::ZSTD_ResetDirective::ZSTD_reset_session_only);
-                if c::ZSTD_isError(size) == 0 {
-                    return Err(format!("{size} bytes of text"));
-                }
-                return Err(CStr::from_ptr(c::ZSTD_getErrorName(size)).to_string_lossy().into_owned());
+            let size = c::ZSTD_decompressDCtx(context, text.cast(), length, frame.as_ptr().cast(), frame.len());
+            if c::ZSTD_isError(size) == 0 && size == length {
+                return Ok(());
             }
-            text.set_len(size);
+            c::ZSTD_DCtx_reset(context, c::ZSTD_ResetDirective::ZSTD_reset_session_only);
+            if c::ZSTD_isError(size) == 0 {
+                return Err(format!("{size} bytes of text"));
+            }
+            Err(CStr::from_ptr(c::ZSTD_getErrorName(size)).to_string_lossy().into_owned())
         }
-        Ok(text)
     }
 }
 
@@ -137,6 +145,13 @@ impl Writer {
             self.out = self.compress(text, base, out);
         }
         &self.out
+    }
+
+    /// Let go of a large buffer.
+    pub fn trim(&mut self) {
+        if self.out.capacity() > BUFFER {
+            self.out = Vec::new();
+        }
     }
 
     fn prepare(&mut self, level: i32, size: usize, rowless: bool) {

@@ -327,7 +327,8 @@ fn limit(py: Python<'_>, what: &str, value: u64, most: u64) -> PyResult<()> {
 
 fn kind_of(kind: &Bound<'_, PyAny>) -> PyResult<Kind> {
     let name: String = kind.getattr("name")?.extract()?;
-    let check: usize = kind.py().import("smartserver.records.check")?.call_method1("check_bytes", (kind,))?.extract()?;
+    let check: usize =
+        kind.py().import("smartserver.records.check")?.call_method1("check_bytes", (kind,))?.extract()?;
     let mut begin = Vec::new();
     varint::write_bytes(&mut begin, name.as_bytes());
     Ok(Kind { check: (check > 0).then_some(begin), base: kind.getattr("base")?.extract()? })
@@ -406,7 +407,7 @@ impl SegmentWriter {
                     return Ok(again);
                 }
                 if item.length > 0 {
-                    if let Some(choice) = self.from_candidates(py, item, tags)? {
+                    if let Some(choice) = self.try_candidates(py, item, tags)? {
                         if choice.cost * 2 <= item.length {
                             return Ok(choice);
                         }
@@ -433,7 +434,7 @@ impl SegmentWriter {
             return Ok(again);
         }
         let length = text_of(item).len();
-        let best = self.from_candidates(py, item, tags)?;
+        let best = self.try_candidates(py, item, tags)?;
         if let Some(choice) = &best {
             if choice.encoding == STORED || choice.cost * 2 <= length {
                 return Ok(best.expect("it was just looked at"));
@@ -443,7 +444,7 @@ impl SegmentWriter {
         match best {
             // In bulk a little is paid for a full text, which makes every read of what follows cheaper.
             Some(best) if alone.cost * 10 >= best.cost * if self.bulk { 11 } else { 10 } => Ok(best),
-            None if alone.encoding != STORED => Ok(self.from_siblings(py, item, &alone, tags)?.unwrap_or(alone)),
+            None if alone.encoding != STORED => Ok(self.try_siblings(py, item, &alone, tags)?.unwrap_or(alone)),
             _ => Ok(alone),
         }
     }
@@ -484,7 +485,7 @@ impl SegmentWriter {
         false
     }
 
-    fn from_candidates(
+    fn try_candidates(
         &mut self,
         py: Python<'_>,
         item: &Item<'_>,
@@ -614,7 +615,7 @@ impl SegmentWriter {
     }
 
     /// The best of the newest siblings, when it saves a tenth of what the record costs alone.
-    fn from_siblings(
+    fn try_siblings(
         &mut self,
         py: Python<'_>,
         item: &Item<'_>,
@@ -741,11 +742,9 @@ impl SegmentWriter {
         let start = Instant::now();
         let frame = if text.is_empty() { &[] } else { self.writer.write(text, &base, level) };
         let made = frame.len();
-        let chosen = if made >= text.len() {
-            (STORED, text.clone())
-        } else {
-            (ZSTD, Bytes::Own(Arc::new(frame.to_vec())))
-        };
+        let chosen =
+            if made >= text.len() { (STORED, text.clone()) } else { (ZSTD, Bytes::Own(Arc::new(frame.to_vec()))) };
+        self.writer.trim();
         let [frames, came, gave, nanoseconds] = &mut self.tally;
         *frames += 1;
         *came += text.len() as u64;

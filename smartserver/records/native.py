@@ -122,4 +122,4 @@ def said() -> str:
         return ""
     if _IS_OFF:
         return f"native parts are turned off by {OFF}=0"
-    return "native parts are not built: large pushes and clones take several times as long (see README, Requirements)"
+    return "native parts are not built (is there cargo?): large pushes and clones take several times as long"
