@@ -268,9 +268,11 @@ enum Answer<'py> {
 
 #[pymethods]
 impl RecordReader {
-    /// `kinds`: of each whether its keys are git's ids, and bytes of a check; `packs`: how many there are.
+    /// `kinds`: of each the name of what proves it, and bytes of a check; `packs`: how many there are.
     #[new]
-    fn new(kinds: Vec<(bool, usize)>, packs: usize) -> Self {
+    fn new(kinds: Vec<(String, usize)>, packs: usize) -> Self {
+        let is_git = |check: &str| matches!(check, "git-sha1" | "git-sha256");
+        let kinds = kinds.iter().map(|(check, size)| (is_git(check), *size)).collect();
         RecordReader {
             kinds,
             packs: RwLock::new((0..packs).map(|_| None).collect()),

@@ -13,6 +13,16 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
+from smartserver.meters import (
+    BYTES_READ,
+    DECOMPRESSED,
+    DECOMPRESSED_IN,
+    DECOMPRESSED_OUT,
+    HASHED,
+    HASHED_BYTES,
+    READS,
+    here,
+)
 from smartserver.records.check import check_bytes
 from smartserver.records.model import Kind
 
@@ -79,6 +89,9 @@ def _load() -> Any:
 
 _native: Final = _load()
 
+_WORK: Final = (DECOMPRESSED, DECOMPRESSED_IN, DECOMPRESSED_OUT, HASHED, HASHED_BYTES, READS, BYTES_READ)
+"""What `Prover.tally` counts."""
+
 PARTS: Final[dict[str, tuple[Any, Any]]] = {}
 """Each part by its name, in Python and, where there is one, natively."""
 
@@ -92,10 +105,17 @@ def twin(python: T) -> T:
 
 
 def prover(width: int, cache: int, judges: bool, is_stored: Callable[[int, bytes], bool] | None) -> Prover | None:
-    """What proves segments of git's; None where no native part does. `width`: bytes of a key. `cache`: bytes of texts
+    """What proves segments whose keys are hashes; None where no native part does. `width`: bytes of a key. `cache`: bytes of texts
     that are kept. `judges`: whether faults matter. `is_stored`: whether the repository has a record."""
     made: Prover | None = None if _native is None else _native.Prover(width, cache, judges, is_stored)
     return made
+
+
+def count_work(prover: Prover) -> None:
+    """Add what a prover has done to the meters of this process."""
+    tally = here.tally
+    for meter, more in zip(_WORK, prover.tally(), strict=True):
+        tally[meter] += more
 
 
 class RecordReader(Protocol):
@@ -111,7 +131,7 @@ class RecordReader(Protocol):
 
 def record_reader(kinds: Sequence[Kind], packs: int) -> RecordReader | None:
     """What reads the records of so many packs; None where no native part does."""
-    proofs = [(kind.check in ("git-sha1", "git-sha256"), check_bytes(kind)) for kind in kinds]
+    proofs = [(kind.check, check_bytes(kind)) for kind in kinds]
     made: RecordReader | None = None if _native is None else _native.RecordReader(proofs, packs)
     return made
 

@@ -14,16 +14,6 @@ from functools import partial
 from itertools import chain, takewhile
 
 from smartserver.errors import ConflictingRecord, CorruptRecord, LimitExceeded, MissingBase, MissingParents, shown
-from smartserver.meters import (
-    BYTES_READ,
-    DECOMPRESSED,
-    DECOMPRESSED_IN,
-    DECOMPRESSED_OUT,
-    HASHED,
-    HASHED_BYTES,
-    READS,
-    here,
-)
 from smartserver.records.check import TextProof, check_bytes, verify_record
 from smartserver.records.delta import compress, decompress, decompress_parts
 from smartserver.records.faults import SAFE, Level, Policy
@@ -36,7 +26,7 @@ from smartserver.records.limits import (
     MAX_TAKEN,
 )
 from smartserver.records.model import BaseTag, Entry, Key, Record, RevisionId, Segment, made
-from smartserver.records.native import Prover
+from smartserver.records.native import Prover, count_work
 from smartserver.records.segment import STORED, decode_segment, encode_segment, frames
 from smartserver.records.system import system_of
 from smartserver.store import large
@@ -69,9 +59,6 @@ BEGIN = 1 << 20
 """Bytes of a large text that is no list which a system may look at."""
 
 TWICE = "its revision is sent twice"
-
-PROVED = (DECOMPRESSED, DECOMPRESSED_IN, DECOMPRESSED_OUT, HASHED, HASHED_BYTES, READS, BYTES_READ)
-"""What a prover counts (`Prover.tally`)."""
 
 
 class Intake:
@@ -174,9 +161,7 @@ class Intake:
         self._allowance.charge(steps)
         self._allowance.decode(decoded)
         draft.append(b"".join(blocks[:count]))
-        tally = here.tally
-        for meter, more in zip(PROVED, prover.tally(), strict=True):
-            tally[meter] += more
+        count_work(prover)
         self.taken += count
         return is_turn or count == len(new) < len(came)
 

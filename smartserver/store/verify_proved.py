@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from hashlib import blake2b
 
 from smartserver.errors import CorruptFile
-from smartserver.records.native import Prover
+from smartserver.records.native import Prover, count_work
 from smartserver.records.system import system_of
 from smartserver.store.blocks import seal
 from smartserver.store.index import Index
@@ -86,6 +86,7 @@ def _check_segments(prover: Prover, check: SegmentCheck, number: int, local: int
     """Check segments that lie side by side, the first one number `local` of its pack, and at `at`."""
     while blocks:
         count, _, _, is_turn = prover.prove(blocks, at, sys.maxsize, sys.maxsize)
+        count_work(prover)
         at += sum(map(len, blocks[:count]))
         local += count
         del blocks[:count]
