@@ -8,6 +8,8 @@
 #                (some tests only: make check ARGS="tests/unit/wire -x")
 #   make test-all   the same with every test, in 20 minutes
 #   make lint    ruff and mypy alone
+#   make fuzz    prove and change histories at random natively and in Python, for some minutes: both must say the same
+#   make wheels  wheels with the native parts, of the platforms that can be built for here (others: see pyproject.toml)
 #   make docs    write the generated reference pages anew
 #   make bench   count the round trips of every git operation, ours beside git's, in half a minute
 #                (other measurements: make bench ARGS="history PATH"; what there is: make bench ARGS=--help)
@@ -44,6 +46,7 @@ PIP_OPTIONS := --quiet --disable-pip-version-check --no-compile
 PIP := $(BIN)/python -m pip install $(PIP_OPTIONS)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)
 MERCURIALS := $(CACHE)/smartserver/mercurials
+CRATE := $(wildcard native/Cargo.* native/src/*.rs)
 VERSITYGW := $(CACHE)/smartserver/versitygw/1.8.0/versitygw
 
 # The tests start our programs thousands of times: compiled once, as installed ones are, whatever the environment says.
@@ -51,8 +54,11 @@ unexport PYTHONDONTWRITEBYTECODE
 # Each command is tested and measured alone; what tests the agent turns it on.
 export SMARTSERVER_AGENT := 0
 
+# Where cargo keeps what it has built, by the hash of its sources: a new environment builds the crate in some seconds.
+export CARGO_TARGET_DIR := $(CACHE)/smartserver/native
+
 .PHONY: demo demo-cluster soak test short-stores short-units short-tools test-all computing breezy mercurial interop faulty waiting check lint
-.PHONY: docs bench papers profile ratchet git-suite brz-suite engine-suite
+.PHONY: fuzz wheels docs bench papers profile ratchet git-suite brz-suite engine-suite
 .PHONY: hg-suite hg-versions hg-6.3 hg-6.9 versitygw clean
 .DELETE_ON_ERROR:
 
@@ -115,6 +121,8 @@ lint: $(TOOLS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@if command -v cargo-clippy >/dev/null; then \
+	  cd native && cargo fmt --check && cargo clippy --quiet --release --locked -- --deny warnings; fi
 
 docs: $(INSTALLED)
 	$(BIN)/smartserver docs --write
@@ -145,6 +153,12 @@ ifneq ($(filter --hg,$(ARGS)),)
 else
 	$(BENCH) ratchet $(ARGS)
 endif
+
+fuzz: $(TOOLS)
+	EXAMPLES=20000 $(BIN)/python -m pytest tests/property/test_native_intake.py
+
+wheels:
+	$(PYTHON) -m pip wheel $(PIP_OPTIONS) --no-deps --wheel-dir dist .
 
 GIT_SUITE := $(CURDIR)/tests/interop/git_suite
 
@@ -209,7 +223,7 @@ $(MADE): setup.py netem/pyproject.toml
 	$(PYTHON) -m venv --clear $(VENV)
 	@touch $@
 
-$(INSTALLED): $(MADE)
+$(INSTALLED): $(MADE) $(CRATE)
 	$(PIP) --editable ./netem --editable .
 	@touch $@
 
@@ -218,6 +232,6 @@ $(SUITE)/installed: $(MADE)
 	$(PIP) --target $(SUITE) 'testtools>=2.7'
 	@touch $@
 
-$(TOOLS): $(MADE)
+$(TOOLS): $(MADE) $(CRATE)
 	$(PIP) --editable ./netem --editable '.[test]'
 	@touch $(INSTALLED) $@

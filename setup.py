@@ -1,10 +1,17 @@
 """Metadata of the distribution; every tool's settings are in pyproject.toml."""
 
+import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 from setuptools import find_packages, setup
 
-readme = Path(__file__).parent / "README.md"
+here = Path(__file__).parent
+readme = here / "README.md"
+CRATE = Path("native", "Cargo.toml")
 
 SCHEMES = ["hpss", "hpss+tls", "hpss+ssh", "hpss+sftp", "hpss+s3", "hpss+vfs"]
 """Git runs a program of its own for the URLs of each."""
@@ -15,6 +22,38 @@ S3 = ["obstore>=0.12,<0.13"]
 MEMCACHED = ["pymemcache>=4"]
 METRICS = ["prometheus_client>=0.19"]
 POSTGRES = ["psycopg[binary]>=3.2"]
+
+
+def native_parts() -> dict[str, Any]:
+    """What builds the crate of native parts; without cargo, or where that is too old, everything is in Python. So it is
+    where the build fails."""
+    try:
+        from setuptools_rust import RustExtension
+    except ImportError:
+        return without("setuptools-rust is not here")
+    cargo = shutil.which("cargo")
+    if not (here / CRATE).exists():
+        return without(f"{CRATE} is not here")
+    if cargo is None:
+        return without("cargo is not on PATH")
+    wanted = re.search(r'^rust-version = "([0-9.]+)"', (here / CRATE).read_text(encoding="utf-8"), re.MULTILINE)
+    found = re.search(r" ([0-9.]+)", subprocess.run([cargo, "--version"], capture_output=True, text=True).stdout)
+    if wanted is None or found is None or numbers(found[1]) < numbers(wanted[1]):
+        return without(f"cargo is {found[1] if found else 'broken'}, not {wanted[1] if wanted else 'known'} or newer")
+    crate = RustExtension("smartserver._native", path=str(CRATE), args=["--locked"], debug=False, optional=True)
+    return {"rust_extensions": [crate], "options": {"bdist_wheel": {"py_limited_api": "cp311"}}}
+
+
+def without(why: str) -> dict[str, Any]:
+    """Nothing to build, and a line that says why."""
+    print(f"smartserver: the native parts are not built: {why}; all is in Python, and slower", file=sys.stderr)
+    return {}
+
+
+def numbers(version: str) -> list[int]:
+    """A version, to be compared."""
+    return [int(part) for part in version.split(".")]
+
 
 setup(
     name="smartserver",
@@ -86,6 +125,7 @@ setup(
             "types-setuptools",
             "dulwich>=0.22",  # a program of other people, watched: tests/examples
             "setuptools>=70.1",  # builds netem alone without asking an index: tests/house
+            "setuptools-rust>=1.10",
         ],
     },
     entry_points={
@@ -95,4 +135,5 @@ setup(
         ],
         "pytest11": ["smartserver.pytest_plugin=smartserver.pytest_plugin"],
     },
+    **native_parts(),
 )

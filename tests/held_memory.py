@@ -13,10 +13,9 @@ from smartserver.server.request import CALL_COST, REQUEST_COST
 from smartserver.server.session import BACKLOG_HIGH, CANCELLED_HIGH
 from smartserver.store.ancestry import MARKS_KEPT
 from smartserver.store.arrivals import TEXT_BYTES
-from smartserver.store.blocks import CACHED_BYTES
 from smartserver.store.parts import HELD
 from smartserver.store.proof import REFERENCES_KEPT
-from smartserver.store.verify_workers import INTERPRETER, MARKS, MOST, TEXTS
+from smartserver.store.verify_proved import TEXTS as VERIFIED
 from smartserver.wire.limits import KIB, MAX_CALLS, MAX_MESSAGE, MAX_REQUEST, MAX_RESULTS, MIB, UNREAD_BYTES
 
 GRAPH_TIMES = 4
@@ -79,15 +78,9 @@ LARGE = Held(
 )
 
 VERIFYING = Held(
-    "a verification, of which two run at a time",
-    TEXT_BYTES + REFERENCE_COST * REFERENCES_KEPT + MARKS_KEPT + 45 * MIB,
-    "45 MiB of it measured; `TEXT_BYTES`, `REFERENCES_KEPT`, `MARKS_KEPT`",
-)
-WORKERS = Held(
-    "a verification: its two worker processes besides, each with a segment and its largest text",
-    MOST * (INTERPRETER + 2 * TEXTS + REFERENCE_COST * REFERENCES_KEPT + MARKS + CACHED_BYTES)
-    + MOST * (MAX_TAKEN + int(TEXT_TIMES * MAX_TAKEN)),
-    "`MOST`, `INTERPRETER`, `TEXTS`, `REFERENCES_KEPT`, `MARKS`, `CACHED_BYTES`, `MAX_TAKEN`",
+    "a verification, of which two run at a time: texts, what they refer to, ancestry, a segment and its largest text",
+    VERIFIED + REFERENCE_COST * REFERENCES_KEPT + MARKS_KEPT + int(TEXT_TIMES * MAX_TAKEN),
+    "`TEXTS`, `REFERENCES_KEPT`, `MARKS_KEPT`, `MAX_TAKEN`",
 )
 
-TABLE = (IDLE, WAITING, LARGEST, RESULT, UNREAD, READERS, GRAPH, SEGMENT, RECENT, LARGE, VERIFYING, WORKERS)
+TABLE = (IDLE, WAITING, LARGEST, RESULT, UNREAD, READERS, GRAPH, SEGMENT, RECENT, LARGE, VERIFYING)

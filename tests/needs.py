@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from glob import glob
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -132,6 +133,7 @@ NEEDS = {
     "process namespaces": Need("CAP_SYS_ADMIN", lambda: _works("unshare", "--pid", "--mount-proc", "--fork")),
     "user namespaces": Need("permit user namespaces", lambda: _works("unshare", "--user")),
     "SO_PEERPIDFD": Need("Linux 6.5", _identifies_peers),
+    "native parts": Need("cargo when smartserver is installed", lambda: find_spec("smartserver._native") is not None),
     "Linux": Need("Linux", lambda: sys.platform == "linux"),
     "/proc": Need("Linux with /proc", lambda: os.path.exists("/proc/self/stat")),
     "hg of this environment": Need("a run without TEST_HG", lambda: "TEST_HG" not in os.environ),

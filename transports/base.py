@@ -76,6 +76,11 @@ class ReadFile(abc.ABC):
         """
         return [self.read_at(offset, size) for offset, size in ranges]
 
+    @property
+    def descriptor(self) -> int | None:
+        """That of a file of this machine, as long as this is open; None of any other."""
+        return None
+
     @abc.abstractmethod
     def size(self) -> int:
         """Length in bytes."""

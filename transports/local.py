@@ -118,6 +118,10 @@ class _LocalReadFile(ReadFile):
                 offset, size = offset + len(chunk), size - len(chunk)
         return b"".join(chunks)
 
+    @property
+    def descriptor(self) -> int | None:
+        return self._open().number
+
     def size(self) -> int:
         descriptor = self._open()
         with _translated(self._path):

@@ -81,8 +81,23 @@ class Commands(click.Group):
         return command
 
 
+def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        from smartserver.records.native import said  # Loaded late, as all else.
+
+        click.echo(f"smartserver, version {smartserver.__version__}" + (f"\n{said()}" if said() else ""))
+        ctx.exit()
+
+
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(smartserver.__version__, prog_name="smartserver")
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_version,
+    help="Show the version and exit.",
+)
 @click.option(
     "-D",
     "debug",

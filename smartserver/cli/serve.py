@@ -43,6 +43,7 @@ from smartserver.cli.serve_options import (
 from smartserver.cli.user import user
 from smartserver.cli.workers import STOP, TERMINATE, fork_workers
 from smartserver.client.url import DEFAULT_PORT
+from smartserver.records import native
 from smartserver.records.faults import Level
 from smartserver.server.limits import MAX_CONNECTIONS, MAX_OF_ADDRESS, Limits
 from smartserver.wire.limits import STALL_TIMEOUT
@@ -505,6 +506,8 @@ def command(
             place = f"http://{tcp.shown(counters.getHost().host, counters.getHost().port)}"
             serving += f"\nmetrics on {place}/metrics" if b"/metrics" in pages else f"\n{NO_METRICS}"
             serving += f"\nready or not on {place}/readyz"
+        if lacking := native.said():
+            serving += f"\n{lacking}"
         reactor.addSystemEventTrigger("before", "shutdown", listening.stopListening)
         if is_first:
             # Said once it runs: from then on it can be told to stop.

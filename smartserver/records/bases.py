@@ -23,6 +23,7 @@ from smartserver.records.check import check_bytes, make_check
 from smartserver.records.hunks import Hunk, encode_hunks
 from smartserver.records.keys import ABSENT, KeyTable
 from smartserver.records.model import BaseTag, Entry, GraphNode, Key, Kind, Parent, RevisionId, made
+from smartserver.records.native import twin
 from smartserver.records.segment import STORED, encode_header
 
 SKIP: Final = 32
@@ -205,6 +206,7 @@ class _Choice(NamedTuple):
     """The frame of a text that came in parts."""
 
 
+@twin
 class SegmentWriter:
     """Makes the segments of one push, revision after revision, parents first.
 

@@ -1,22 +1,21 @@
 """A record's frame: its text, compressed by zstd with its base's as prefix. zstd is imported here and in `bulk`.
 
-A frame is one zstd frame of level 9, in bulk 8, 5, 3 or 1, of a large text alone 3, without magic number: content size
+A frame is one zstd frame of level 9, in bulk 6, 5, 3 or 1, of a large text alone 3, without magic number: content size
 on, checksum and dictionary id off, the base a raw-content prefix. What is read is looked over before zstd sees it
 (`_inspect`), so that no frame can claim more than its header or its own blocks could hold.
 
-zstandard's own library is called directly, one context a thread, where it lets itself be (four times the speed on small
-records); else through zstandard's public interface. Both read and refuse the same; the frames they make differ by some
-bytes. Neither is imported before the first frame is made or read: a pull that copies segments needs none.
+The native part calls zstd with contexts that are kept, which is four times as fast on small records as zstandard's
+public interface. Both read and refuse the same; the frames they make differ by some bytes. zstandard is not imported
+before the first frame is made or read.
 """
 
 from __future__ import annotations
 
-import importlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from time import perf_counter_ns
-from typing import Any, Final, Protocol
+from typing import Final
 
 from smartserver.meters import (
     COMPRESSED,
@@ -30,13 +29,14 @@ from smartserver.meters import (
 )
 from smartserver.records import limits
 from smartserver.records.hunks import Buffer, apply_hunks, decode_hunks, hunk_parts
+from smartserver.records.native import twin
 from smartserver.records.segment import HUNKS, STORED, ZSTD, ZSTD_HUNKS
 from smartserver.records.varint import Malformed, decode, encode
 
 LEVEL: Final = 9
 
-BULK_LEVEL: Final = 8
-"""For much history at once: 0.8 % more bytes for a third less time than `LEVEL`."""
+BULK_LEVEL: Final = 6
+"""For much history at once: 3 % more bytes for half of the time of `LEVEL` (doc/design/0005)."""
 
 
 _LARGE_LEVEL: Final = 3
@@ -47,15 +47,6 @@ _LARGE: Final = 64 << 10
 _HUNKS_LEVEL: Final = 3
 _LEAST_PACKED: Final = 256
 """Bytes of hunks from which they are compressed: of a few zstd takes a third off, in as long as it takes of many."""
-
-_ROWLESS: Final = 1 << 20
-"""Bytes of base and text together up to which a text with a base is compressed without zstd's row-based match finder
-(`useRowMatchFinder`), by hash chains, as zstd does at other levels.
-
-Filling the tables with the base takes most of the time there, and rows are filled more slowly: level 8 takes 2.1 s with
-them, 1.7 without, for 0.4 % fewer bytes (doc/design/0005). With a text alone, or a larger one, most is search, and in
-that rows are faster.
-"""
 
 _MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _BLOCK: Final = 128 << 10
@@ -68,31 +59,6 @@ _PROBE: Final = 64 << 10
 
 _PROBED: Final = 128 << 10
 """Texts from this size are probed first: below, the probe is most of the whole."""
-
-_TWICE: Final = 8 << 20
-"""Bytes of a text up to which it may be in memory twice, in a buffer and as bytes: few texts are longer. They are read
-by zstandard's public interface, whose context costs nothing beside that."""
-
-_TABLES_KEPT: Final = 256 << 10
-"""Bytes of base and text together up to which a thread keeps zstd's tables for the next text. They take 2 MiB; those of
-4 MiB of text would take 32."""
-
-_SHARED_BUFFER: Final = 1 << 20
-"""Bytes of a thread's output buffer that are kept between frames."""
-
-
-class _Zstd(Protocol):
-    """One way to call zstd; not shared between threads. `base` is empty or at least `limits.MIN_BASE` bytes."""
-
-    def compress(self, text: bytes, base: bytes, level: int) -> bytes:
-        """The frame of `text`, without magic number."""
-
-    def decompress(self, frame: bytes | memoryview, length: int, base: bytes) -> bytes:
-        """The `length` bytes of text in an inspected frame.
-
-        Raises:
-            ValueError: the frame is damaged.
-        """
 
 
 def compress(text: bytes, base: bytes = b"", level: int = LEVEL) -> tuple[int, bytes]:
@@ -392,8 +358,9 @@ def _head_size(descriptor: int) -> int:
     return 2 - single + (single, 2, 4, 8)[descriptor >> 6]
 
 
-class _PublicZstd:
-    """zstd through zstandard's public interface: a context and a dictionary a frame."""
+@twin
+class Zstd:
+    """zstd through zstandard's public interface: a context and a dictionary a frame. Not shared between threads."""
 
     def __init__(self) -> None:
         import zstandard
@@ -401,6 +368,7 @@ class _PublicZstd:
         self._zstandard = zstandard
 
     def compress(self, text: bytes, base: bytes, level: int) -> bytes:
+        """The frame of `text`, without magic number; `base` is empty or at least `limits.MIN_BASE` bytes."""
         zs = self._zstandard
         size = len(text) + len(base)
         options: dict[str, int] = {"window_log": window_log(size)}
@@ -414,6 +382,11 @@ class _PublicZstd:
         return frame[len(_MAGIC) :]
 
     def decompress(self, frame: bytes | memoryview, length: int, base: bytes) -> bytes:
+        """The `length` bytes of text in an inspected frame.
+
+        Raises:
+            ValueError: the frame is damaged.
+        """
         zs = self._zstandard
         prefix = zs.ZstdCompressionDict(base, dict_type=zs.DICT_TYPE_RAWCONTENT) if base else None
         try:
@@ -425,131 +398,12 @@ class _PublicZstd:
         return text
 
 
-class _SharedZstd:
-    """zstd through the library inside zstandard's wheel: two contexts that are kept, bases by reference.
-
-    Raises ImportError or AttributeError when made where that (private) part of zstandard is missing or has changed.
-    """
-
-    def __init__(self) -> None:
-        library = importlib.import_module("zstandard._cffi")
-        self._lib: Any = library.lib
-        self._ffi: Any = library.ffi
-        lib = self._lib
-        self._refer_written: Any = lib.ZSTD_CCtx_refPrefix
-        self._compress: Any = lib.ZSTD_compress2
-        self._new = self._ffi.new_allocator(should_clear_after_alloc=False)
-        self._out = self._new("char[]", _SHARED_BUFFER)
-        self._large = _PublicZstd()
-        self._writer = self._make_writer()
-        self._set: tuple[int, int, int, bool] | None = None
-        """What the parameters depend on that the writer has."""
-        self._made: dict[tuple[int, int, int, bool], Any] = {}
-        """The parameters by what they depend on: a few for each power of two."""
-        self._reader = self._ffi.gc(lib.ZSTD_createDCtx(), lib.ZSTD_freeDCtx)
-        self._must(lib.ZSTD_DCtx_setFormat(self._reader, lib.ZSTD_f_zstd1_magicless))
-        self._refer: Any = lib.ZSTD_DCtx_refPrefix
-        self._decompress: Any = lib.ZSTD_decompressDCtx
-        self._from_buffer: Any = self._ffi.from_buffer
-        self._unpack: Any = self._ffi.unpack
-
-    def _make_writer(self) -> Any:
-        lib = self._lib
-        writer = self._ffi.gc(lib.ZSTD_createCCtx(), lib.ZSTD_freeCCtx)
-        for option, value in (
-            (lib.ZSTD_c_format, lib.ZSTD_f_zstd1_magicless),
-            (lib.ZSTD_c_contentSizeFlag, 1),
-            (lib.ZSTD_c_checksumFlag, 0),
-            (lib.ZSTD_c_dictIDFlag, 0),
-        ):
-            self._must(lib.ZSTD_CCtx_setParameter(writer, option, value))
-        return writer
-
-    def compress(self, text: bytes, base: bytes, level: int) -> bytes:
-        lib = self._lib
-        size = len(text) + len(base)
-        writer = self._writer
-        rowless = base != b"" and size <= _ROWLESS
-        if size > _TABLES_KEPT:
-            # A context keeps its tables, 128 MiB of a large text: this one is not kept.
-            writer = self._make_writer()
-            self._prepare(writer, self._parameters(level, size), rowless)
-        else:
-            # All that the parameters depend on: zstd's own by the least power of two that is no smaller than the size.
-            wanted = (level, size.bit_length(), (size - 1).bit_length(), rowless)
-            if wanted != self._set:
-                self._set = None
-                parameters = self._made.get(wanted)
-                if parameters is None:
-                    parameters = self._made[wanted] = self._parameters(level, size)
-                self._prepare(writer, parameters, rowless)
-                self._set = wanted
-        if base and (wrong := self._refer_written(writer, base, len(base))):
-            self._must(wrong)
-        room = _SHARED_BUFFER if len(text) <= _SHARED_BUFFER // 2 else lib.ZSTD_compressBound(len(text))
-        out = self._out if room <= _SHARED_BUFFER else self._new("char[]", room)
-        result = self._compress(writer, out, room, text, len(text))
-        if result > room:
-            self._must(result)
-        frame: bytes = self._unpack(out, result)
-        return frame
-
-    def _prepare(self, writer: Any, parameters: Any, rowless: bool) -> None:
-        lib = self._lib
-        self._must(lib.ZSTD_CCtx_setCParams(writer, parameters))
-        rows = lib.ZSTD_ps_disable if rowless else lib.ZSTD_ps_auto
-        self._must(lib.ZSTD_CCtx_setParameter(writer, lib.ZSTD_c_useRowMatchFinder, rows))
-
-    def _parameters(self, level: int, size: int) -> Any:
-        """For text and base of that size together."""
-        parameters = self._lib.ZSTD_getCParams(level, size, 0)
-        parameters.windowLog = window_log(size)
-        if size > limits.WIDE:
-            parameters.hashLog = parameters.chainLog = min(parameters.windowLog, limits.MAX_TABLE_LOG)
-        return parameters
-
-    def decompress(self, frame: bytes | memoryview, length: int, base: bytes) -> bytes:
-        if length > _TWICE:
-            return self._large.decompress(frame, length, base)
-        # Some 17,000 times for 3,000 revisions, of a microsecond or two: so no call is made here that need not be.
-        if base and (wrong := self._refer(self._reader, base, len(base))):
-            self._must(wrong)
-        out = self._out if length <= _SHARED_BUFFER else self._new("char[]", length)
-        result = self._decompress(self._reader, out, length, self._from_buffer(frame), len(frame))
-        if result > length:  # As every error's number is.
-            self._must(result)
-        text: bytes = self._unpack(out, result)
-        return text
-
-    def _must(self, result: int) -> int:
-        if self._lib.ZSTD_isError(result):
-            # What a failed call leaves behind must not reach the next frame; the failed context may be either.
-            self._lib.ZSTD_CCtx_reset(self._writer, self._lib.ZSTD_reset_session_only)
-            self._lib.ZSTD_DCtx_reset(self._reader, self._lib.ZSTD_reset_session_only)
-            raise ValueError(self._ffi.string(self._lib.ZSTD_getErrorName(result)).decode())
-        return result
-
-
 _threads = threading.local()
-_makers: list[Callable[[], _Zstd]] = [_SharedZstd, _PublicZstd]
-"""Tried in this order; the first that works serves every thread."""
 
 
-def _zstd() -> _Zstd:
+def _zstd() -> Zstd:
     try:
-        zstd: _Zstd = _threads.zstd
+        zstd: Zstd = _threads.zstd
     except AttributeError:
-        zstd = _threads.zstd = _make()
+        zstd = _threads.zstd = Zstd()
     return zstd
-
-
-def _make() -> _Zstd:
-    base, text = b"A sentence to be changed.", b"A sentence that was changed."
-    for maker in _makers[:-1]:
-        try:
-            zstd = maker()
-            if zstd.decompress(zstd.compress(text, base, LEVEL), len(text), base) == text:
-                return zstd
-        except (ImportError, AttributeError, TypeError, ValueError):
-            continue
-    return _makers[-1]()

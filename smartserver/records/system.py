@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from smartserver.records.browse import Contents
     from smartserver.records.content import MapReader, ReadPlan, ReadScope, RepositoryView, TipReader
     from smartserver.records.faults import FaultChecker
+    from smartserver.records.native import Prover
 
 ALL: Final = "smartserver.vcs.all"
 """The module that imports every system."""
@@ -249,6 +250,11 @@ class System:
         from smartserver.records.faults import FaultChecker  # Not before: a client judges nothing.
 
         return FaultChecker()
+
+    def prover(self, cache: int, judges: bool, is_stored: Callable[[int, Key], bool] | None) -> Prover | None:
+        """What proves its segments natively; None where nothing does. As of `native.prover`."""
+        del cache, judges, is_stored
+        return None
 
     def read(self, stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
         """What `Repository.read` sends. The selector is this system's own: nothing else reads it.

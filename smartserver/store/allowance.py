@@ -101,6 +101,11 @@ class Allowance:
         """Forget what was charged: the same work is done again, for a reason the client has no part in."""
         self.steps = self.decoded = 0
 
+    @property
+    def room(self) -> tuple[int, int]:
+        """How many bytes may still be decoded, and how many steps taken."""
+        return max(self._most_decoded - self.decoded, 0), max(self._most_steps - self.steps, 0)
+
     def charge(self, steps: int) -> None:
         """Charge steps.
 

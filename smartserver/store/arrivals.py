@@ -13,6 +13,7 @@ from smartserver.errors import shown
 from smartserver.records.cache import Cache
 from smartserver.records.delta import decompress
 from smartserver.records.model import Key, Record, made
+from smartserver.records.native import Prover
 from smartserver.store.index import ONE_BYTE, Row
 from smartserver.store.numbered import Numbered
 from smartserver.store.parts import PART
@@ -119,6 +120,29 @@ class Arrivals:
         self._chains.append(chain_kib)
         self._lineages.append(lineage)
         return number
+
+    def extend(self, prover: Prover, stored: int) -> None:
+        """Append what a prover has beyond this. `stored`: the ordinal of its first revision."""
+        first = len(self)
+        names, copies, metas, frames, rests, rows = prover.columns(first)
+        start = 0
+        for end in names[1]:
+            self._names.add(names[0][start:end])
+            start = end
+        self._copies = array("I", copies)
+        known = [self._known_metas.find(meta) for meta in metas[0]]
+        known = [self._known_metas.add(meta) if at < 0 else at for meta, at in zip(metas[0], known, strict=True)]
+        self._metas.extend([known[number] for number in metas[1]])
+        self._ordinals.extend([stored + revision for revision in array("I", frames[0])])
+        self._encodings += frames[1]
+        self._offsets.frombytes(frames[2])
+        for column, numbers in zip(
+            (self._sizes, self._lengths, self._bases, self._depths, self._chains, self._lineages),
+            (frames[3], *rests[:2], *rows),
+            strict=True,
+        ):
+            column.frombytes(numbers)
+        self._stored_keys.update(rests[2])
 
     def move(self, number: int, frame: Frame) -> None:
         """Say where a record came to lie, and how it is encoded there."""

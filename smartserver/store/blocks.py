@@ -100,6 +100,11 @@ class Blocks:
                 self._prove(number, content[number * BLOCK : min((number + 1) * BLOCK, self.length)])
             self._content = content[: self.length]
 
+    @property
+    def descriptor(self) -> int | None:
+        """That of the file, where it is one of this machine that was not made again."""
+        return None if self.remade is not None else self._file.descriptor
+
     def read(self, at: int, size: int) -> bytes:
         """Those bytes of the body.
 

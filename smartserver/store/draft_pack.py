@@ -6,8 +6,9 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from smartserver.records.model import Kind, Segment
+from smartserver.records.native import Prover
 from smartserver.spans import Part, span
-from smartserver.store.blocks import Blocks
+from smartserver.store.blocks import Blocks, seal
 from smartserver.store.index import Index, Row
 from smartserver.store.index_build import IndexBuilder
 from smartserver.store.numbered import Numbering
@@ -23,14 +24,16 @@ GATHERED = 64 << 10
 class DraftPack:
     """The pack in a quarantine while it is written."""
 
-    def __init__(self, quarantine: Quarantine, kinds: Sequence[Kind], numbering: Numbering) -> None:
-        """Begin the pack; `numbering`: as of an `IndexBuilder`.
+    def __init__(
+        self, quarantine: Quarantine, kinds: Sequence[Kind], numbering: Numbering, prover: Prover | None = None
+    ) -> None:
+        """Begin the pack; `numbering`: as of an `IndexBuilder`. `prover`: has what the index says, in its place.
 
         Raises:
             NoSpace, PermissionDenied, TransportFailed.
         """
         self.quarantine = quarantine
-        self.index = IndexBuilder(numbering=numbering)
+        self.index: IndexBuilder | Prover = prover or IndexBuilder(numbering=numbering)
         self._pending = bytearray()
         """What is not written yet."""
         self._file = quarantine.pack
@@ -51,14 +54,27 @@ class DraftPack:
         Raises:
             LimitExceeded: more than an index holds.
         """
-        self.index.add_numbered(self.length, segment, rows, bases)
+        if isinstance(self.index, IndexBuilder):
+            self.index.add_numbered(self.length, segment, rows, bases)
+        else:
+            self.index.note(content, self.length, rows, bases)
+        self.append(content)
+
+    def append(self, content: bytes) -> None:
+        """Append a segment that the prover has."""
         if len(content) >= GATHERED:
-            self._write()
+            self.flush()
             self._writer.append(content)
             return
         self._pending += content
         if len(self._pending) >= GATHERED:
-            self._write()
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is pending."""
+        content, self._pending = bytes(self._pending), bytearray()
+        if content:
+            self._writer.append(content)
 
     def read(self, offset: int, size: int) -> bytes:
         """Exactly those bytes of what was added.
@@ -67,7 +83,7 @@ class DraftPack:
             TransportFailed: they are not there.
         """
         if offset + size > self._writer.length:
-            self._write()
+            self.flush()
         found = self._file.read_at(offset, size)
         if len(found) != size:
             why = f"{len(found)} bytes at {offset}, {size} were written"
@@ -81,9 +97,13 @@ class DraftPack:
         Raises:
             NoSpace, TransportFailed: it is not tried again.
         """
-        self._write()
+        self.flush()
         length, digest = self._writer.finish()
-        written = self.quarantine.put_index(self.index.finish(length, digest))
+        if isinstance(self.index, IndexBuilder):
+            pieces = self.index.finish(length, digest)
+        else:
+            pieces = seal([self.index.index(length, digest)])
+        written = self.quarantine.put_index(pieces)
         segments, records = self.index.segments, self.index.records
         return PackEntry(self.quarantine.name, length, digest, written.length, written.hash, segments, records)
 
@@ -111,8 +131,3 @@ class DraftPack:
     def close(self) -> None:
         """Close the file; closing twice is harmless."""
         self._file.close()
-
-    def _write(self) -> None:
-        content, self._pending = bytes(self._pending), bytearray()
-        if content:
-            self._writer.append(content)

@@ -73,6 +73,11 @@ class FarPack(PackReader):
         self._proved = False
         self._content = content
 
+    @property
+    def descriptor(self) -> int | None:
+        """None: it lies elsewhere."""
+        return None
+
     def ask(self, ranges: Sequence[tuple[int, int]]) -> ReadRanges:
         """The step that reads ranges of it, for `take`; the first one reads what proves the file, too."""
         path, entry, shift = self._place

@@ -11,12 +11,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, takewhile
 
 from smartserver.errors import ConflictingRecord, CorruptRecord, LimitExceeded, MissingBase, MissingParents, shown
 from smartserver.records.check import TextProof, check_bytes, verify_record
 from smartserver.records.delta import compress, decompress, decompress_parts
-from smartserver.records.faults import SAFE, Policy
+from smartserver.records.faults import SAFE, Level, Policy
 from smartserver.records.limits import (
     BYTES_OF_RECORD,
     BYTES_OF_REFERRING,
@@ -26,11 +26,12 @@ from smartserver.records.limits import (
     MAX_TAKEN,
 )
 from smartserver.records.model import BaseTag, Entry, Key, Record, RevisionId, Segment, made
+from smartserver.records.native import Prover, count_work
 from smartserver.records.segment import STORED, decode_segment, encode_segment, frames
 from smartserver.records.system import system_of
 from smartserver.store import large
 from smartserver.store.ancestry import Ancestry
-from smartserver.store.arrivals import NO_BASE, STORED_BASE, Arrivals, Frame
+from smartserver.store.arrivals import NO_BASE, STORED_BASE, TEXT_BYTES, Arrivals, Frame
 from smartserver.store.draft_pack import DraftPack
 from smartserver.store.graph import Graph
 from smartserver.store.index import Index, Row, kib
@@ -85,6 +86,13 @@ class Intake:
         """That of the own record of the first revision, and mostly of all: nearly all are commits."""
         self._other_metas: dict[RevisionId, bytes] = {}
         """Of the revisions whose own record has another."""
+        prover = None
+        if self._snapshot is None or not self._snapshot.far:
+            is_stored = None if self._snapshot is None else self._is_stored
+            prover = self._system.prover(TEXT_BYTES, policy.level is not Level.OFF, is_stored)
+        self._prover = prover
+        self._is_read_from_file = False
+        """Whether the prover reads the file of the pack."""
         self._facts: dict[RevisionId, bytes] = {}
         """Of each revision with one: `System.tip_fact`."""
         self._make_quarantine = quarantine
@@ -93,6 +101,8 @@ class Intake:
         self._start = 0
         self._unreachable: dict[Key, None] = {}
         self._known: set[RevisionId] = set()
+        self.taken = 0
+        """Segments so far."""
         self.left_out: list[RevisionId] = []
         """Revisions that came and were stored already: the pack rests on their staying so."""
         self.bytes_left_out = 0
@@ -109,22 +119,93 @@ class Intake:
 
     def own_meta(self, revision: RevisionId) -> bytes | None:
         """The meta of the own record of a revision that came; None where it did not."""
-        return (
-            None if self._numbering.revisions.find(revision) < 0 else self._other_metas.get(revision, self._first_meta)
-        )
+        if self._numbering.revisions.find(revision) >= 0:
+            return self._other_metas.get(revision, self._first_meta)
+        return self._prover.own_meta if self._prover is not None and self._prover.has(revision) else None
 
     def fact(self, revision: RevisionId) -> bytes | None:
         """What the own record of a revision that came says of a tip there; None where it did not come."""
-        return None if self._numbering.revisions.find(revision) < 0 else self._facts.get(revision, b"")
+        return self._facts.get(revision, b"") if self._came(revision) else None
 
-    def take(self, segment: Segment, content: bytes) -> None:
-        """Check one segment; a new one is written, unless a base was missing before.
+    def take(self, came: Sequence[tuple[RevisionId, bytes]]) -> None:
+        """Check segments, each with the id that it begins with; new ones are written, unless a base was missing before.
 
         Raises:
-            MissingParents, CorruptRecord, WrongParents, MissingReference, ConflictingRecord: it is not sound.
+            Malformed: one is none.
+            MissingParents, CorruptRecord, WrongParents, MissingReference, ConflictingRecord: one is not sound.
             LimitExceeded: more records than a pack holds.
             CorruptFile, TransportError: the store is damaged or failed.
         """
+        end = self.taken + len(came)
+        while self.taken < end:
+            if self._take_proved(came[self.taken - end :]):
+                content = came[self.taken - end][1]
+                self._take(decode_segment(content, 0, self._kinds), content)
+                self.taken += 1
+
+    def _take_proved(self, came: Sequence[tuple[RevisionId, bytes]]) -> bool:
+        """Take segments that are proved natively; whether another one comes next."""
+        prover = self._prover
+        if prover is None or self._unreachable:
+            return True
+        ordinal = self._graph.ordinal
+        new = list(takewhile(lambda each: ordinal(each[0]) is None, came))
+        if not new:
+            return True
+        draft = self._begun()
+        draft.flush()
+        if not self._is_read_from_file:
+            self._read_proved_from(prover, draft)
+        blocks = [content for _, content in new]
+        count, decoded, steps, is_turn = prover.prove(blocks, draft.length, *self._allowance.room)
+        self._allowance.charge(steps)
+        self._allowance.decode(decoded)
+        draft.append(b"".join(blocks[:count]))
+        count_work(prover)
+        self.taken += count
+        return is_turn or count == len(new) < len(came)
+
+    def _note_meta(self, revision: RevisionId, meta: bytes) -> None:
+        if self._first_meta is None:
+            self._first_meta = meta
+        elif meta != self._first_meta:
+            self._other_metas[revision] = meta
+
+    def _read_proved_from(self, prover: Prover, draft: DraftPack) -> None:
+        """Have the prover read the pack, as soon as it is a file of this machine, without this process's lock."""
+        descriptor = draft.quarantine.pack.descriptor
+        self._is_read_from_file = descriptor is not None
+        if descriptor is not None:
+            prover.read_from(descriptor)
+        elif not draft.index.segments:
+            prover.read_from(self._read)
+
+    def _catch_up(self) -> None:
+        """Learn what was proved natively; after a base that is missing nothing is."""
+        prover, revisions, ancestry = self._prover, self._numbering.revisions, self._ancestry
+        if prover is None or self._unreachable:
+            return
+        for revision, parents in prover.revisions(len(revisions)):
+            ancestry.add([ancestry.stored + parent for parent in parents])
+            revisions.add(revision)
+            self._note_meta(revision, prover.own_meta)
+        if prover.records > len(self._arrivals):
+            self._arrivals.extend(prover, ancestry.stored)
+
+    def _came(self, revision: RevisionId) -> bool:
+        """Whether a revision is one of the new ones."""
+        if self._numbering.revisions.find(revision) >= 0:
+            return True
+        return self._prover is not None and self._prover.has(revision)
+
+    def _begun(self) -> DraftPack:
+        if self._draft is None:
+            self._draft = self._begin()
+        return self._draft
+
+    def _take(self, segment: Segment, content: bytes) -> None:
+        """Check one segment, and look at each of its records."""
+        self._allowance.charge(1 + len(segment.parents) + len(segment.entries))
         revision = segment.revision
         if self._graph.ordinal(revision) is not None:
             if revision in self._known:
@@ -133,18 +214,18 @@ class Intake:
             self.left_out.append(revision)
             self.bytes_left_out += len(content)
             return
-        if self._numbering.revisions.find(revision) >= 0:
+        if self._came(revision):
             raise CorruptRecord(revision, revision, TWICE)
+        self._catch_up()
         ordinal = self._ancestry.add(self._parents(segment))
         self._numbering.revisions.add(revision)
         if self._unreachable:
             self._name_unreachable(segment, ordinal)
             return
-        if self._draft is None:
-            self._draft = self._begin()
-        self._content, self._start = content, self._draft.length
+        draft = self._begun()
+        self._content, self._start = content, draft.length
         try:
-            self._check(segment, ordinal, self._draft)
+            self._check(segment, ordinal, draft)
         finally:
             self._content = b""
 
@@ -169,8 +250,7 @@ class Intake:
 
     def meets(self, snapshot: Snapshot, count: int) -> bool:
         """Whether a revision or record that was written is also among the revisions stored from ordinal `count` on."""
-        find = self._numbering.revisions.find
-        if any(find(snapshot.revision(ordinal)) >= 0 for ordinal in range(count, snapshot.graph.count)):
+        if any(self._came(snapshot.revision(ordinal)) for ordinal in range(count, snapshot.graph.count)):
             return True
         if self._draft is None:
             return False
@@ -198,12 +278,12 @@ class Intake:
         self._arrivals = Arrivals(Numbered(), _nowhere, _nothing)
         self._numbering = Numbering()
         self._ancestry = Ancestry(Graph())
-        self._draft = None
+        self._draft = self._prover = None
 
     def _begin(self) -> DraftPack:
         quarantine = self._make_quarantine()
         try:
-            return DraftPack(quarantine, self._kinds, self._numbering)
+            return DraftPack(quarantine, self._kinds, self._numbering, self._prover)
         except BaseException:
             quarantine.discard()
             raise
@@ -266,10 +346,7 @@ class Intake:
             at += entry.frame_length
         check_own_record(self._system, segment, proof.own)
         if proof.own is not None:
-            if self._first_meta is None:
-                self._first_meta = proof.own.meta
-            elif proof.own.meta != self._first_meta:
-                self._other_metas[segment.revision] = proof.own.meta
+            self._note_meta(segment.revision, proof.own.meta)
             fact = self._system.tip_fact(proof.own.meta, proof.own.text)
             if fact:
                 self._facts[segment.revision] = fact

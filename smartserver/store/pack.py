@@ -131,6 +131,11 @@ class PackReader:
         self.check_whole(found, offset, size)
         return found
 
+    @property
+    def descriptor(self) -> int | None:
+        """As of its file: offsets are those of this pack."""
+        return self._file.descriptor
+
     def parts(self, offset: int, size: int) -> Iterator[bytes]:
         """As `read`, in parts that are read when they are asked for."""
         for at in range(offset, offset + size, PART):
@@ -226,6 +231,11 @@ class MovedPack(PackReader):
         self._inside = inside
         self.shift = shift
         self._digest = digest
+
+    @property
+    def descriptor(self) -> int | None:
+        """None: offsets there are others."""
+        return None
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """As of any pack."""

@@ -181,6 +181,11 @@ class HeldFile(WriteFile, ReadFile):
             return bytes(self.content[offset : offset + size])
         return self._opened().read_at(offset, size)
 
+    @property
+    def descriptor(self) -> int | None:
+        """None while it is in memory."""
+        return None if self._file is None else self._opened().descriptor
+
     def size(self) -> int:
         """Bytes so far."""
         return len(self.content) if self._file is None else self._opened().size()

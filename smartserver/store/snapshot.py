@@ -20,6 +20,7 @@ from smartserver.records.content import Text
 from smartserver.records.delta import decompress, decompress_parts, window
 from smartserver.records.hunks import Buffer
 from smartserver.records.model import Entry, Key, Parent, Record, RevisionId
+from smartserver.records.native import record_reader
 from smartserver.records.segment import ZSTD, decode_parents
 from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
@@ -78,6 +79,7 @@ class Snapshot:
         self.far = far.is_far(transport)
         """Whether what it reads lies behind a link."""
         self._fetched = far.RecordBuffer()
+        self._native = None if self.far else record_reader(state.kinds, len(self.packs))
 
     @classmethod
     def open(
@@ -250,6 +252,8 @@ class Snapshot:
             self.fetch([self._location(number, row)])
         said = pack.index.at(row)
         charge(said.length)
+        if cached is None and (read := self._read_natively(number, row, said, asked, charge)) is not None:
+            return read
         entry, frame = self._load(number, row, said, asked)
         kind = self.state.kinds[entry.kind]
         text = cached.text if cached is not None else self._decode(number, row, said, entry, frame, charge)
@@ -261,6 +265,34 @@ class Snapshot:
             if kind.base:
                 self.texts.put(_text_key(pack, row), CachedText(text, True, entry.meta))
         return Record(entry.kind, entry.key, entry.meta, text)
+
+    def _read_natively(
+        self, number: int, row: int, said: IndexRow, asked: tuple[int, Key] | None, charge: Charge
+    ) -> Record | None:
+        """The record of a row, proved; None where Python must read it: what is wrong, and what rests on a text that is
+        in the cache."""
+        if self._native is None:
+            return None
+        base = self._base(number, row, said)
+        if base is not None and self.texts.get(_text_key(self.packs[base[0]], base[1])) is not None:
+            return None
+        while isinstance(found := self._native.read(number, row), int):
+            pack, index = self.packs[found].reader.descriptor, self.packs[found].index.blocks.descriptor
+            if pack is None or index is None or not self._native.add(found, pack, index):
+                self._native = None
+                return None
+        if found is None or (asked is not None and asked != found[:2]):
+            return None
+        kind, key, meta, text, check, decoded, is_proved = found
+        charge(decoded - len(text))
+        if not is_proved:
+            try:
+                verify_record(self.state.kinds[kind], key, meta, text, check)
+            except ValueError:
+                return None
+        if self.state.kinds[kind].base:
+            self.texts.put(_text_key(self.packs[number], row), CachedText(text, True, meta))
+        return Record(kind, key, meta, text)
 
     def text(self, kind: int, key: Key, charge: Charge = free) -> Text | None:
         """The text of the record of a kind and key; None where there is none. A large one is decoded as it is read.

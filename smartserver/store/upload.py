@@ -13,8 +13,8 @@ from smartserver.errors import CorruptRecord, MissingParents, shown
 from smartserver.meters import STORED, STORED_BYTES, here
 from smartserver.records.faults import SAFE, Policy
 from smartserver.records.limits import MAX_TAKEN
-from smartserver.records.model import GraphNode, Key, RevisionId, Segment
-from smartserver.records.segment import SegmentStream, decode_segment
+from smartserver.records.model import GraphNode, Key, RevisionId
+from smartserver.records.segment import SegmentStream, decode_revision
 from smartserver.records.varint import Malformed
 from smartserver.spans import Part, span
 from smartserver.store.incoming import KEYS_NAMED, Intake
@@ -77,15 +77,22 @@ class Upload:
             CorruptFile, TransportError: the store is damaged or failed.
         """
         self._size += len(chunk)
+        came: list[tuple[RevisionId, bytes]] = []
         try:
             self._stream.feed(chunk)
-            for segment, content in self._stream.decoded():
-                self.allowance.charge(1 + len(segment.parents) + len(segment.entries))
-                self._match(segment)
+            for content in self._stream.segments():
+                node = decode_revision(content, 0)
+                self._match(node)
                 self._segments += 1
-                self._intake.take(segment, content)
+                came.append((node.revision, content))
         except Malformed as wrong:
-            raise CorruptRecord(b"", b"", f"segment {self._segments} of the stream: {wrong}") from wrong
+            raise _malformed(self._segments, wrong) from wrong
+        finally:
+            before = self._intake.taken
+            try:
+                self._intake.take(came)
+            except Malformed as wrong:
+                raise _malformed(self._segments - len(came) + self._intake.taken - before, wrong) from wrong
 
     def graph(self) -> Sequence[GraphNode] | None:
         """The revisions of the body: what it announces, once that is here; without announcement all, after `finish`."""
@@ -162,7 +169,7 @@ class Upload:
                 pack = PackReader(file, self.entry.length, quarantine.pack_path)
                 for offset, content in pack.segments():
                     progress("check again", offset, self.entry.length)
-                    intake.take(decode_segment(content, 0, self._kinds), content)
+                    intake.take([(decode_revision(content, 0).revision, content)])
             entry = intake.finish()
         except BaseException:
             intake.discard()
@@ -203,9 +210,9 @@ class Upload:
         self._intake.discard()
         self._intake.release()
 
-    def _match(self, segment: Segment) -> None:
+    def _match(self, segment: GraphNode) -> None:
         if not self._graph_first:
-            self._seen.append(GraphNode(segment.revision, segment.parents))
+            self._seen.append(segment)
             return
         announced = self._stream.graph()
         if announced is None or self._segments >= len(announced):
@@ -217,3 +224,7 @@ class Upload:
                 segment.revision,
                 f"segment {self._segments} is announced as {expected}, or with other parents",
             )
+
+
+def _malformed(number: int, wrong: Malformed) -> CorruptRecord:
+    return CorruptRecord(b"", b"", f"segment {number} of the stream: {wrong}")

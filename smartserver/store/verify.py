@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import sys
-from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
@@ -34,8 +32,8 @@ from smartserver.store.summaries import Summaries, summaries_path
 from smartserver.store.summarise import Summariser
 from smartserver.store.trailer import TAIL, ranges_of, trailer_behind
 from smartserver.store.transaction import Transaction
-from smartserver.store.verify_share import MAX_PROBLEMS, SegmentCheck, Share, damage
-from smartserver.store.verify_workers import LEAST, MOST, Workers, cores, shares_of
+from smartserver.store.verify_proved import check_packs, lineages
+from smartserver.store.verify_share import MAX_PROBLEMS, SegmentCheck, damage
 from transports.errors import NoSuchFile, PermissionDenied, TransportError, TransportFailed
 from transports.steps import ReadRanges
 
@@ -89,7 +87,6 @@ class _Verification:
         """Parents that are said to be absent; some may have been stored since."""
         self._lost = 0
         """Changes that lie there and that the log does not have; a push under way is one for a moment."""
-        self._workers: Workers | None = None
 
     def run(self) -> VerifyReport:
         ghosts = 0
@@ -107,19 +104,27 @@ class _Verification:
         self._check_log()
         snapshot = self._open()
         self._check_trailers(snapshot)
-        # Not an attribute: it calls this object, and a cycle would keep files open until the next garbage collection.
-        check = SegmentCheck(snapshot, pulse=self._tell)
-        with contextlib.ExitStack() as until:
-            self._workers = self._start(snapshot)
-            if self._workers is not None:
-                until.enter_context(self._workers)
-            for number, pack in enumerate(snapshot.packs):
-                self._check_pack(snapshot, number, pack, check)
+        found = check_packs(snapshot, self._tell_read) if len(snapshot.packs) == len(self._state.packs) else None
+        if found is None:
+            self._done = 0
+            self._check_packs(snapshot)
+        else:
+            self._segments, self._records, self._done = found.segments, found.records, self._total
+            self._ghosts.update(found.ghosts)
         self._check_summaries(snapshot)
         if len(snapshot.packs) == len(self._state.packs):
             self._check_refs(snapshot)
         self._progress(self._total, self._total)
         return sum(snapshot.ordinal(each) is None for each in self._ghosts)
+
+    def _check_packs(self, snapshot: Snapshot) -> None:
+        # Not an attribute: it calls this object, and a cycle would keep files open until the next garbage collection.
+        check = SegmentCheck(snapshot, pulse=self._tell)
+        for number, pack in enumerate(snapshot.packs):
+            self._check_pack(snapshot, number, pack, check)
+
+    def _tell_read(self, done: int) -> None:
+        self._progress(done, self._total)
 
     def _check_log(self) -> None:
         problems = [] if self._head.damage is None else [str(self._head.damage)]
@@ -132,14 +137,6 @@ class _Verification:
             problems.append(str(wrong))
         for problem in dict.fromkeys(problems):
             self._report(problem)
-
-    def _start(self, snapshot: Snapshot) -> Workers | None:
-        """Workers, where they save time."""
-        folder = self._folder.local_folder()
-        count = min(cores(), MOST)
-        if folder is None or count < 2 or self._total < LEAST or not sys.executable:
-            return None
-        return Workers(folder, snapshot.state, shares_of(snapshot.packs, snapshot.graph, count))
 
     def _open(self) -> Snapshot:
         """The snapshot of the state, or of as many of its packs, from the first one, as can be opened."""
@@ -209,20 +206,19 @@ class _Verification:
             self._report(damage(wrong))
             return
         self._done += len(pack.reader.header) + len(trailer)
-        lineages = _lineages(index)
-        every = Share(number, 0, index.segments)
+        known = iter(lineages(index))
         try:
-            for local, content, segment in check.segments(every, prove=self._workers is None):
+            for local, content, segment in check.segments(number):
                 digest.update(content)
                 self._done += len(content)
                 if self._done // CHUNK != (self._done - len(content)) // CHUNK:
                     self._tell()
                 if segment is not None:
-                    builder.add(index.segment_offsets[local], segment, _rows(earlier, segment, lineages))
+                    builder.add(index.segment_offsets[local], segment, _rows(earlier, segment, known))
         except (TransportFailed, PermissionDenied):
-            self._take(check, number)
+            self._take(check)
             raise
-        self._take(check, number)
+        self._take(check)
         if digest.digest() != trailer or trailer != entry.hash:
             why = "the pack's bytes, the hash it ends with and the log's are not the same"
             self._report(damage(CorruptFile(pack.path, pack.reader.end, why)))
@@ -245,26 +241,16 @@ class _Verification:
                     self._report(damage(wrong))
 
     def _tell(self) -> None:
-        """Say how far it is: as far as the slower of this process and its workers."""
-        if self._workers is not None:
-            self._workers.look()
-        self._progress(self._done if self._workers is None else min(self._done, self._workers.read), self._total)
+        self._progress(self._done, self._total)
 
-    def _take(self, check: SegmentCheck, number: int) -> None:
+    def _take(self, check: SegmentCheck) -> None:
         """Note what was found of a pack's segments."""
-        found = [check.take()]
-        if self._workers is not None:  # Which say, too, what could not be read here.
-            shares = [share for share in self._workers.shares if share.pack == number]
-            found = [
-                self._workers.wait(share, self._tell) or check.share(share, lambda read: self._tell())
-                for share in shares
-            ]
-        for each in found:
-            self._segments += each.segments
-            self._records += each.records
-            self._ghosts.update(each.ghosts)
-            for problem in each.problems:
-                self._report(problem)
+        found = check.take()
+        self._segments += found.segments
+        self._records += found.records
+        self._ghosts.update(found.ghosts)
+        for problem in found.problems:
+            self._report(problem)
 
     def _is_torn(self, entry: PackEntry, whole: bytes) -> bool:
         """Whether an index that was not synced is as a loss of power leaves it, which is no fault: cut, or partly
@@ -292,15 +278,6 @@ class _Verification:
                 self._report(f"{index.name}: row {row} is not what the pack says")
                 return
         self._report(f"{index.name}: not the index of its pack")
-
-
-def _lineages(index: Index) -> Iterator[int]:
-    """The lineages an index has for the records of its pack, in their order there: the pack does not tell them."""
-    offsets, lineages = array("Q"), array("I")
-    for row in index.rows():
-        offsets.append(row.header_offset)
-        lineages.append(row.lineage)
-    return map(lineages.__getitem__, array("I", sorted(range(index.records), key=offsets.__getitem__)))
 
 
 def _rows(earlier: Snapshot, segment: Segment, lineages: Iterator[int]) -> list[Row]:

@@ -1,8 +1,4 @@
-"""`SegmentCheck`: the check of one segment after the other, in the order in which they lie; of all, or of a share.
-
-A share is a run of segments of one pack. What it finds does not depend on the shares before it: a base that lies there
-is read from its pack.
-"""
+"""`SegmentCheck`: the check of one segment after the other, in the order in which they lie."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from smartserver.records.model import Entry, Record, RevisionId, Segment
 from smartserver.records.segment import decode_segment, frames
 from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
-from smartserver.store.ancestry import MARKS_KEPT, Ancestry
+from smartserver.store.ancestry import Ancestry
 from smartserver.store.arrivals import TEXT_BYTES, RecentRecords
 from smartserver.store.graph import Graph
 from smartserver.store.open_pack import OpenPack
@@ -30,14 +26,6 @@ from transports.errors import PermissionDenied, TransportError, TransportFailed
 
 MAX_PROBLEMS = 10_000
 """Damages listed; one more line says that there are others."""
-
-
-class Share(msgspec.Struct, frozen=True, array_like=True):
-    """Segments of a pack, by their numbers in it, from `start` to before `stop`."""
-
-    pack: int
-    start: int
-    stop: int
 
 
 def damage(wrong: CorruptFile | TransportError) -> str:
@@ -52,7 +40,7 @@ def damage(wrong: CorruptFile | TransportError) -> str:
     return str(wrong)
 
 
-class ShareReport(msgspec.Struct, array_like=True):
+class SegmentReport(msgspec.Struct):
     """What was read and found of some segments."""
 
     segments: int = 0
@@ -63,62 +51,48 @@ class ShareReport(msgspec.Struct, array_like=True):
 
 
 class SegmentCheck:
-    """Reads and checks segments of a snapshot, of all its packs or some, best in ascending order.
+    """Reads and checks segments of a snapshot, best in ascending order. `pulse` is called during what takes long: it
+    raises where nobody waits for the result."""
 
-    `texts` and `marks`: bytes of text, and of marks of ancestors, kept; neither grows with the history. `pulse` is
-    called during what takes long: it raises where nobody waits for the result.
-    """
-
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        *,
-        texts: int = TEXT_BYTES,
-        marks: int = MARKS_KEPT,
-        pulse: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, *, pulse: Callable[[], None] = lambda: None) -> None:
         self._snapshot = snapshot
         self._pulse = pulse
         self._kinds = snapshot.state.kinds
         self._system = system_of(snapshot.state.vcs)
-        self._ancestry = Ancestry(Graph(), lambda steps: pulse(), marks_kept=marks)
+        self._ancestry = Ancestry(Graph(), lambda steps: pulse())
         self._references = ReferenceCache()
-        self._recent = RecentRecords(texts)
+        self._recent = RecentRecords(TEXT_BYTES)
         self._window = ("", 0, b"")
         """What was read ahead: the pack's path, where that begins, and the bytes."""
         self._ahead_size = CHUNK
-        self._found = ShareReport()
+        self._found = SegmentReport()
 
-    def share(self, share: Share, progress: Callable[[int], None]) -> ShareReport:
-        """Read and check a share. `progress`: bytes that were read since the last call.
-
-        Raises:
-            TransportFailed, PermissionDenied: what says nothing of the pack.
-        """
-        for _, content, _ in self.segments(share):
-            progress(len(content))
-        return self.take()
-
-    def segments(self, share: Share, *, prove: bool = True) -> Iterator[tuple[int, bytes, Segment | None]]:
-        """Read a share: the number, the bytes and the parts of each segment that can be read; no parts where the bytes
-        are not those of the segment that the index names. What is wrong is noted. `prove`: check the records and
-        parents, too.
+    def segments(self, number: int) -> Iterator[tuple[int, bytes, Segment | None]]:
+        """Read and check the segments of a pack: the number, the bytes and the parts of each that can be read; no parts
+        where the bytes are not those of the segment that the index names. What is wrong is noted.
 
         Raises:
             TransportFailed, PermissionDenied: what says nothing of the pack.
         """
-        pack = self._snapshot.packs[share.pack]
-        for local in range(share.start, share.stop):
+        pack = self._snapshot.packs[number]
+        for local in range(pack.index.segments):
             content = self._read(pack, local)
             if content is not None:
                 segment = self._decode(pack, local, content)
-                if segment is not None and prove:
-                    self._check(share.pack, local, segment, content)
+                if segment is not None:
+                    self._check(number, local, segment, content)
                 yield local, content, segment
 
-    def take(self) -> ShareReport:
+    def check(self, number: int, local: int, content: bytes) -> bool:
+        """Check a segment of a pack that was read; whether nothing is wrong with it, or was before."""
+        segment = self._decode(self._snapshot.packs[number], local, content)
+        if segment is not None:
+            self._check(number, local, segment, content)
+        return not self._found.problems
+
+    def take(self) -> SegmentReport:
         """What was found since the last call."""
-        found, self._found = self._found, ShareReport()
+        found, self._found = self._found, SegmentReport()
         return found
 
     def _read(self, pack: OpenPack, local: int) -> bytes | None:

@@ -77,13 +77,14 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
 SPEAKS = (
     "smartserver.cli",
     "smartserver.programs",
+    "smartserver.records.native",
     "smartserver.pytest_plugin",
     "netem.cli",
     "netem.pytest_plugin",
     "transports.s3_bucket",
 )
-"""The only modules that read the environment or print; `programs` hands it on, and `s3_bucket` looks at what its
-library reads, and panics of."""
+"""The only modules that read the environment or print; `programs` hands it on, `native` is turned off by it, and
+`s3_bucket` looks at what its library reads, and panics of."""
 
 
 def within(module: str, package: str) -> bool:

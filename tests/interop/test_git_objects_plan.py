@@ -12,6 +12,7 @@ import pytest
 from git_histories import Builder, RandomHistory, Tree, environment
 
 from smartserver.records import limits
+from smartserver.records.native import PARTS
 from smartserver.vcs.base import CannotSend
 from smartserver.vcs.collector import RARELY
 from smartserver.vcs.git import read as git_read

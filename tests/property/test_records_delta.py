@@ -6,8 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smartserver.records import delta, limits
+from smartserver.records.native import PARTS
 from smartserver.records.segment import HUNKS, STORED, ZSTD, ZSTD_HUNKS
 from smartserver.records.varint import Malformed
+
+PYTHON = PARTS["Zstd"][0]
 
 pieces = st.lists(st.sampled_from([b"alpha\n", b"bravo charlie\n", b"\0" * 300, bytes(range(256))]), max_size=20)
 texts = st.one_of(st.binary(max_size=300), pieces.map(b"".join))
@@ -21,9 +24,8 @@ def test_any_text_with_any_base(text: bytes, base: bytes) -> None:
     assert delta.decompress(encoding, frame, len(text), used) == text
     if encoding == ZSTD:
         prefix = base if len(base) >= limits.MIN_BASE else b""
-        shared, public = delta._SharedZstd(), delta._PublicZstd()
-        other = public.compress(text, prefix, delta.LEVEL)
-        for zstd in (shared, public):
+        other = PYTHON().compress(text, prefix, delta.LEVEL)
+        for zstd in (delta.Zstd(), PYTHON()):
             assert zstd.decompress(frame, len(text), prefix) == text
             assert zstd.decompress(other, len(text), prefix) == text
     else:
@@ -60,18 +62,13 @@ def test_garbage(raw: bytes, length: int) -> None:
 
 @given(texts.filter(lambda text: len(text) > 20), texts)
 def test_both_ways_refuse_the_same(text: bytes, base: bytes) -> None:
-    frame = delta._PublicZstd().compress(text, b"", delta.LEVEL)
+    frame = PYTHON().compress(text, b"", delta.LEVEL)
     raw = bytearray(frame)
     raw[-1] ^= 0xFF
     results: list[bytes | None] = []
-    for zstd in (delta._SharedZstd(), delta._PublicZstd()):
+    for zstd in (delta.Zstd(), PYTHON()):
         try:
             results.append(zstd.decompress(bytes(raw), len(text), b""))
         except ValueError:
             results.append(None)
     assert results[0] == results[1]
-
-
-def test_the_private_part_of_zstandard_is_in_use() -> None:
-    """Where it is not, everything works, but four times slower: then its use should be looked at again."""
-    assert isinstance(delta._make(), delta._SharedZstd)

@@ -69,6 +69,10 @@ class _CountedReadFile(ReadFile):
         self._next = _count_ranges(ranges, chunks, self._next)
         return chunks
 
+    @property
+    def descriptor(self) -> int | None:
+        return self._inner.descriptor
+
     def size(self) -> int:
         return self._inner.size()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 
 from smartserver.client.body import OnSent
 from smartserver.client.exchange import PullAnswer
@@ -14,7 +14,6 @@ from smartserver.errors import MissingRevision, WrongVcs, place
 from smartserver.plugins.git.terminal import CannotGoOn, Terminal
 from smartserver.plugins.git.wants import Wants
 from smartserver.plugins.git.words import ADVICE
-from smartserver.records.keys import KeyTable
 from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.model import Kind
 from smartserver.records.segment import SegmentStream
@@ -76,11 +75,11 @@ class Fetch:
             ) from None
         self._insert(local, as_pack)
 
-    def _insert(self, local: GitRepository, as_pack: bool) -> KeyTable:
+    def _insert(self, local: GitRepository, as_pack: bool) -> Container[bytes]:
         """Put what was pulled into the repository: the keys of its objects."""
         pulled, self._pulled = self._pulled, None
         if pulled is None or not pulled.result.segments:
-            return KeyTable()
+            return ()
         vcs = self._repository.knowledge.vcs
         if vcs != local.vcs:
             raise WrongVcs(self._path, vcs, local.vcs)

@@ -1,39 +1,32 @@
-"""Makes one pack of pulled records, with a process for each core.
+"""Makes one pack of the records of a pull, each checked against its key.
 
-A record goes to the worker that has its base, so workers share nothing, and the distance from a delta to its base
-stays right when their outputs are joined. Frames are read from a spool file; all files here have no name, so that
-whatever ends the process leaves nothing behind.
+Frames are read from a spool file; all files here have no name, so that whatever ends the process leaves nothing behind.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
-from typing import BinaryIO, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
-from smartserver.records.keys import ABSENT, KeyTable
-from smartserver.vcs.base import VcsError
-from smartserver.vcs.child import Child
-from smartserver.vcs.git.objects import ObjectReader
-from smartserver.vcs.git.pack import PACK_HEAD, EntryWriter, Row, Rows, Table, hash_of, write_all
-from smartserver.vcs.git.repository import GitRepository
+from smartserver.records.delta import decompress
+from smartserver.records.keys import KeyTable
+from smartserver.records.model import Key, Kind, Segment
+from smartserver.records.native import twin
+from smartserver.records.segment import decode_segment
+from smartserver.records.varint import Malformed
+from smartserver.vcs.base import WrongContent
+from smartserver.vcs.git.objects import METAS
+from smartserver.vcs.git.pack import PACK_HEAD, EntryWriter, Row, check_id, hash_of, write_all
+from smartserver.vcs.git.system import GIT
 from smartserver.vcs.signals import held
 
-CACHE = 64 << 20
-"""Bytes of text a worker keeps: at half of it a clone decodes a tenth more, at the double it gains 3 %."""
+_BLOCK: Final = 1 << 20
 
-LEVEL = 1
-"""zlib: level 6 takes a tenth more of all CPU and makes a clone 4 % smaller."""
-
-_BLOCK = 1 << 20
-_RECORD_COST = 3000
-_FRAME_COST = 20
-"""The work of a record, in bytes of text: so much each, and so much a byte of its frame."""
-
-_GIVEN_AT = 256 << 10
-"""Bytes of frames that a worker waits for at the most: it works while more of them come. Rows alone are too small to
-fill the pipe's buffer."""
+_TYPES: Final = {meta: number for number, meta in METAS.items()}
+_KINDS: Final[Sequence[Kind]] = GIT["git sha1"].kinds
+"""A segment of git's is read alike whatever its ids are."""
 
 
 def unnamed_file(folder: str) -> int:
@@ -49,182 +42,116 @@ def unnamed_file(folder: str) -> int:
     return file
 
 
-class Part(NamedTuple):
-    """What one worker wrote: a file of entries, and the bytes of their `Table`."""
+@twin
+class PackBuilder:
+    """One of git's packs, made of segments as they come. What `add` finds wrong may be raised by a later call."""
 
-    entries: int
-    table: bytes
-
-
-class InlineWorker:
-    """A worker in this process, for few records and for one core."""
-
-    def __init__(self, repository: GitRepository, spool: int, folder: str) -> None:
-        self._out = unnamed_file(folder)
-        self._writer = EntryWriter(
-            spool, self._out, repository.id_length, repository.objects.read, cache=CACHE, level=LEVEL
-        )
-
-    def give(self, rows: list[Row]) -> None:
-        """More records."""
-        self._writer.add_all(rows)
-
-    def finish(self) -> Part:
-        """Write what is left."""
-        self._writer.flush()
-        return Part(self._out, self._writer.table.to_bytes())
-
-    def abandon(self) -> None:
-        """Drop what was written."""
-        os.close(self._out)
-
-
-class ForkedWorker:
-    """A worker in a process of its own, fed through a pipe. The other end of the pipe closing early ends it."""
-
-    def __init__(self, repository: GitRepository, spool: int, folder: str, siblings: Iterable[ForkedWorker]) -> None:
-        self._rows = Rows(repository.id_length)
-        with contextlib.ExitStack() as undo:
-            self._out = unnamed_file(folder)
-            undo.callback(os.close, self._out)
-            self._answer = unnamed_file(folder)
-            undo.callback(os.close, self._answer)
-            read, write = os.pipe()
-            undo.callback(os.close, write)
-            undo.callback(os.close, read)
-            others = [write, *[sibling.pipe for sibling in siblings]]
-            self._child = Child(self._answer, lambda: self._work(repository, spool, read, others))
-            undo.pop_all()
-        os.close(read)
-        self._feed: BinaryIO = os.fdopen(write, "wb", _BLOCK >> 4)
-        self._held = 0
-        """Bytes of the frames of rows that may lie in the pipe's buffer."""
+    def __init__(
+        self, width: int, spool: int, entries: int, outside: Callable[[Key], bytes], *, cache: int, level: int
+    ) -> None:
+        """`width`: bytes of a key. `spool`, `entries`: empty files. `outside`: the text of an object of the repository,
+        which may be a base. `cache`: bytes of texts that are kept. `level`: of zlib."""
+        self._width = width
+        self._spool = spool
+        self._size = 0
+        """Bytes of frames in the spool file."""
+        self._keys = KeyTable()
+        self._entries = entries
+        self._writer = EntryWriter(spool, entries, width, outside, cache=cache, level=level)
 
     @property
-    def pipe(self) -> int:
-        """The end of the pipe that this process writes to."""
-        return self._feed.fileno()
+    def objects(self) -> int:
+        """How many records came, copies left out."""
+        return len(self._keys)
 
-    def give(self, rows: list[Row]) -> None:
-        """More records.
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, bytes) and key in self._keys
 
-        Raises:
-            WrongContent, BaseNotHere: the worker met a record that is wrong, or rests on what is not here.
-        """
-        try:
-            self._feed.write(b"".join(map(self._rows.pack, rows)))
-            self._held += sum([row.frame_length for row in rows])
-            if self._held >= _GIVEN_AT:
-                self._feed.flush()
-                self._held = 0
-        except BrokenPipeError:
-            self.finish()
-            raise VcsError("a worker ended early") from None
-
-    def finish(self) -> Part:
-        """Wait until all is written.
+    def add(self, block: bytes) -> None:
+        """Take a segment: each record that did not come before becomes an entry.
 
         Raises:
-            WrongContent, BaseNotHere: the worker met a record that is wrong, or rests on what is not here.
+            Malformed, LimitExceeded: it is none.
+            WrongContent: a record is not what its key says, or cannot be decoded.
+            Exception: what `outside` raises.
         """
-        with contextlib.suppress(BrokenPipeError):
-            self._feed.write(bytes(self._rows.size))
-            self._feed.close()
-        return Part(self._out, self._child.wait())
-
-    def abandon(self) -> None:
-        """Stop the process and wait for its end."""
-        self._child.abandon()
-        with contextlib.suppress(OSError, ValueError):
-            self._feed.close()
-        for file in (self._out, self._answer):
-            with contextlib.suppress(OSError):
-                os.close(file)
-
-    def _work(self, repository: GitRepository, spool: int, read: int, others: list[int]) -> bytes:
-        """What the process does; `others`: pipes of the parent, which would not end while they are open here."""
-        for pipe in others:
-            os.close(pipe)
-        with contextlib.closing(ObjectReader(repository.start)) as objects, os.fdopen(read, "rb", _BLOCK >> 4) as rows:
-            writer = EntryWriter(spool, self._out, repository.id_length, objects.read, cache=CACHE, level=LEVEL)
-            while (block := rows.read(self._rows.size)) != bytes(self._rows.size):
-                if len(block) != self._rows.size:
-                    raise VcsError("the process that feeds this one ended")
-                writer.add_all(self._rows.unpack(block))
-            writer.flush()
-            return writer.table.to_bytes()
-
-
-class PackBuilder:
-    """Deals records to workers and joins what they write to a pack."""
-
-    def __init__(self, repository: GitRepository, spool: int, folder: str, keys: KeyTable, *, jobs: int) -> None:
-        """`keys`: those of all records that are to come, as far as they were read."""
-        self._width = repository.id_length
-        self._workers: list[InlineWorker | ForkedWorker] = []
-        self._keys = keys
-        self._home = bytearray()
-        """The worker of each record that was given to one, by its number in `keys`."""
-        self._count = 0
-        try:
-            if jobs < 2:
-                self._workers.append(InlineWorker(repository, spool, folder))
-            else:
-                for _ in range(jobs):
-                    siblings = [worker for worker in self._workers if isinstance(worker, ForkedWorker)]
-                    self._workers.append(ForkedWorker(repository, spool, folder, siblings))
-        except BaseException:
-            self.abandon()
-            raise
-        self._load = [0] * len(self._workers)
-
-    def add(self, rows: Iterable[Row]) -> None:
-        """More records, in the order of their keys in `keys`; their frames are in the spool already.
-
-        Raises:
-            WrongContent: one of those given so far is wrong.
-        """
-        shares: list[list[Row]] = [[] for _ in self._workers]
-        home, find = self._home, self._keys.find
+        rows, frames = self._rows(block)
+        if rows:
+            write_all(self._spool, frames)
+            self._size += len(frames)
         for row in rows:
-            base = find(row.base) if row.base else ABSENT
-            if ABSENT < base < len(home):
-                worker = home[base]
-            else:
-                worker = self._load.index(min(self._load))
-            home.append(worker)
-            self._load[worker] += _RECORD_COST + _FRAME_COST * row.frame_length
-            shares[worker].append(row)
-            self._count += 1
-        for worker_, share in zip(self._workers, shares, strict=True):
-            if share:
-                worker_.give(share)
+            self._writer.add(row)
 
-    def finish(self, out: int) -> tuple[Table, bytes]:
-        """Write the pack to the file `out`; the table of its entries, and the hash it ends with.
+    def _rows(self, block: bytes) -> tuple[list[Row], memoryview]:
+        segment = whole_segment(block)
+        at = self._size
+        rows = []
+        for entry in segment.entries:
+            key, length = entry.key, entry.frame_length
+            count = len(self._keys)
+            if self._keys.number(key) == count:
+                kind = type_of(entry.meta, key, self._width)
+                rows.append(Row(kind, entry.encoding, entry.length, at, length, key, segment.base_of(entry)))
+            at += length
+        return rows, memoryview(block)[segment.frames_at :]
 
-        Raises:
-            WrongContent: a record is wrong.
-        """
-        parts = [worker.finish() for worker in self._workers]
-        table = Table(self._width)
+    def settle(self) -> None:
+        """Wait until all that came is made. Raises as `add`."""
+        self._writer.flush()
+
+    def finish(self, out: int) -> tuple[bytes, bytes]:
+        """Write the pack to the file `out`; its index, and the hash it ends with. Raises as `add`."""
+        self.settle()
         hashed = hash_of(self._width)()
-        head = PACK_HEAD.pack(b"PACK", 2, self._count)
-        hashed.update(head)
-        write_all(out, head)
-        at = len(head)
-        for entries, rows in parts:
-            table.join(rows, at)
-            os.lseek(entries, 0, os.SEEK_SET)
-            while block := os.read(entries, _BLOCK):
-                hashed.update(block)
-                write_all(out, block)
-                at += len(block)
+        for block in self._blocks():
+            hashed.update(block)
+            write_all(out, block)
         write_all(out, hashed.digest())
-        return table, hashed.digest()
+        return self._writer.table.index(hashed.digest(), PACK_HEAD.size), hashed.digest()
+
+    def _blocks(self) -> Iterator[bytes]:
+        yield PACK_HEAD.pack(b"PACK", 2, len(self._writer.table))
+        for at in range(0, self._writer.size, _BLOCK):
+            yield os.pread(self._entries, _BLOCK, at)
 
     def abandon(self) -> None:
-        """End all workers and drop what they wrote; also after `finish`."""
-        for worker in self._workers:
-            worker.abandon()
-        self._workers = []
+        """Drop what is still being made."""
+
+
+def whole_segment(block: bytes) -> Segment:
+    """The segment that a block is.
+
+    Raises:
+        Malformed, LimitExceeded: it is none.
+    """
+    segment = decode_segment(block, 0, _KINDS)
+    if segment.length != len(block):
+        raise Malformed(0, f"{len(block)} bytes of a segment of {segment.length}")
+    return segment
+
+
+def type_of(meta: bytes, key: Key, width: int) -> int:
+    """The number of a record's type.
+
+    Raises:
+        WrongContent: it is no object of a repository whose keys have `width` bytes.
+    """
+    kind = _TYPES.get(meta)
+    if kind is None or len(key) != width:
+        raise WrongContent(key, "it is not a git object of this repository's format")
+    return kind
+
+
+def check_segment(block: bytes, width: int) -> None:
+    """Raise what a segment that the native part refused is refused for, as `PackBuilder.add`."""
+    for entry in whole_segment(block).entries:
+        type_of(entry.meta, entry.key, width)
+
+
+def check_record(kind: int, encoding: int, length: int, key: Key, frame: bytes, base: bytes) -> None:
+    """The same of a record, on the text of its base."""
+    try:
+        text = decompress(encoding, frame, length, base)
+    except ValueError as wrong:
+        raise WrongContent(key, str(wrong)) from wrong
+    check_id(kind, key, text)

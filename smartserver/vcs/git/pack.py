@@ -7,7 +7,7 @@ import os
 import struct
 import zlib
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from smartserver.records.cache import Cache
@@ -18,7 +18,7 @@ from smartserver.records.segment import STORED
 from smartserver.records.varint import encode
 from smartserver.vcs.base import VcsError, WrongContent
 from smartserver.vcs.git.delta import delta, tree_entries
-from smartserver.vcs.git.objects import COMMIT, TREE, TYPE_NAMES, GitObject, MissingObject
+from smartserver.vcs.git.objects import COMMIT, TREE, TYPE_NAMES
 
 OFS_DELTA = 6
 PACK_HEAD = struct.Struct(">4sII")
@@ -48,30 +48,21 @@ class Row(NamedTuple):
     """Empty: none."""
 
 
-class Rows:
-    """Rows as bytes of one width, to pass between processes; `width`: bytes of a key."""
-
-    def __init__(self, width: int) -> None:
-        self._struct = struct.Struct(f"<BBQQQ{width}s{width}s")
-        self._none = bytes(width)
-        self.size = self._struct.size
-
-    def pack(self, row: Row) -> bytes:
-        """One row as bytes."""
-        return self._struct.pack(*row[:6], row[6] or self._none)
-
-    def unpack(self, block: bytes) -> list[Row]:
-        """The rows of a block."""
-        none = self._none
-        return [
-            Row(kind, encoding, length, at, frame_length, key, b"" if base == none else base)
-            for kind, encoding, length, at, frame_length, key, base in self._struct.iter_unpack(block)
-        ]
-
-
 def hash_of(width: int) -> Callable[..., hashlib._Hash]:
     """The hash whose digest has that many bytes."""
     return hashlib.sha256 if width == 32 else hashlib.sha1
+
+
+def check_id(kind: int, key: Key, text: bytes) -> None:
+    """Check that an object has the id that is its key.
+
+    Raises:
+        WrongContent: it has another.
+    """
+    hashed = hash_of(len(key))(b"%s %d\0" % (TYPE_NAMES[kind], len(text)))
+    hashed.update(text)
+    if hashed.digest() != key:
+        raise WrongContent(key, f"its content has the id {hashed.hexdigest()}")
 
 
 def entry_head(kind: int, n: int) -> bytes:
@@ -109,23 +100,8 @@ class Table:
         self._checks.append(check)
         self._offsets.append(offset)
 
-    def to_bytes(self) -> bytes:
-        """All of it, for another process on this machine."""
-        return b"".join((bytes(self._keys), self._checks.tobytes(), self._offsets.tobytes()))
-
-    def join(self, block: bytes, offset: int) -> None:
-        """Add the entries of another table whose entries were written from `offset` on."""
-        count = len(block) // (self._width + 12)
-        checks, offsets = array("I"), array("Q")
-        at = count * self._width
-        checks.frombytes(block[at : at + 4 * count])
-        offsets.frombytes(block[at + 4 * count :])
-        self._keys += block[:at]
-        self._checks.extend(checks)
-        self._offsets.extend([offset + n for n in offsets])
-
-    def index(self, pack_hash: bytes) -> bytearray:
-        """The index file (version 2) of a pack that ends with `pack_hash`."""
+    def index(self, pack_hash: bytes, shift: int = 0) -> bytes:
+        """The index file (version 2) of a pack that ends with `pack_hash`. `shift`: added to all offsets."""
         width, checks, offsets = self._width, self._checks, self._offsets
         keys = memoryview(self._keys)
         buckets = [array("I") for _ in range(256)]
@@ -142,7 +118,7 @@ class Table:
             out += _U32.pack(checks[number])
         far = bytearray()
         for number in order:
-            offset = offsets[number]
+            offset = offsets[number] + shift
             if offset >= _FAR:
                 out += _U32.pack(_FAR | len(far) // 8)
                 far += offset.to_bytes(8, "big")
@@ -150,8 +126,7 @@ class Table:
                 out += _U32.pack(offset)
         out += far
         out += pack_hash
-        out += hash_of(len(pack_hash))(out).digest()
-        return out
+        return bytes(out) + hash_of(len(pack_hash))(out).digest()
 
 
 class BaseNotHere(VcsError):
@@ -181,7 +156,7 @@ class Texts:
     A record has a number; what is known of it takes 80 bytes with its key.
     """
 
-    def __init__(self, spool: int, outside: Callable[[Key], GitObject], limit: int) -> None:
+    def __init__(self, spool: int, outside: Callable[[Key], bytes], limit: int) -> None:
         self._spool = spool
         self._outside = outside
         self._keys = KeyTable()
@@ -235,11 +210,7 @@ class Texts:
         return text
 
     def _read_outside(self, record: int) -> bytes:
-        key = self._keys.key(record)
-        try:
-            text = self._outside(key).text
-        except MissingObject as missing:
-            raise BaseNotHere(key) from missing
+        text = self._outside(self._keys.key(record))
         self._texts.put(record, text)
         return text
 
@@ -252,14 +223,13 @@ class EntryWriter:
     """
 
     def __init__(
-        self, spool: int, out: int, width: int, outside: Callable[[Key], GitObject], *, cache: int, level: int
+        self, spool: int, out: int, width: int, outside: Callable[[Key], bytes], *, cache: int, level: int
     ) -> None:
         self.table = Table(width)
         self.size = 0
         self._texts = Texts(spool, outside, cache)
         self._out = out
         self._level = level
-        self._hash = hash_of(width)
         self._split = tree_entries(width)
         self._types = bytearray()
         self._places = array("Q")
@@ -276,10 +246,7 @@ class EntryWriter:
         """
         kind = row.type
         record, text, base_record, base = self._texts.add(row)
-        hashed = self._hash(b"%s %d\0" % (TYPE_NAMES[kind], len(text)))
-        hashed.update(text)
-        if hashed.digest() != row.key:
-            raise WrongContent(row.key, f"its content has the id {hashed.hexdigest()}")
+        check_id(kind, row.key, text)
         entry = None
         kind_of_base, place = self._entry(base_record) if base else (0, 0)
         # Deltas of commits save a tenth of their bytes and double the deltas to make and to resolve: whole.
@@ -331,11 +298,6 @@ class EntryWriter:
         self._written = self.size
         self._note(record, row.type, start)
         self.table.add(row.key, check, start)
-
-    def add_all(self, rows: Iterable[Row]) -> None:
-        """`add` each."""
-        for row in rows:
-            self.add(row)
 
     def flush(self) -> None:
         """Write what is pending."""

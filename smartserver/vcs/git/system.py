@@ -18,11 +18,12 @@ from smartserver.vcs.git.names import HEAD, HEADS
 from smartserver.vcs.patterns import compile_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from smartserver.records.browse import Contents
     from smartserver.records.content import ReadScope, RepositoryView, TipReader
     from smartserver.records.faults import FaultChecker
+    from smartserver.records.native import Prover
 
 _NAMES: Final = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob", TAG: b"tag"}
 _METAS: Final = {name: meta for meta, name in _NAMES.items()}
@@ -131,6 +132,12 @@ class GitSystem(System):
                 now.setdefault(target, set()).add(new)
                 before.setdefault(target, set()).add(old)
         return _groups(now), _groups(before)
+
+    def prover(self, cache: int, judges: bool, is_stored: Callable[[int, Key], bool] | None) -> Prover | None:
+        """The native one, where that was built."""
+        from smartserver.records.native import prover  # Not before: git's helper proves nothing.
+
+        return prover(self._format.id_bytes, cache, judges, is_stored)
 
     def contents(self, stored: RepositoryView, question: ReadScope) -> Contents:
         """Its commits and trees."""

@@ -7,13 +7,27 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from needs import needs
 
 from smartserver.records import delta, limits
 from smartserver.records.bases import Candidate, HeldRecord, NewRecord, SegmentWriter, skip_distance
 from smartserver.records.check import verify_record
 from smartserver.records.hunks import Hunk
 from smartserver.records.model import BaseTag, Entry, Kind, Parent, Segment
+from smartserver.records.native import PARTS
 from smartserver.records.segment import HUNKS, STORED, ZSTD, ZSTD_HUNKS, decode_segment, frames
+
+PYTHON, NATIVE = PARTS["SegmentWriter"]
+
+
+@pytest.fixture(autouse=True, params=[pytest.param("native", marks=needs("native parts")), "python"])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments are written by either form of the part."""
+    monkeypatch.setitem(globals(), "SegmentWriter", PYTHON if request.param == "python" else NATIVE)
+
+
+IN_PYTHON = pytest.mark.parametrize("form", ["python"], indirect=True)
+"""Of a test that makes a limit of Python's smaller."""
 
 TEXT = Kind("text", "sha1-key", True)
 LOOSE = Kind("signature", "sha1-key", False)
@@ -156,6 +170,7 @@ def test_chains_of_a_bulk_push_are_cut_short() -> None:
     assert max(push.depth.values()) <= 2 * 31 + 1
 
 
+@IN_PYTHON
 def test_chains_stay_under_the_limit_of_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_CHAIN", 20 * 4000)
     push = Push(bulk=False)
@@ -167,6 +182,7 @@ def test_chains_stay_under_the_limit_of_text(monkeypatch: pytest.MonkeyPatch) ->
     assert sum(depth == 0 for depth in push.depth.values()) > 1
 
 
+@IN_PYTHON
 def test_chains_stay_under_the_limit_of_depth(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_DEPTH", 5)
     push = Push(bulk=False)

@@ -14,6 +14,7 @@ from needs import needs
 
 from smartserver.records import delta, limits
 from smartserver.records.hunks import encode_hunks
+from smartserver.records.native import PARTS
 from smartserver.records.segment import HUNKS, STORED, ZSTD, ZSTD_HUNKS
 from smartserver.records.varint import Malformed
 
@@ -21,11 +22,12 @@ MAGIC = b"\x28\xb5\x2f\xfd"
 BASE_OF_PARTS = b"".join(b"line %d of some\n" % (number * number) for number in range(20_000))
 
 
-@pytest.fixture(params=["shared", "public"])
+@pytest.fixture(params=[pytest.param("native", marks=needs("native parts")), "python"])
 def zstd(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Both ways to reach zstd, one after the other."""
-    maker = delta._SharedZstd if request.param == "shared" else delta._PublicZstd
-    monkeypatch.setattr(delta, "_makers", [maker])
+    python, native = PARTS["Zstd"]
+    maker = native if request.param == "native" else python
+    monkeypatch.setattr(delta, "Zstd", maker)
     monkeypatch.setattr(delta, "_threads", type(delta._threads)())
     yield request.param
     if hasattr(delta._threads, "zstd"):

@@ -3,12 +3,9 @@ from __future__ import annotations
 import tracemalloc
 from pathlib import Path
 
-import held_memory as held
 import msgspec
 from held_memory import RESULT_TIMES, TABLE
 
-from smartserver.records import limits
-from smartserver.store import blocks, verify_workers
 from smartserver.verbs.map_update import EntryOutcome, Verdict
 
 
@@ -18,14 +15,6 @@ def test_the_documentation_shows_the_table() -> None:
     start = lines.index(TABLE[0].row)
     assert lines[start : start + len(TABLE)] == [row.row for row in TABLE]
     assert not lines[start + len(TABLE)]
-
-
-def test_the_table_has_the_processes_of_a_verification() -> None:
-    """An anonymous reader starts them."""
-    texts = 2 * verify_workers.TEXTS
-    worker = verify_workers.INTERPRETER + texts + verify_workers.MARKS + blocks.CACHED_BYTES + limits.MAX_TAKEN
-    assert held.WORKERS in TABLE
-    assert held.WORKERS.most > verify_workers.MOST * worker
 
 
 def test_a_result_takes_some_times_its_bytes() -> None:

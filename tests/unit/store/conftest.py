@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 from builders import History, Repeatable
+from twins import FORMS
 
+from smartserver.records.system import System
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.repository import PackRepository
+from smartserver.vcs.git.system import GitSystem
 from transports.base import Transport
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
@@ -34,3 +37,10 @@ def folder() -> MemoryTransport:
     made.make_directory(INCOMING)
     made.make_directory(PACKS)
     return made
+
+
+@pytest.fixture(params=FORMS)
+def proving(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments are proved by native parts, where they can do it, or by Python."""
+    if request.param == "python":
+        monkeypatch.setattr(GitSystem, "prover", System.prover)

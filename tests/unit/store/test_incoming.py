@@ -8,6 +8,7 @@ import pytest
 from builders import MAIN, TEXTS, History, check_whole, locate, push, request_id, upload
 from counting import Counting
 from incoming_uploads import FILE, left_in_quarantine, raw, receive
+from twins import IN_PYTHON
 
 from smartserver.errors import (
     ConflictingRecord,
@@ -21,6 +22,8 @@ from smartserver.store.format import INCOMING
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Upload
+
+pytestmark = pytest.mark.usefixtures("proving")
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 4096])
@@ -181,6 +184,7 @@ def test_absent_parents_are_kept(repository: PackRepository) -> None:
     assert repository.verify().problems == ()
 
 
+@IN_PYTHON
 def test_no_text_is_held_once_all_is_written(repository: PackRepository, history: History) -> None:
     """An intake refers to itself: what it held would stay until the next collection, beside what the next one holds."""
     body = history.body(history.line(4))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import GIT, KINDS, MAIN, SETTINGS, History, Repeatable, push
+from twins import IN_PYTHON
 
 from smartserver.errors import Cancelled, CorruptRecord, LimitExceeded
 from smartserver.records import delta, limits
@@ -15,6 +16,8 @@ from smartserver.store.repository import PackRepository
 from smartserver.store.upload import Upload
 from smartserver.vcs.git import fsck as fsck_git
 from transports.memory import MemoryTransport
+
+pytestmark = pytest.mark.usefixtures("proving")
 
 
 def receive(allowance: Allowance, *, graph_first: bool = False) -> Upload:
@@ -42,6 +45,7 @@ def test_zeros_are_decoded_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> Non
     assert most < allowance.decoded < most + 210_000
 
 
+@IN_PYTHON
 def test_a_base_that_was_not_seen_lately_is_charged_with_all_it_rests_on(monkeypatch: pytest.MonkeyPatch) -> None:
     history = History()
     line: list[bytes] = []
@@ -61,6 +65,7 @@ def test_a_base_that_was_not_seen_lately_is_charged_with_all_it_rests_on(monkeyp
     assert unseen > (1 + 2 + 3 + 4 + 5 + 6) * 50_000
 
 
+@IN_PYTHON
 def test_a_push_ends_at_the_next_record_once_its_client_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     history, line = zeros(20, 1000)
     allowance = Allowance()
@@ -92,6 +97,7 @@ def test_the_graph_of_a_client_that_is_gone_is_read_no_further() -> None:
     sent.abandon()
 
 
+@IN_PYTHON
 def test_a_folder_is_no_longer_than_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incoming, "MAX_REFERRING", 300)
     history, line = zeros(20, 400)

@@ -16,6 +16,8 @@ from smartserver.store.incoming import MAX_STORED_DEPTH, REBASED_DEPTH
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 
+pytestmark = pytest.mark.usefixtures("proving")
+
 
 def one_by_one(repository: PackRepository, history: History, line: Sequence[bytes]) -> None:
     for each in line:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import MAIN, History, check_whole, locate, push
 from incoming_uploads import FILE, left_in_quarantine, raw, receive, refused, send
+from twins import IN_PYTHON
 
 from smartserver.errors import (
     CorruptRecord,
@@ -23,6 +24,8 @@ from smartserver.records.varint import encode
 from smartserver.store import incoming, large
 from smartserver.store.repository import PackRepository
 from transports.errors import CodedError
+
+pytestmark = pytest.mark.usefixtures("proving")
 
 
 def test_no_repository_and_none_made(repository: PackRepository) -> None:
@@ -230,6 +233,7 @@ def test_a_segment_over_the_limit_is_refused_by_its_length(repository: PackRepos
     assert raised.value.what == BYTES_OF_SEGMENT
 
 
+@IN_PYTHON
 def test_a_record_over_the_limit_is_refused_by_its_length(
     repository: PackRepository, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:

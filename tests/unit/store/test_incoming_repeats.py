@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import KINDS, MAIN, TEXTS, History, Repeatable, check_whole, push, upload
+from twins import IN_PYTHON
 
 from smartserver.errors import CorruptRecord, MissingReference
 from smartserver.records import delta
@@ -16,6 +17,8 @@ from smartserver.store.proof import ReferenceCache
 from smartserver.store.repository import PackRepository
 from transports.errors import CodedError
 from transports.memory import MemoryTransport
+
+pytestmark = pytest.mark.usefixtures("proving")
 
 LINES = [b"%d: a line that stays\n" % number for number in range(40)]
 OLD, NEW = b"".join(LINES), b"".join([*LINES[:7], b"a new one\n", *LINES[7:]])
@@ -82,12 +85,14 @@ def twins(monkeypatch: pytest.MonkeyPatch) -> Twins:
     return Twins(monkeypatch)
 
 
+@IN_PYTHON
 def test_a_copy_is_not_decoded_again(twins: Twins) -> None:
     push(twins.repository, twins.history, [twins.first, *twins.twins], {MAIN: twins.twins[1]})
     assert twins.decoded == twins.distinct
     check_whole(twins.repository, twins.history)
 
 
+@IN_PYTHON
 def test_a_copy_on_another_base_is_decoded(twins: Twins) -> None:
     twins.send(twins.second(based=False))
     assert twins.decoded > twins.distinct
@@ -108,6 +113,7 @@ def test_a_copied_tree_still_needs_what_it_refers_to(twins: Twins) -> None:
     assert (error.revision, error.missing) == (twins.twins[1], file)
 
 
+@IN_PYTHON
 def test_what_a_copy_refers_to_may_be_forgotten(twins: Twins, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incoming, "ReferenceCache", lambda: ReferenceCache(0))
     push(twins.repository, twins.history, [twins.first, *twins.twins], {MAIN: twins.twins[1]})

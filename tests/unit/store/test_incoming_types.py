@@ -13,6 +13,8 @@ from smartserver.records.model import Parent
 from smartserver.store.repository import PackRepository
 from smartserver.vcs.git.format import BLOB, COMMIT, TAG, TREE
 
+pytestmark = pytest.mark.usefixtures("proving")
+
 WHO = b"author A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\n\nm\n"
 EMPTY_TREE = b""
 

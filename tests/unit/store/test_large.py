@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 from builders import MAIN, History, Repeatable, push, upload
+from twins import IN_PYTHON
 
 from smartserver.errors import Cancelled, CorruptRecord
 from smartserver.records import delta
@@ -17,6 +18,8 @@ from smartserver.store.allowance import Allowance
 from smartserver.store.arrivals import RecentRecords
 from smartserver.store.repository import PackRepository
 from transports.memory import MemoryTransport
+
+pytestmark = pytest.mark.usefixtures("proving")
 
 PATIENCE = 60
 LARGE = 1 << 20
@@ -91,6 +94,7 @@ def send(*sizes: int) -> None:
     sent.abandon()
 
 
+@IN_PYTHON
 def test_who_decodes_one_is_waited_for(turn: Turn, decoded: list[int]) -> None:
     with ThreadPoolExecutor(2) as threads:
         waiting: list[Future[None]] = []
@@ -113,6 +117,7 @@ def test_smaller_ones_wait_for_nobody(turn: Turn) -> None:
     assert turn.count == 1
 
 
+@IN_PYTHON
 def test_a_base_counts(turn: Turn) -> None:
     send(LARGE // 2, LARGE // 2 + 1)
     assert turn.count == 1

@@ -16,6 +16,8 @@ from smartserver.store.repository import PackRepository
 from transports.errors import NoSpace, TransportFailed
 from transports.memory import MemoryTransport
 
+pytestmark = pytest.mark.usefixtures("proving")
+
 
 def test_a_body_that_is_unsound_on_the_new_root(repository: PackRepository, history: History) -> None:
     line = history.line(2)

@@ -33,6 +33,8 @@ from transports.decorators.passing import PassingTransport
 from transports.errors import NoSuchFile, PermissionDenied, TransportFailed
 from transports.memory import MemoryTransport
 
+pytestmark = pytest.mark.usefixtures("proving")
+
 
 @pytest.fixture
 def storage() -> MemoryTransport:

@@ -9,28 +9,28 @@ import random
 import struct
 import tracemalloc
 import zlib
-from array import array
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_git_delta import apply
+from twins import both
 
 from smartserver.records import delta as frames
-from smartserver.records.segment import STORED
+from smartserver.records.model import BaseTag, Entry
+from smartserver.records.native import PARTS
+from smartserver.records.segment import encode_segment
+from smartserver.records.varint import Malformed
 from smartserver.vcs.base import WrongContent
-from smartserver.vcs.git.objects import BLOB, COMMIT, TAG, TREE, GitObject, MissingObject
-from smartserver.vcs.git.pack import (
-    BaseNotHere,
-    EntryWriter,
-    Row,
-    Table,
-    Texts,
-    offset_back,
-    write_all,
-)
+from smartserver.vcs.git.objects import BLOB, COMMIT, METAS, TAG, TREE
+from smartserver.vcs.git.pack import BaseNotHere, Table, offset_back
+from smartserver.vcs.git.system import GIT
 
+KINDS = GIT["git sha1"].kinds
+BOTH = both("smartserver.vcs.git.build", "PackBuilder")
 NAMES = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob", TAG: b"tag"}
 
 
@@ -43,15 +43,6 @@ def test_offsets_are_read_back_as_git_does(offset: int) -> None:
         n = (n + 1) << 7 | byte & 127
     assert not coded[-1] & 128
     assert n == offset
-
-
-def rows_of(table: Table, width: int) -> list[tuple[bytes, int, int]]:
-    """(key, check, offset) of each entry, sorted by key."""
-    block, count = table.to_bytes(), len(table)
-    checks, offsets = array("I"), array("Q")
-    checks.frombytes(block[width * count : (width + 4) * count])
-    offsets.frombytes(block[(width + 4) * count :])
-    return sorted(zip([block[n * width : (n + 1) * width] for n in range(count)], checks, offsets, strict=True))
 
 
 def test_an_index_finds_wide_offsets() -> None:
@@ -78,147 +69,212 @@ def test_an_index_finds_wide_offsets() -> None:
         assert offset == (n if n % 2 else (1 << 31) + n * (1 << 33))
 
 
-class Spool:
-    """A spool file, and rows for what is put into it."""
+class Sent:
+    """Segments of one revision each, with the records that a test makes."""
 
-    def __init__(self, path: Path) -> None:
-        self.file = os.open(path, os.O_RDWR | os.O_CREAT)
-        self.out = os.open(path.with_suffix(".out"), os.O_RDWR | os.O_CREAT)
-        self.end = 0
+    def __init__(self) -> None:
+        self.blocks: list[bytes] = []
 
-    def row(self, kind: int, text: bytes, base: bytes = b"", base_key: bytes = b"") -> Row:
+    def record(self, kind: int, text: bytes, base: bytes = b"", base_key: bytes = b"", **wrong: Any) -> bytes:
+        """Send an object; its key. `wrong`: what its entry says otherwise."""
         encoding, frame = frames.compress(text, base)
-        at = self.end
-        write_all(self.file, frame)
-        self.end += len(frame)
         key = hashlib.sha1(b"%s %d\0%s" % (NAMES[kind], len(text), text)).digest()
-        return Row(kind, encoding, len(text), at, len(frame), key, base_key if encoding else b"")
+        tag, base_key = (BaseTag.FULL_KEY, base_key) if base_key and encoding else (BaseTag.NONE, b"")
+        entry = Entry(0, encoding, key, METAS[kind], tag, base_key, len(text), len(frame), b"")._replace(**wrong)
+        number = b"%020d" % len(self.blocks)
+        self.blocks.append(encode_segment(number, [], [entry], [frame], KINDS))
+        return key
 
 
-def nothing_outside(key: bytes) -> GitObject:
-    raise MissingObject(key)
+def nothing_outside(key: bytes) -> bytes:
+    raise BaseNotHere(key)
 
 
 @pytest.fixture
-def spool(tmp_path: Path) -> Iterator[Spool]:
-    made = Spool(tmp_path / "spool")
+def files(tmp_path: Path) -> Iterator[list[int]]:
+    made = [os.open(tmp_path / str(n), os.O_RDWR | os.O_CREAT) for n in range(3)]
     yield made
-    os.close(made.file)
-    os.close(made.out)
+    for file in made:
+        os.close(file)
 
 
-def entries(writer: EntryWriter, spool: Spool) -> list[tuple[int, bytes]]:
-    """Type and inflated bytes of each entry written."""
-    writer.flush()
-    block = os.pread(spool.out, writer.size, 0)
+@pytest.fixture
+def sent() -> Sent:
+    return Sent()
+
+
+def build(part: Any, files: list[int], sent: Sent, outside: Any = nothing_outside, cache: int = 1 << 20) -> Any:
+    builder = part(20, files[0], files[1], outside, cache=cache, level=1)
+    try:
+        for block in sent.blocks:
+            builder.add(block)
+        builder.settle()
+    finally:
+        builder.abandon()
+    return builder
+
+
+def entries(builder: Any, files: list[int]) -> list[tuple[int, bytes]]:
+    """Type and text of each entry of the pack, which its index describes."""
+    index, digest = builder.finish(files[2])
+    pack = os.pread(files[2], 1 << 30, 0)
+    assert pack[:8] == b"PACK\0\0\0\2"
+    assert hashlib.sha1(pack[:-20]).digest() == pack[-20:] == digest == index[-40:-20]
+    assert hashlib.sha1(index[:-20]).digest() == index[-20:]
+    (count,) = struct.unpack_from(">I", index, 8 + 255 * 4)
+    assert struct.unpack_from(">I", pack, 8) == (count,)
+    at = 8 + 1024
+    keys = [index[at + 20 * n : at + 20 * n + 20] for n in range(count)]
+    checks = struct.unpack_from(f">{count}I", index, at + 20 * count)
+    places = struct.unpack_from(f">{count}I", index, at + 24 * count)
+    assert keys == sorted(keys)
+    texts: dict[int, tuple[int, bytes]] = {}
     found = []
-    for _, check, at in sorted(rows_of(writer.table, 20), key=lambda row: row[2]):
-        start, kind = at, block[at] >> 4 & 7
-        while block[at] & 128:
+    for place, key, check in sorted(zip(places, keys, checks, strict=True)):
+        kind, at = pack[place] >> 4 & 7, place
+        while pack[at] & 128:
             at += 1
         at += 1
+        back = 0
         if kind == 6:
-            while block[at] & 128:
+            back = pack[at] & 127
+            while pack[at] & 128:
                 at += 1
+                back = (back + 1) << 7 | pack[at] & 127
             at += 1
         inflate = zlib.decompressobj()
-        found.append((kind, inflate.decompress(block[at:])))
-        end = len(block) - len(inflate.unused_data)
-        assert zlib.crc32(block[start:end]) == check
+        text = inflate.decompress(pack[at:])
+        assert zlib.crc32(pack[place : len(pack) - len(inflate.unused_data)]) == check
+        real = kind
+        if kind == 6:
+            real, base = texts[place - back]
+            text = apply(base, text)
+        texts[place] = real, text
+        assert hashlib.sha1(b"%s %d\0%s" % (NAMES[real], len(text), text)).digest() == key
+        found.append((kind, text))
     return found
 
 
-def test_a_delta_only_where_types_are_equal(spool: Spool) -> None:
+@BOTH
+def test_a_delta_only_where_types_are_equal(part: Any, files: list[int], sent: Sent) -> None:
     text = b"".join([b"line %d of some text\n" % n for n in range(50)])
-    blob = spool.row(BLOB, text)
-    edited = spool.row(BLOB, text + b"more\n", text, blob.key)
-    commit = spool.row(COMMIT, text + b"commit\n", text, blob.key)
-    tag = spool.row(TAG, text + b"tag\n", text + b"commit\n", commit.key)
-    second = spool.row(COMMIT, text + b"commit 2\n", text + b"commit\n", commit.key)
-    other = spool.row(BLOB, bytes(range(256)) * 9, text, blob.key)
-    writer = EntryWriter(spool.file, spool.out, 20, nothing_outside, cache=1 << 20, level=1)
-    writer.add_all([blob, edited, commit, tag, second, other])
-    assert [kind for kind, _ in entries(writer, spool)] == [BLOB, 6, COMMIT, TAG, COMMIT, BLOB]
+    blob = sent.record(BLOB, text)
+    sent.record(BLOB, text + b"more\n", text, blob)
+    commit = sent.record(COMMIT, text + b"commit\n", text, blob)
+    sent.record(TAG, text + b"tag\n", text + b"commit\n", commit)
+    sent.record(COMMIT, text + b"commit 2\n", text + b"commit\n", commit)
+    sent.record(BLOB, bytes(range(256)) * 9, text, blob)
+    builder = build(part, files, sent)
+    assert [kind for kind, _ in entries(builder, files)] == [BLOB, 6, COMMIT, TAG, COMMIT, BLOB]
+    assert builder.objects == 6
+    assert blob in builder
+    assert bytes(20) not in builder
 
 
+@BOTH
 @pytest.mark.parametrize("cache", [0, 500, 1 << 20])
-def test_dropped_texts_are_decoded_again(spool: Spool, cache: int) -> None:
+def test_dropped_texts_are_decoded_again(part: Any, files: list[int], sent: Sent, cache: int) -> None:
     texts = [b"".join([b"version %d line %d\n" % (v if n == 3 else 0, n) for n in range(30)]) for v in range(30)]
-    rows: list[Row] = []
+    keys: list[bytes] = []
     for n, text in enumerate(texts):
-        rows.append(spool.row(BLOB, text, texts[n - 1] if n else b"", rows[-1].key if n else b""))
-    again = spool.row(BLOB, texts[2] + b"late\n", texts[2], rows[2].key)
-    reader = Texts(spool.file, nothing_outside, cache)
-    for row, text in zip([*rows, again], [*texts, texts[2] + b"late\n"], strict=True):
-        assert reader.add(row)[1] == text
+        keys.append(sent.record(BLOB, text, texts[n - 1] if n else b"", keys[-1] if n else b""))
+    sent.record(BLOB, texts[2] + b"late\n", texts[2], keys[2])
+    sent.record(BLOB, texts[0])  # It came before.
+    builder = build(part, files, sent, cache=cache)
+    assert [text for _, text in entries(builder, files)] == [*texts, texts[2] + b"late\n"]
 
 
+@BOTH
 @pytest.mark.parametrize("stored", [False, True])
-def test_a_large_text_is_never_held_twice(spool: Spool, stored: bool) -> None:
-    text = random.Random(1).randbytes(16 << 20) if stored else b"a line of text, and another\n" * (1 << 19)
-    row = spool.row(BLOB, text)
-    assert (row.encoding == STORED) == stored
-    small, after = spool.row(BLOB, b"small\n"), spool.row(BLOB, b"small too\n")
+def test_large_texts(part: Any, files: list[int], sent: Sent, stored: bool) -> None:
+    text = random.Random(1).randbytes(4 << 20) if stored else b"a line of text, and another\n" * (1 << 17)
+    for each in (b"small\n", text, b"small too\n"):
+        sent.record(BLOB, each)
+    assert entries(build(part, files, sent), files) == [(BLOB, b"small\n"), (BLOB, text), (BLOB, b"small too\n")]
+
+
+def test_a_large_text_is_never_held_twice(files: list[int], sent: Sent) -> None:
+    """In Python, whose memory is counted."""
+    text = b"a line of text, and another\n" * (1 << 19)
+    sent.record(BLOB, text)
     length = len(text)
     del text
-    writer = EntryWriter(spool.file, spool.out, 20, nothing_outside, cache=1 << 20, level=1)
     tracemalloc.start()
     try:
-        writer.add_all([small, row, after])
+        build(PARTS["PackBuilder"][0], files, sent)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    # The frame of what is stored is the text.
-    assert peak < length + row.frame_length * (not stored) + (4 << 20)
-    assert [(kind, len(text)) for kind, text in entries(writer, spool)] == [(BLOB, 6), (BLOB, length), (BLOB, 10)]
+    assert peak < length + (4 << 20)
 
 
-def test_bases_outside_are_asked_for(spool: Spool) -> None:
+@BOTH
+def test_bases_outside_are_asked_for(part: Any, files: list[int], sent: Sent) -> None:
     base = b"".join([b"line %d\n" % n for n in range(100)])
-    outside = GitObject(b"o" * 20, BLOB, base)
+    key = b"o" * 20
     asked = []
 
-    def read(key: bytes) -> GitObject:
-        asked.append(key)
-        return outside
+    def read(wanted: bytes) -> bytes:
+        asked.append(wanted)
+        return base
 
-    first = spool.row(BLOB, base + b"1\n", base, outside.key)
-    second = spool.row(BLOB, base + b"2\n", base, outside.key)
-    writer = EntryWriter(spool.file, spool.out, 20, read, cache=1 << 20, level=1)
-    writer.add_all([first, second])
-    assert asked == [outside.key]
+    sent.record(BLOB, base + b"1\n", base, key)
+    sent.record(BLOB, base + b"2\n", base, key)
+    builder = build(part, files, sent, read)
+    assert asked == [key]
+    assert key not in builder
     # The pack stands alone: what rests on something outside it is written whole.
-    assert entries(writer, spool) == [(BLOB, base + b"1\n"), (BLOB, base + b"2\n")]
+    assert entries(builder, files) == [(BLOB, base + b"1\n"), (BLOB, base + b"2\n")]
 
 
-def test_wrong_records_are_named(spool: Spool) -> None:
-    writer = EntryWriter(spool.file, spool.out, 20, nothing_outside, cache=1 << 20, level=1)
-    row = spool.row(BLOB, b"text of a blob\n" * 10)
-    with pytest.raises(WrongContent, match="its content has the id"):
-        writer.add(row._replace(key=bytes(20)))
-    with pytest.raises(WrongContent, match="its content has the id"):
-        writer.add(row._replace(type=TAG))
-    with pytest.raises(WrongContent, match=row.key.hex()):
-        writer.add(row._replace(length=row.length + 1))
+@BOTH
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"key": b"\xff" * 20}, r"object f{40} from the server: its content has the id"),
+        ({"meta": METAS[TAG]}, "its content has the id"),
+        ({"length": 151}, "malformed at byte 0: a frame of 150 bytes of text, expected 151"),
+        ({"meta": b"\7"}, "it is not a git object of this repository's format"),
+        ({"key": b"short"}, "it is not a git object of this repository's format"),
+    ],
+)
+def test_wrong_records_are_named(part: Any, files: list[int], sent: Sent, wrong: dict[str, Any], why: str) -> None:
+    sent.record(BLOB, b"before\n")
+    sent.record(BLOB, b"text of a blob\n" * 10, **wrong)
+    sent.record(BLOB, b"after\n")
+    with pytest.raises(WrongContent, match=why):
+        build(part, files, sent)
 
 
-def test_a_base_that_should_be_here_and_is_not_is_no_fault_of_the_server(spool: Spool) -> None:
+@BOTH
+def test_what_is_no_segment_is_refused(part: Any, files: list[int], sent: Sent) -> None:
+    sent.record(BLOB, b"text\n")
+    sent.blocks.append(sent.blocks[0][:-1])
+    with pytest.raises(Malformed, match="bytes of a segment of"):
+        build(part, files, sent)
+
+
+@BOTH
+def test_a_base_that_should_be_here_and_is_not_is_no_fault_of_the_server(
+    part: Any, files: list[int], sent: Sent
+) -> None:
     text = b"text of a blob\n" * 10
-    row = spool.row(BLOB, text + b"more\n", text, b"x" * 20)
-    writer = EntryWriter(spool.file, spool.out, 20, nothing_outside, cache=1 << 20, level=1)
+    sent.record(BLOB, text + b"more\n", text, b"x" * 20)
     with pytest.raises(BaseNotHere, match=f"object {'78' * 20}, which what came rests on, is missing here: run `git f"):
-        writer.add(row)
+        build(part, files, sent)
 
 
-def test_memory_of_what_was_written(spool: Spool) -> None:
-    """A history of a million objects is cloned by processes of a hundred megabytes or two."""
+def test_memory_of_what_was_written(files: list[int]) -> None:
+    """A history of a million objects is cloned by a process of a hundred megabytes or two."""
     count = 10_000
-    writer = EntryWriter(spool.file, spool.out, 20, nothing_outside, cache=0, level=1)
+    builder = PARTS["PackBuilder"][0](20, files[0], files[1], nothing_outside, cache=0, level=1)
     tracemalloc.start()
     try:
         for n in range(count):
-            writer.add(spool.row(BLOB, b"%d" % n))
+            sent = Sent()
+            sent.record(BLOB, b"%d" % n)
+            builder.add(sent.blocks[0])
         taken, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert taken / count < 250
+    assert taken / count < 300

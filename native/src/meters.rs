@@ -1,0 +1,17 @@
+//! Counts for the meters of this process, which `smartserver/meters.py` declares.
+
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+/// Add to some meters, each by its name there.
+pub fn count(py: Python<'_>, counts: &[(&str, u64)]) -> PyResult<()> {
+    let meters = py.import("smartserver.meters")?;
+    let tally = meters.getattr("here")?.getattr("tally")?;
+    let tally = tally.downcast::<PyList>()?;
+    for (name, more) in counts {
+        let at: usize = meters.getattr(*name)?.extract()?;
+        let before: u64 = tally.get_item(at)?.extract()?;
+        tally.set_item(at, before + more)?;
+    }
+    Ok(())
+}

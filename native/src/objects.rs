@@ -1,0 +1,274 @@
+//! Git's objects: their ids, and trees as `vcs/git/format.py` reads them.
+
+use sha1::{Digest, Sha1};
+use sha2::Sha256;
+
+pub const COMMIT: u8 = 1;
+pub const TREE: u8 = 2;
+pub const BLOB: u8 = 3;
+pub const TAG: u8 = 4;
+
+/// Git's name of a type.
+pub fn type_name(kind: u8) -> Option<&'static str> {
+    match kind {
+        COMMIT => Some("commit"),
+        TREE => Some("tree"),
+        BLOB => Some("blob"),
+        TAG => Some("tag"),
+        _ => None,
+    }
+}
+
+/// Whether an object has that id, of 20 bytes (SHA-1) or 32 (SHA-256).
+pub fn has_id(kind: u8, text: &[u8], id: &[u8]) -> bool {
+    let Some(name) = type_name(kind) else { return false };
+    let head = format!("{name} {}\0", text.len());
+    match id.len() {
+        20 => Sha1::new().chain_update(head).chain_update(text).finalize()[..] == *id,
+        32 => Sha256::new().chain_update(head).chain_update(text).finalize()[..] == *id,
+        _ => false,
+    }
+}
+
+/// An id of either hash; of a shorter one the rest is zeros.
+pub type Id = [u8; 32];
+
+/// What an object refers to: types and ids.
+pub type References = Vec<(u8, Id)>;
+
+pub fn id(bytes: &[u8]) -> Id {
+    let mut id = [0; 32];
+    id[..bytes.len()].copy_from_slice(bytes);
+    id
+}
+
+/// An entry of a tree as every git writes them.
+struct TreeEntry<'a> {
+    /// Mode, name and id.
+    whole: &'a [u8],
+    name: &'a [u8],
+    key: &'a [u8],
+    kind: EntryKind,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum EntryKind {
+    File,
+    Link,
+    Folder,
+    Submodule,
+}
+
+impl EntryKind {
+    fn object(self) -> Option<u8> {
+        match self {
+            EntryKind::File | EntryKind::Link => Some(BLOB),
+            EntryKind::Folder => Some(TREE),
+            EntryKind::Submodule => None,
+        }
+    }
+}
+
+/// The entry at `at`; none where it is none, or of a mode that only old tools wrote.
+fn entry_at(text: &[u8], at: usize, width: usize) -> Option<TreeEntry<'_>> {
+    let rest = &text[at..];
+    let space = rest.iter().take(7).position(|&byte| byte == b' ')?;
+    let kind = match &rest[..space] {
+        b"100644" | b"100755" | b"100664" => EntryKind::File,
+        b"120000" => EntryKind::Link,
+        b"40000" => EntryKind::Folder,
+        b"160000" => EntryKind::Submodule,
+        _ => return None,
+    };
+    let named = &rest[space + 1..];
+    let nul = memchr::memchr(0, named)?;
+    let end = space + 1 + nul + 1 + width;
+    if nul == 0 || end > rest.len() {
+        return None;
+    }
+    Some(TreeEntry { whole: &rest[..end], name: &named[..nul], key: &rest[end - width..end], kind })
+}
+
+/// Whether an entry has none of the faults that `vcs/git/fsck.py` looks for, and is no file that git itself reads.
+/// What only may have one is not clean.
+fn is_clean(entry: &TreeEntry<'_>) -> bool {
+    let name = entry.name;
+    if name.iter().any(|byte| matches!(byte, b'/' | b'\\' | b'~' | 0xe2 | 0xef)) || entry.key.iter().all(|&b| b == 0) {
+        return false;
+    }
+    if name[0] != b'.' {
+        return true;
+    }
+    if name == b"." || name == b".." || begins(name, b".mailmap") {
+        return false;
+    }
+    if !begins(name, b".git") {
+        return true;
+    }
+    let rest = &name[4..];
+    let Some(&first) = rest.first() else { return false };
+    let is_read = begins(rest, b"modules") || begins(rest, b"attributes");
+    !(matches!(first, b'.' | b' ' | b':') || first >= 0x80 || is_read || entry.kind == EntryKind::Link)
+}
+
+/// Whether a name begins with another in lower case.
+fn begins(name: &[u8], with: &[u8]) -> bool {
+    name.len() >= with.len() && name[..with.len()].eq_ignore_ascii_case(with)
+}
+
+/// Looks whether the entries of a tree are in order, and no two of them have one name.
+#[derive(Default)]
+struct Order<'a> {
+    last: Option<(&'a [u8], bool)>,
+    /// Files whose names all entries since begin with: a folder of that name may still come.
+    files: Vec<&'a [u8]>,
+}
+
+impl<'a> Order<'a> {
+    fn takes(&mut self, name: &'a [u8], is_folder: bool) -> bool {
+        if self.last.is_some_and(|last| !is_before(last, (name, is_folder))) {
+            return false;
+        }
+        self.last = Some((name, is_folder));
+        while self.files.last().is_some_and(|file| !name.starts_with(file)) {
+            self.files.pop();
+        }
+        if self.files.last() == Some(&name) {
+            return false;
+        }
+        if !is_folder {
+            self.files.push(name);
+        }
+        true
+    }
+}
+
+/// Git's order: a folder comes as if a slash ended its name.
+fn is_before((one, one_is_folder): (&[u8], bool), (other, other_is_folder): (&[u8], bool)) -> bool {
+    let most = one.len().min(other.len());
+    let end = |name: &[u8], is_folder: bool| name.get(most).copied().unwrap_or(if is_folder { b'/' } else { 0 });
+    match one[..most].cmp(&other[..most]) {
+        std::cmp::Ordering::Equal => {
+            let (a, b) = (end(one, one_is_folder), end(other, other_is_folder));
+            a < b || (a == b && one.len() + usize::from(one_is_folder) < other.len() + usize::from(other_is_folder))
+        }
+        order => order.is_lt(),
+    }
+}
+
+/// What a tree refers to and its base does not, and what only that does. False where it is not a plain one, or, if that
+/// matters (`judges`), may have faults; then both say nothing.
+pub fn compare_trees(
+    text: &[u8],
+    base: &[u8],
+    width: usize,
+    judges: bool,
+    needed: &mut References,
+    granted: &mut References,
+) -> bool {
+    let (mut at, mut base_at) = (0, 0);
+    let mut order = Order::default();
+    while at < text.len() {
+        let Some(entry) = entry_at(text, at, width) else { return false };
+        if judges && !order.takes(entry.name, entry.kind == EntryKind::Folder) {
+            return false;
+        }
+        let mut is_same = false;
+        while base_at < base.len() {
+            if base[base_at..].starts_with(entry.whole) {
+                base_at += entry.whole.len();
+                is_same = true;
+                break;
+            }
+            let Some(old) = entry_at(base, base_at, width) else { return false };
+            let place = (entry.name, entry.kind == EntryKind::Folder);
+            if is_before(place, (old.name, old.kind == EntryKind::Folder)) {
+                break;
+            }
+            base_at += old.whole.len();
+            if let Some(kind) = old.kind.object() {
+                granted.push((kind, id(old.key)));
+            }
+        }
+        at += entry.whole.len();
+        if is_same {
+            continue;
+        }
+        if judges && !is_clean(&entry) {
+            return false;
+        }
+        if let Some(kind) = entry.kind.object() {
+            needed.push((kind, id(entry.key)));
+        }
+    }
+    while base_at < base.len() {
+        let Some(old) = entry_at(base, base_at, width) else { return false };
+        base_at += old.whole.len();
+        if let Some(kind) = old.kind.object() {
+            granted.push((kind, id(old.key)));
+        }
+    }
+    true
+}
+
+/// The tree of a commit, then its parents; none where it cannot be read as `vcs/git/format.py` does.
+pub fn read_commit(text: &[u8], width: usize) -> Option<Vec<Id>> {
+    let mut found = vec![hex_line(text, b"tree ", width)?];
+    let mut at = 2 * width + 6;
+    while text[at..].starts_with(b"parent ") {
+        found.push(hex_line(&text[at..], b"parent ", width)?);
+        at += 2 * width + 8;
+    }
+    Some(found)
+}
+
+/// The id in a line of a head.
+fn hex_line(text: &[u8], name: &[u8], width: usize) -> Option<Id> {
+    let hex = text.strip_prefix(name)?.get(..2 * width)?;
+    if text.get(name.len() + 2 * width) != Some(&b'\n') {
+        return None;
+    }
+    let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
+    let mut id = [0; 32];
+    for (byte, pair) in id.iter_mut().zip(hex.chunks_exact(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(id)
+}
+
+/// Whether a commit that can be read has none of the faults that `vcs/git/fsck.py` looks for.
+pub fn is_clean_commit(text: &[u8]) -> bool {
+    if memchr::memchr(0, text).is_some() {
+        return false;
+    }
+    if !text.ends_with(b"\n") && memchr::memmem::find(text, b"\n\n").is_none() {
+        return false;
+    }
+    let mut rest = text;
+    while rest.starts_with(b"tree ") || rest.starts_with(b"parent ") {
+        let Some(end) = memchr::memchr(b'\n', rest) else { return false };
+        rest = &rest[end + 1..];
+    }
+    let after = rest.strip_prefix(b"author ").and_then(after_ident);
+    after.and_then(|rest| rest.strip_prefix(b"committer ")).and_then(after_ident).is_some()
+}
+
+/// What follows a clean line of who and when.
+fn after_ident(text: &[u8]) -> Option<&[u8]> {
+    let is_mark = |byte: &u8| matches!(byte, b'<' | b'>' | b'\n');
+    let open = text.iter().position(is_mark)?;
+    if text[open] != b'<' || open == 0 || text[open - 1] != b' ' {
+        return None;
+    }
+    let mail = &text[open + 1..];
+    let close = mail.iter().position(is_mark)?;
+    let date = mail[close..].strip_prefix(b"> ")?;
+    let digits = date.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if digits == 0 || digits > 18 || (date[0] == b'0' && digits > 1) {
+        return None;
+    }
+    match date.get(digits..digits + 7)? {
+        [b' ', b'+' | b'-', zone @ .., b'\n'] if zone.iter().all(u8::is_ascii_digit) => Some(&date[digits + 7..]),
+        _ => None,
+    }
+}

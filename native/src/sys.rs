@@ -1,0 +1,197 @@
+//! What needs `unsafe`: zstd's C functions, and a file that Python has opened. Nothing else in this crate does.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+
+use zstd_sys as c;
+
+use crate::limits::{MAX_TABLE_LOG, MAX_WINDOW_LOG, MIN_WINDOW_LOG, WIDE};
+
+/// Bytes of base and text together up to which a text with a base is compressed by hash chains: `records/delta.py`.
+const ROWLESS: usize = 1 << 20;
+
+/// Bytes of base and text together up to which tables are kept for the next text.
+const TABLES_KEPT: usize = 256 << 10;
+
+/// Bytes of an output buffer that are kept between frames.
+const BUFFER: usize = 1 << 20;
+
+/// A file of its own on what a descriptor of Python's has open.
+pub fn file_of(descriptor: i32) -> io::Result<File> {
+    if descriptor < 0 {
+        return Err(io::Error::from_raw_os_error(9));
+    }
+    // SAFETY: it is not -1, and it is only duplicated, by a call that says so where it is not open.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
+    Ok(File::from(borrowed.try_clone_to_owned()?))
+}
+
+/// Reads frames without magic number.
+pub struct Reader(NonNull<c::ZSTD_DCtx>);
+
+// SAFETY: a context belongs to no thread, and whatever is done with it takes `&mut self`.
+unsafe impl Send for Reader {}
+unsafe impl Sync for Reader {}
+
+impl Reader {
+    pub fn new() -> Self {
+        // SAFETY: it takes nothing; null means that there is no memory.
+        let made = unsafe { c::ZSTD_createDCtx() };
+        let reader = Reader(NonNull::new(made).expect("no memory for a zstd context"));
+        let magicless = c::ZSTD_format_e::ZSTD_f_zstd1_magicless as i32;
+        // SAFETY: the context is there.
+        unsafe { c::ZSTD_DCtx_setParameter(made, c::ZSTD_dParameter::ZSTD_d_experimentalParam1, magicless) };
+        reader
+    }
+
+    /// The text of `length` bytes in a frame that was looked over; none where it is damaged.
+    pub fn read(&mut self, frame: &[u8], length: usize, base: &[u8]) -> Option<Vec<u8>> {
+        let mut text = Vec::new();
+        text.try_reserve_exact(length).ok()?; // Python, whose turn it is then, ends in an error where there is no memory.
+                                              // SAFETY: the buffer has that capacity, and its bytes are written where it is well.
+        unsafe {
+            self.read_at(frame, text.as_mut_ptr(), length, base).ok()?;
+            text.set_len(length);
+        }
+        Some(text)
+    }
+
+    /// The same, where it belongs; what zstd says where it is damaged.
+    pub fn read_into(&mut self, frame: &[u8], text: &mut [u8], base: &[u8]) -> Result<(), String> {
+        // SAFETY: it is a buffer of that length.
+        unsafe { self.read_at(frame, text.as_mut_ptr(), text.len(), base) }
+    }
+
+    /// SAFETY: `text` is a buffer of `length` bytes, of which as many are written where it is well.
+    unsafe fn read_at(&mut self, frame: &[u8], text: *mut u8, length: usize, base: &[u8]) -> Result<(), String> {
+        let context = self.0.as_ptr();
+        // SAFETY: pointers and lengths are those of live slices, and what the caller promises. The base is not referred
+        // to after the call.
+        unsafe {
+            if !base.is_empty() {
+                c::ZSTD_DCtx_refPrefix(context, base.as_ptr().cast(), base.len());
+            }
+            let size = c::ZSTD_decompressDCtx(context, text.cast(), length, frame.as_ptr().cast(), frame.len());
+            if c::ZSTD_isError(size) == 0 && size == length {
+                return Ok(());
+            }
+            c::ZSTD_DCtx_reset(context, c::ZSTD_ResetDirective::ZSTD_reset_session_only);
+            if c::ZSTD_isError(size) == 0 {
+                return Err(format!("{size} bytes of text"));
+            }
+            Err(CStr::from_ptr(c::ZSTD_getErrorName(size)).to_string_lossy().into_owned())
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // SAFETY: it is freed once.
+        unsafe { c::ZSTD_freeDCtx(self.0.as_ptr()) };
+    }
+}
+
+/// What the parameters of a frame depend on.
+type Wanted = (i32, u32, u32, bool);
+
+/// Writes frames without magic number.
+pub struct Writer {
+    context: NonNull<c::ZSTD_CCtx>,
+    prepared: Option<Wanted>,
+    out: Vec<u8>,
+}
+
+// SAFETY: as of `Reader`.
+unsafe impl Send for Writer {}
+unsafe impl Sync for Writer {}
+
+impl Writer {
+    pub fn new() -> Self {
+        // SAFETY: it takes nothing; null means that there is no memory.
+        let made = unsafe { c::ZSTD_createCCtx() };
+        let context = NonNull::new(made).expect("no memory for a zstd context");
+        for (option, value) in [
+            (c::ZSTD_cParameter::ZSTD_c_experimentalParam2, c::ZSTD_format_e::ZSTD_f_zstd1_magicless as i32),
+            (c::ZSTD_cParameter::ZSTD_c_contentSizeFlag, 1),
+            (c::ZSTD_cParameter::ZSTD_c_checksumFlag, 0),
+            (c::ZSTD_cParameter::ZSTD_c_dictIDFlag, 0),
+        ] {
+            // SAFETY: the context is there.
+            unsafe { c::ZSTD_CCtx_setParameter(made, option, value) };
+        }
+        Writer { context, prepared: None, out: Vec::new() }
+    }
+
+    /// The frame of a text; `base`: empty, or no part of it.
+    pub fn write(&mut self, text: &[u8], base: &[u8], level: i32) -> &[u8] {
+        let size = text.len() + base.len();
+        let rowless = !base.is_empty() && size <= ROWLESS;
+        if size > TABLES_KEPT {
+            let mut alone = Writer::new();
+            alone.prepare(level, size, rowless);
+            self.out = alone.compress(text, base, std::mem::take(&mut self.out));
+        } else {
+            let bits = usize::BITS - size.leading_zeros();
+            let power = usize::BITS - size.wrapping_sub(1).leading_zeros();
+            let wanted = (level, bits, power, rowless);
+            if self.prepared != Some(wanted) {
+                self.prepare(level, size, rowless);
+                self.prepared = Some(wanted);
+            }
+            let out = std::mem::take(&mut self.out);
+            self.out = self.compress(text, base, out);
+        }
+        &self.out
+    }
+
+    /// Let go of a large buffer.
+    pub fn trim(&mut self) {
+        if self.out.capacity() > BUFFER {
+            self.out = Vec::new();
+        }
+    }
+
+    fn prepare(&mut self, level: i32, size: usize, rowless: bool) {
+        let context = self.context.as_ptr();
+        // SAFETY: the context is there; the parameters are plain numbers.
+        unsafe {
+            let mut parameters = c::ZSTD_getCParams(level, size as u64, 0);
+            parameters.windowLog = (usize::BITS - size.leading_zeros()).clamp(MIN_WINDOW_LOG, MAX_WINDOW_LOG);
+            if size > WIDE {
+                parameters.hashLog = parameters.windowLog.min(MAX_TABLE_LOG);
+                parameters.chainLog = parameters.hashLog;
+            }
+            c::ZSTD_CCtx_setCParams(context, parameters);
+            let rows = if rowless { 2 } else { 0 }; // ZSTD_ps_disable, ZSTD_ps_auto
+            c::ZSTD_CCtx_setParameter(context, c::ZSTD_cParameter::ZSTD_c_experimentalParam14, rows);
+        }
+    }
+
+    fn compress(&mut self, text: &[u8], base: &[u8], mut out: Vec<u8>) -> Vec<u8> {
+        let context = self.context.as_ptr();
+        out.clear();
+        // SAFETY: pointers and lengths are those of live slices, and of a buffer with room for any frame of the text,
+        // of which zstd has written as many bytes as it says. The base is not referred to after the call.
+        unsafe {
+            let room = c::ZSTD_compressBound(text.len());
+            out.reserve(room);
+            if !base.is_empty() {
+                c::ZSTD_CCtx_refPrefix(context, base.as_ptr().cast(), base.len());
+            }
+            let size = c::ZSTD_compress2(context, out.as_mut_ptr() as *mut _, room, text.as_ptr().cast(), text.len());
+            assert_eq!(c::ZSTD_isError(size), 0, "zstd cannot compress {} bytes", text.len());
+            out.set_len(size);
+        }
+        out
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // SAFETY: it is freed once.
+        unsafe { c::ZSTD_freeCCtx(self.context.as_ptr()) };
+    }
+}

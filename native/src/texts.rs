@@ -1,0 +1,78 @@
+//! `Cache`: values by number, the least recently used dropped first; `Texts`: one of texts.
+
+use std::hash::RandomState;
+use std::sync::Arc;
+
+use lru::LruCache;
+
+/// Not `Arc<[u8]>`, which would be a copy of what was decoded.
+pub type Text = Arc<Vec<u8>>;
+
+pub struct Cache<V> {
+    kept: LruCache<u32, (V, usize), RandomState>,
+    size: usize,
+    limit: usize,
+}
+
+impl<V: Clone> Cache<V> {
+    /// `limit`: what all values may cost together.
+    pub fn new(limit: usize) -> Self {
+        Cache { kept: LruCache::unbounded_with_hasher(RandomState::new()), size: 0, limit }
+    }
+
+    pub fn get(&mut self, number: u32) -> Option<V> {
+        self.kept.get(&number).map(|(value, _)| value.clone())
+    }
+
+    /// Keep a value in the place of the one before, unless it costs more than the limit.
+    pub fn put(&mut self, number: u32, value: V, cost: usize) {
+        if let Some((_, before)) = self.kept.pop(&number) {
+            self.size -= before;
+        }
+        if cost > self.limit {
+            return;
+        }
+        self.size += cost;
+        self.kept.put(number, (value, cost));
+        while self.size > self.limit {
+            let Some((_, (_, dropped))) = self.kept.pop_lru() else { break };
+            self.size -= dropped;
+        }
+    }
+
+    pub fn clear(&mut self) {
+        self.kept.clear();
+        self.size = 0;
+    }
+}
+
+/// Bytes that an entry takes besides its text.
+const ENTRY: usize = 100;
+
+pub struct Texts {
+    kept: Cache<Text>,
+    largest: usize,
+}
+
+impl Texts {
+    /// `limit`: bytes.
+    pub fn new(limit: usize) -> Self {
+        Texts { kept: Cache::new(limit), largest: limit / 2 }
+    }
+
+    pub fn get(&mut self, number: u32) -> Option<Text> {
+        self.kept.get(number)
+    }
+
+    /// Keep a text; one over half of the limit is not kept, as it would push out all others.
+    pub fn put(&mut self, number: u32, text: &Text) {
+        let cost = text.len() + ENTRY;
+        if cost <= self.largest {
+            self.kept.put(number, Arc::clone(text), cost);
+        }
+    }
+
+    pub fn clear(&mut self) {
+        self.kept.clear();
+    }
+}

@@ -1,0 +1,25 @@
+"""Tests of both forms of a part: the native one and Python's, which is the reference (`records.native`)."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+from needs import needs
+
+from smartserver.records.native import PARTS
+
+
+def both(module: str, name: str, *, indirect: bool = False) -> pytest.MarkDecorator:
+    """Run a test with each form of a part of a module, as its argument `part`; `indirect`: as that of the fixture."""
+    importlib.import_module(module)
+    python, native = PARTS[name]
+    forms = [pytest.param(native, id="native", marks=needs("native parts")), pytest.param(python, id="python")]
+    return pytest.mark.parametrize("part", forms, indirect=indirect)
+
+
+FORMS = [pytest.param("native", marks=needs("native parts")), "python"]
+"""Of what proves segments: parameters of the fixture `proving`."""
+
+IN_PYTHON = pytest.mark.parametrize("proving", ["python"], indirect=True)
+"""Of a test that looks at how Python does it."""
