@@ -164,6 +164,7 @@ def test_what_no_server_takes_is_named_before_it_is_sent(
     ):
         sent(of_both)
     monkeypatch.setattr(limits, "MAX_ENTRIES", 2)
+    monkeypatch.setattr(git_read, "SegmentWriter", PARTS["SegmentWriter"][0])  # Whose limits these are.
     with pytest.raises(
         CannotSend, match=f"cannot push commit {good.hex()}: records of a revision: 4, expected no more"
     ):
