@@ -57,7 +57,7 @@ export SMARTSERVER_AGENT := 0
 # Where cargo keeps what it has built, by the hash of its sources: a new environment builds the crate in some seconds.
 export CARGO_TARGET_DIR := $(CACHE)/smartserver/native
 
-.PHONY: demo demo-cluster soak test short-stores short-units short-tools test-all computing breezy mercurial interop faulty waiting check lint
+.PHONY: demo demo-cluster soak test short-stores short-units short-tools test-all computing breezy mercurial interop faulty waiting plain check lint
 .PHONY: fuzz wheels docs bench papers profile ratchet git-suite brz-suite engine-suite
 .PHONY: hg-suite hg-versions hg-6.3 hg-6.9 versitygw clean
 .DELETE_ON_ERROR:
@@ -85,14 +85,14 @@ demo-cluster: $(TOOLS) versitygw
 	@$(BENCH) cluster $(ARGS)
 
 test: RUNS := lint short-stores short-units short-tools
-test-all: RUNS := lint computing breezy mercurial interop faulty waiting
+test-all: RUNS := lint computing breezy mercurial interop faulty waiting plain
 
 test-all: $(if $(shell command -v go),versitygw)
 
 # One run is seen as it goes and the others at their end; then comes what all of them left out.
 test test-all: $(TOOLS)
 	@rm -rf $(LEFT_OUT) && mkdir $(LEFT_OUT); \
-	LEFT_OUT=$(CURDIR)/$(LEFT_OUT) $(MAKE) --no-print-directory --jobs=7 $(RUNS); failed=$$?; \
+	LEFT_OUT=$(CURDIR)/$(LEFT_OUT) $(MAKE) --no-print-directory --jobs=8 $(RUNS); failed=$$?; \
 	$(BIN)/python tests/needs.py $(LEFT_OUT); exit $$failed
 
 short-stores: FILES := -m "not long" $(SHORT_STORES)
@@ -105,10 +105,14 @@ interop: FILES := $(INTEROP)
 faulty: FILES := $(STORES) $(FAULTY)
 waiting: FILES := $(WAITING)
 
+# Each tool on each way in without the native parts.
+plain: FILES := tests/interop/test_each_way.py
+plain: export SMARTSERVER_NATIVE := 0
+
 short-units computing: $(TOOLS)
 	@$(BIN)/python -m pytest $(FILES)
 
-short-stores short-tools breezy mercurial interop faulty waiting: $(TOOLS)
+short-stores short-tools breezy mercurial interop faulty waiting plain: $(TOOLS)
 	@$(NICE) $(BIN)/python -m pytest $(FILES) >$(VENV)/$@.log 2>&1; failed=$$?; cat $(VENV)/$@.log; exit $$failed
 
 # So that the longest run does not end last, alone on one core.
