@@ -31,6 +31,9 @@ REQUIRE_ALL = os.environ.get("REQUIRE_ALL") == "1"
 BANS = "SMARTSERVER_DEBUG"
 """Where `smartserver.pytest_plugin` says what is banned, for commands too: from the first test's first fixture on."""
 
+NATIVE = "SMARTSERVER_NATIVE"
+"""0 turns native parts off (`records.native.OFF`), in all programs that tests start."""
+
 TEST_HG = os.environ.get("TEST_HG")
 """The folder of another release of hg than that of this environment (`make hg-versions`)."""
 
@@ -56,7 +59,7 @@ def _no_environment_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Ite
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
-            if name.startswith(("AWS_", "GIT_", "SMARTSERVER_", "XDG_")) and name != BANS:
+            if name.startswith(("AWS_", "GIT_", "SMARTSERVER_", "XDG_")) and name not in (BANS, NATIVE):
                 patch.delenv(name)
         patch.setenv("HOME", str(home))
         patch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)
@@ -113,7 +116,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the programs in C, compiled without a warning."""
-    from smartserver.agent.compiled import OPTIONS, PROGRAMS, compile_to
+        from smartserver.agent.compiled import OPTIONS, PROGRAMS, compile_to
 
     needs.require("C compiler")
     folder = tmp_path_factory.mktemp("compiled")
