@@ -116,7 +116,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the programs in C, compiled without a warning."""
-        from smartserver.agent.compiled import OPTIONS, PROGRAMS, compile_to
+    from smartserver.agent.compiled import OPTIONS, PROGRAMS, compile_to
 
     needs.require("C compiler")
     folder = tmp_path_factory.mktemp("compiled")
