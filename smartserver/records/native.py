@@ -105,8 +105,8 @@ def twin(python: T) -> T:
 
 
 def prover(width: int, cache: int, judges: bool, is_stored: Callable[[int, bytes], bool] | None) -> Prover | None:
-    """What proves segments whose keys are hashes; None where no native part does. `width`: bytes of a key. `cache`: bytes of texts
-    that are kept. `judges`: whether faults matter. `is_stored`: whether the repository has a record."""
+    """What proves segments whose keys are hashes; None where no native part does. `width`: bytes of a key. `cache`:
+    bytes of texts that are kept. `judges`: whether faults matter. `is_stored`: whether the repository has a record."""
     made: Prover | None = None if _native is None else _native.Prover(width, cache, judges, is_stored)
     return made
 
