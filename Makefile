@@ -54,9 +54,6 @@ unexport PYTHONDONTWRITEBYTECODE
 # Each command is tested and measured alone; what tests the agent turns it on.
 export SMARTSERVER_AGENT := 0
 
-# Where cargo keeps what it has built, by the hash of its sources: a new environment builds the crate in some seconds.
-export CARGO_TARGET_DIR := $(CACHE)/smartserver/native
-
 .PHONY: demo demo-cluster soak test short-stores short-units short-tools test-all computing breezy mercurial interop faulty waiting plain check lint
 .PHONY: fuzz wheels docs bench papers profile ratchet git-suite brz-suite engine-suite
 .PHONY: hg-suite hg-versions hg-6.3 hg-6.9 versitygw clean

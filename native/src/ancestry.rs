@@ -80,6 +80,12 @@ impl Ancestry {
         self.merge.push(merge);
     }
 
+    /// Drop all marks.
+    pub fn forget(&mut self) {
+        self.marks.clear();
+        self.kept = 0;
+    }
+
     /// Whether a revision is or descends from another.
     pub fn reaches(&mut self, of: u32, wanted: u32) -> bool {
         self.steps += 4;

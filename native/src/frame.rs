@@ -1,6 +1,9 @@
 //! Frames as `records/delta.py` reads them: what is refused there is refused here.
 
+use pyo3::prelude::*;
+
 use crate::limits::{MAX_BASED, MAX_HUNKS, MAX_RECORD, MAX_WINDOW_LOG, MIN_BASE, MIN_WINDOW_LOG};
+use crate::meters;
 use crate::segment::{HUNKS, STORED, ZSTD, ZSTD_HUNKS};
 use crate::sys::Reader;
 use crate::varint;
@@ -13,6 +16,14 @@ pub struct Tally {
     pub frames: u64,
     pub came: u64,
     pub made: u64,
+}
+
+impl Tally {
+    /// Add it to the meters of this process, and begin anew.
+    pub fn count(&mut self, py: Python<'_>) -> PyResult<()> {
+        let Tally { frames, came, made } = std::mem::take(self);
+        meters::count(py, &[("DECOMPRESSED", frames), ("DECOMPRESSED_IN", came), ("DECOMPRESSED_OUT", made)])
+    }
 }
 
 /// The text of `length` bytes that a frame holds; none where it holds no such text. `base`: the text of its base.

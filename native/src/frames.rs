@@ -8,6 +8,9 @@ use pyo3::types::PyBytes;
 use crate::limits::MAX_RECORD;
 use crate::sys::{Reader, Writer};
 
+/// Bytes from which other threads may go on meanwhile.
+const LONG: usize = 64 << 10;
+
 #[pyclass(module = "smartserver._native")]
 pub struct Zstd {
     reader: Reader,
@@ -29,7 +32,13 @@ impl Zstd {
         base: PyBackedBytes,
         level: i32,
     ) -> Bound<'py, PyBytes> {
-        let frame = PyBytes::new(py, self.writer.write(&text, &base, level));
+        let writer = &mut self.writer;
+        let frame = if text.len() + base.len() < LONG {
+            writer.write(&text, &base, level)
+        } else {
+            py.detach(|| writer.write(&text, &base, level))
+        };
+        let frame = PyBytes::new(py, frame);
         self.writer.trim();
         frame
     }
@@ -50,6 +59,11 @@ impl Zstd {
         if length > MAX_RECORD {
             return Err(PyValueError::new_err(format!("{length} bytes of text")));
         }
-        PyBytes::new_with(py, length, |text| self.reader.read_into(&frame, text, &base).map_err(PyValueError::new_err))
+        let reader = &mut self.reader;
+        PyBytes::new_with(py, length, |text| {
+            let mut read = || reader.read_into(&frame, text, &base);
+            let done = if length < LONG { read() } else { py.detach(read) };
+            done.map_err(PyValueError::new_err)
+        })
     }
 }

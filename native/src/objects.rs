@@ -168,6 +168,8 @@ pub fn compare_trees(
 ) -> bool {
     let (mut at, mut base_at) = (0, 0);
     let mut order = Order::default();
+    // Whether the names and modes are those of the base: then only what has another object is looked at, as in Python.
+    let mut is_alike = !base.is_empty();
     while at < text.len() {
         let Some(entry) = entry_at(text, at, width) else { return false };
         if judges && !order.takes(entry.name, entry.kind == EntryKind::Folder) {
@@ -181,13 +183,21 @@ pub fn compare_trees(
                 break;
             }
             let Some(old) = entry_at(base, base_at, width) else { return false };
+            let head = entry.whole.len() - width;
+            let has_same_head = old.whole.len() == entry.whole.len() && old.whole[..head] == entry.whole[..head];
             let place = (entry.name, entry.kind == EntryKind::Folder);
-            if is_before(place, (old.name, old.kind == EntryKind::Folder)) {
-                break;
+            if !has_same_head {
+                is_alike = false;
+                if is_before(place, (old.name, old.kind == EntryKind::Folder)) {
+                    break;
+                }
             }
             base_at += old.whole.len();
             if let Some(kind) = old.kind.object() {
                 granted.push((kind, id(old.key)));
+            }
+            if has_same_head {
+                break;
             }
         }
         at += entry.whole.len();
@@ -201,11 +211,24 @@ pub fn compare_trees(
             needed.push((kind, id(entry.key)));
         }
     }
+    is_alike &= text.len() == base.len();
     while base_at < base.len() {
         let Some(old) = entry_at(base, base_at, width) else { return false };
         base_at += old.whole.len();
         if let Some(kind) = old.kind.object() {
             granted.push((kind, id(old.key)));
+        }
+    }
+    is_alike || !judges || is_clean_tree(text, width)
+}
+
+/// Whether all entries of a tree are clean.
+fn is_clean_tree(text: &[u8], width: usize) -> bool {
+    let mut at = 0;
+    while at < text.len() {
+        match entry_at(text, at, width) {
+            Some(entry) if is_clean(&entry) => at += entry.whole.len(),
+            _ => return false,
         }
     }
     true

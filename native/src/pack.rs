@@ -5,7 +5,7 @@
 //!
 //! What is refused is not named here. Python's own part reads it again and raises what it is refused for.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -46,12 +46,17 @@ const LOOK: Duration = Duration::from_millis(100);
 const WRITTEN: usize = 1 << 18;
 const LARGE: usize = 1 << 20;
 
+/// Bytes of a pack that are written between two looks whether the user has interrupted it.
+const LOOKED: u64 = 16 << 20;
+
 const NO_BASE: u32 = u32::MAX;
 
-/// What is known of a record. Of one that was named as a base and did not come, the type is 0.
+/// A record. The type of one that was named as a base and did not come is 0.
 #[derive(Clone, Copy)]
 struct Record {
     kind: u8,
+    /// It was named as a base before it came: its text is read from the repository. Its own base may rest on it.
+    is_outside: bool,
     encoding: u8,
     length: u32,
     frame_length: u32,
@@ -63,8 +68,17 @@ struct Record {
     place: u64,
 }
 
-const OUTSIDE: Record =
-    Record { kind: 0, encoding: 0, length: 0, frame_length: 0, base: NO_BASE, check: 0, at: 0, place: 0 };
+const OUTSIDE: Record = Record {
+    kind: 0,
+    is_outside: false,
+    encoding: 0,
+    length: 0,
+    frame_length: 0,
+    base: NO_BASE,
+    check: 0,
+    at: 0,
+    place: 0,
+};
 
 /// Why nothing more is made.
 enum Failure {
@@ -114,6 +128,7 @@ impl Maker {
             let frame = &block[at..at + entry.frame_length];
             let place = self.spooled + (at - segment.frames_at) as u64;
             at += entry.frame_length;
+            let known = self.records.len();
             let number = self.number(entry.key);
             if self.records[number as usize].kind != 0 {
                 continue;
@@ -128,8 +143,9 @@ impl Maker {
             }
             let base = entry.base.map_or(NO_BASE, |key| self.number(key));
             let (length, frame_length) = (entry.length as u32, entry.frame_length as u32);
-            let record = Record { encoding: entry.encoding, length, frame_length, base, at: place, ..OUTSIDE };
-            self.make(number, Record { kind, ..record }, frame)?;
+            let is_outside = (number as usize) < known;
+            let record = Record { kind, is_outside, length, frame_length, base, at: place, ..OUTSIDE };
+            self.make(number, Record { encoding: entry.encoding, ..record }, frame)?;
             came.fetch_add(1, Ordering::Relaxed);
         }
         if is_spooled {
@@ -225,7 +241,7 @@ impl Maker {
                 break found;
             }
             let record = &self.records[at as usize];
-            if record.kind == 0 {
+            if record.kind == 0 || record.is_outside {
                 break self.read_outside(at)?;
             }
             chain.push(at);
@@ -277,6 +293,9 @@ impl Maker {
             self.out.read_exact_at(&mut block[..size], at)?;
             file.write_all(&block[..size])?;
             at += size as u64;
+            if at % LOOKED == 0 {
+                Python::attach(|py| py.check_signals()).map_err(Failure::Python)?;
+            }
         }
         let digest = file.hash.digest();
         file.file.write_all(&digest)?;
@@ -407,8 +426,10 @@ impl Write for Hashed<'_> {
 }
 
 /// With its number, by which Python knows what it is.
-fn disk(wrong: &io::Error) -> PyErr {
-    PyOSError::new_err((wrong.raw_os_error().unwrap_or(0), wrong.to_string()))
+fn disk(py: Python<'_>, wrong: &io::Error) -> PyErr {
+    let number = wrong.raw_os_error().unwrap_or(0);
+    let said = py.import("os").and_then(|os| os.call_method1("strerror", (number,))).and_then(|said| said.extract());
+    PyOSError::new_err((number, said.unwrap_or_else(|_| wrong.to_string())))
 }
 
 /// What both threads see.
@@ -456,7 +477,21 @@ impl Shared {
 
 type Made = (Maker, Option<Failure>);
 
+/// Says that the maker has ended, also by a panic.
+struct Ending<'a>(&'a Shared);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if let Ok(mut queue) = self.0.queue.lock() {
+            queue.is_broken = true;
+            queue.blocks.clear();
+            self.0.changed.notify_all();
+        }
+    }
+}
+
 fn work(mut maker: Maker, shared: &Shared) -> Made {
+    let _ending = Ending(shared);
     loop {
         let block = shared.next();
         let is_last = block.is_none();
@@ -465,10 +500,6 @@ fn work(mut maker: Maker, shared: &Shared) -> Made {
             None => maker.flush(),
         };
         if let Err(failure) = done {
-            let mut queue = shared.queue.lock().expect("no thread panics with the queue");
-            queue.is_broken = true;
-            queue.blocks.clear();
-            shared.changed.notify_all();
             return (maker, Some(failure));
         }
         if is_last {
@@ -482,6 +513,8 @@ pub struct PackBuilder {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Made>>,
     maker: Option<Maker>,
+    /// Keys of what came, once the maker is gone.
+    came: HashSet<Box<[u8]>>,
     width: usize,
 }
 
@@ -513,7 +546,7 @@ impl PackBuilder {
             Arc::new(Shared { queue: Mutex::default(), changed: Condvar::new(), came: AtomicUsize::default() });
         let seen = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("pack".into()).spawn(move || work(maker, &seen))?;
-        Ok(PackBuilder { shared, thread: Some(thread), maker: None, width })
+        Ok(PackBuilder { shared, thread: Some(thread), maker: None, came: HashSet::new(), width })
     }
 
     /// How many objects came so far.
@@ -529,7 +562,7 @@ impl PackBuilder {
             let shared = &self.shared;
             let is_broken = py.detach(|| {
                 let mut queue = shared.queue.lock().expect("no thread panics with the queue");
-                if queue.is_broken {
+                if queue.is_broken || queue.is_closed {
                     return true;
                 }
                 if queue.size < QUEUED {
@@ -545,6 +578,7 @@ impl PackBuilder {
             });
             if is_broken {
                 self.join(py)?;
+                return Err(PyRuntimeError::new_err("nothing is made any more"));
             }
             if waiting.is_none() {
                 return Ok(());
@@ -567,17 +601,21 @@ impl PackBuilder {
     fn finish<'py>(&mut self, py: Python<'py>, out: i32) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         self.settle(py)?;
         let out = file_of(out)?;
-        let Some(maker) = &mut self.maker else { return Err(PyRuntimeError::new_err("nothing is made any more")) };
-        match run(py, || maker.finish(&out))? {
+        let Some(maker) = &mut self.maker else {
+            return Err(PyRuntimeError::new_err("nothing is made any more"));
+        };
+        let made = run(py, || maker.finish(&out))?;
+        maker.tally.count(py)?;
+        match made {
             Ok((index, digest)) => Ok((PyBytes::new(py, &index), PyBytes::new(py, &digest))),
             Err(failure) => Err(self.error(py, failure)),
         }
     }
 
-    /// Whether an object came; after `settle`.
+    /// Whether an object came; after `settle`, and after `abandon`.
     fn __contains__(&self, key: &[u8]) -> bool {
-        let Some(maker) = &self.maker else { return false };
-        maker.keys.find(key).is_some_and(|number| maker.records[number as usize].kind != 0)
+        let came = |maker: &Maker| maker.keys.find(key).is_some_and(|at| maker.records[at as usize].kind != 0);
+        self.maker.as_ref().map_or_else(|| self.came.contains(key), came)
     }
 
     /// End the thread, and let go of all.
@@ -585,6 +623,16 @@ impl PackBuilder {
         self.shared.close(true);
         let thread = self.thread.take();
         py.detach(|| thread.map(JoinHandle::join));
+        if let Some(maker) = self.maker.take() {
+            let records = maker.records.iter().enumerate().filter(|(_, record)| record.kind != 0);
+            self.came = records.map(|(number, _)| maker.keys.key(number as u32).into()).collect();
+        }
+    }
+}
+
+impl Drop for PackBuilder {
+    fn drop(&mut self) {
+        self.shared.close(true);
     }
 }
 
@@ -604,7 +652,7 @@ impl PackBuilder {
         };
         let said = match failure {
             Failure::Python(wrong) => return wrong,
-            Failure::Disk(wrong) => return disk(&wrong),
+            Failure::Disk(wrong) => return disk(py, &wrong),
             Failure::Segment(block) => twin.call_method1("check_segment", (PyBytes::new(py, &block), self.width)),
             Failure::Record(number, frame, base) => {
                 let Some(maker) = &self.maker else { return PyRuntimeError::new_err("nothing is made any more") };

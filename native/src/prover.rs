@@ -12,6 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyLookupError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
@@ -84,6 +85,13 @@ enum Stop {
     Python(PyErr),
 }
 
+/// What a record rests on: a record of its segment, or a name of the stream.
+enum Below {
+    Nothing,
+    Own(usize),
+    Stream(u32),
+}
+
 /// A record of the segment at hand, before that is known to be right.
 struct New<'a> {
     entry: Entry<'a>,
@@ -93,7 +101,8 @@ struct New<'a> {
     chain: u32,
     lineage: u32,
     at: usize,
-    text: Text,
+    /// None of a repeat.
+    text: Option<Text>,
 }
 
 struct State {
@@ -187,55 +196,63 @@ impl State {
                 chain: kib(entry.length),
                 lineage: 0,
                 at,
-                text: Text::default(),
+                text: None,
             };
-            let mut base = Text::default();
             let mut kind_of_base = 0;
-            let mut is_base_own = false;
+            let mut below = Below::Nothing;
             if let Some(key) = entry.base {
                 if self.is_stored(key)? {
                     return Err(Stop::Turn);
                 }
-                let (below, text) = if let Some(&number) = own.get(key) {
-                    is_base_own = true;
+                let known = self.find(key);
+                // What a key names is its first copy.
+                let first = known.map(|name| self.copies[name as usize].0);
+                let row = if let Some(&number) = own.get(key) {
                     let on = &news[number];
                     kind_of_base = on.entry.meta[0];
-                    // What a key names is its first copy.
-                    let row = match self.find(key) {
-                        Some(name) => {
-                            new.base = self.copies[name as usize].0;
-                            self.records[new.base as usize].row()
-                        }
-                        None => {
-                            new.base = (self.records.len() + number) as u32;
-                            (on.depth, on.chain, on.lineage)
-                        }
-                    };
-                    (row, Arc::clone(&on.text))
+                    below = Below::Own(number);
+                    new.base = first.unwrap_or((self.records.len() + number) as u32);
+                    first.map_or((on.depth, on.chain, on.lineage), |first| self.records[first as usize].row())
                 } else {
-                    let name = self.find(key).ok_or(Stop::Turn)?;
+                    let (name, first) = known.zip(first).ok_or(Stop::Turn)?;
                     let is_granted = [COMMIT, TREE, BLOB].iter().any(|&each| granted.contains(&(each, id(key))));
                     if !is_granted && !self.is_reached(name, parents)? {
                         return Err(Stop::Turn);
                     }
-                    new.base = self.copies[name as usize].0;
-                    let on = self.records[new.base as usize];
+                    let on = self.records[first as usize];
                     let [meta] = *self.metas.key(on.meta) else { return Err(Stop::Turn) };
                     kind_of_base = meta;
-                    bases.insert(id(key), meta);
-                    (on.row(), self.text(batch, name)?)
+                    bases.insert(id(key), kind_of_base);
+                    below = Below::Stream(name);
+                    new.base = first;
+                    on.row()
                 };
-                new.depth = below.0 + 1;
-                new.chain += below.1;
-                new.lineage = below.2 + 1;
-                base = text;
+                new.depth = row.0 + 1;
+                new.chain += row.1;
+                new.lineage = row.2 + 1;
             }
+            if kind == BLOB && self.is_repeat(batch, entry, frame)? {
+                // Its bytes were proved before, on the same base.
+                at += entry.frame_length;
+                own.insert(entry.key, news.len());
+                news.push(new);
+                continue;
+            }
+            let base = match below {
+                Below::Nothing => Text::default(),
+                Below::Stream(name) => self.text(batch, name)?,
+                Below::Own(number) => match &news[number].text {
+                    Some(text) => Arc::clone(text),
+                    None => self.text(batch, self.find(news[number].entry.key).ok_or(Stop::Turn)?)?,
+                },
+            };
             let is_deep = new.depth > MAX_STORED_DEPTH || new.chain > MAX_CHAIN_KIB;
             if is_deep || entry.length + base.len() > LARGE {
                 return Err(Stop::Turn);
             }
             let length = entry.length;
-            self.spend(length)?;
+            // What a tree leaves out of a large base is looked at, too.
+            self.spend(if kind == TREE { length + base.len().saturating_sub(4 * length) } else { length })?;
             let text = decompress(&mut self.reader, &mut self.tally, entry.encoding, frame, length, &base);
             let text = text.filter(|text| has_id(kind, text, entry.key)).ok_or(Stop::Turn)?;
             self.hashed.0 += 1;
@@ -271,10 +288,10 @@ impl State {
                 }
                 _ => {}
             }
-            if !is_base_own {
+            if !matches!(below, Below::Own(_)) {
                 granted.extend(removed);
             }
-            new.text = Text::new(text);
+            new.text = Some(Text::new(text));
             at += entry.frame_length;
             own.insert(entry.key, news.len());
             news.push(new);
@@ -381,6 +398,25 @@ impl State {
         Ok(text)
     }
 
+    /// Whether the same bytes came before as this record, on the same base.
+    fn is_repeat(&mut self, batch: &Batch<'_>, entry: &Entry<'_>, frame: &[u8]) -> Result<bool, Stop> {
+        let Some(name) = self.find(entry.key) else { return Ok(false) };
+        let first = self.records[self.copies[name as usize].0 as usize];
+        let sizes = (first.frame_length as usize, first.length as usize, first.encoding);
+        if sizes != (entry.frame_length, entry.length, entry.encoding) || self.metas.key(first.meta) != entry.meta {
+            return Ok(false);
+        }
+        let base = match first.base {
+            NO_BASE => None,
+            base if base & EXTERNAL != 0 => return Ok(false),
+            base => Some(&self.names.key(self.records[base as usize].name)[1..]),
+        };
+        if base != entry.base {
+            return Ok(false);
+        }
+        Ok(self.frame(batch, &first)? == frame)
+    }
+
     /// Charge bytes before they are decoded.
     fn spend(&mut self, size: usize) -> Result<(), Stop> {
         self.room = self.room.checked_sub(size as u64).ok_or(Stop::Spent)?;
@@ -434,8 +470,8 @@ impl State {
                 depth: new.depth as u16,
                 encoding: entry.encoding,
             });
-            if is_first {
-                self.texts.put(name, &new.text);
+            if let (true, Some(text)) = (is_first, &new.text) {
+                self.texts.put(name, text);
             }
         }
     }
@@ -485,15 +521,34 @@ pub struct Prover {
 /// Columns of records as `Arrivals` has them.
 type Records<'py> = (
     (Bound<'py, PyBytes>, Vec<u32>),
-    Bound<'py, PyBytes>,
     (Vec<Bound<'py, PyBytes>>, Vec<u32>),
     (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>),
-    (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Vec<(usize, Bound<'py, PyBytes>)>),
+    (Bound<'py, PyBytes>, Bound<'py, PyBytes>),
     (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>),
 );
 
 #[pymethods]
 impl Prover {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        for source in &self.state.sources {
+            if let Source::Python(read) = source {
+                visit.call(read)?;
+            }
+        }
+        visit.call(&self.state.is_stored)
+    }
+
+    fn __clear__(&mut self) {
+        self.state.sources.clear();
+        self.state.is_stored = None;
+    }
+
+    /// Drop texts and marks: nothing more is proved.
+    fn forget(&mut self) {
+        self.state.texts.clear();
+        self.state.ancestry.forget();
+    }
+
     /// `width`: bytes of a key. `cache`: bytes of texts that are kept. `judges`: whether faults matter. `is_stored`:
     /// whether the repository has a record, by kind and key; none where it has nothing.
     #[new]
@@ -572,7 +627,6 @@ impl Prover {
         let (room, before) = (decoded.min(DECODED), state.ancestry.steps);
         state.room = room;
         state.last_step = before.saturating_add(steps.min(STEPS));
-        // What a segment cost that was not proved is charged where Python looks at it.
         let (mut left, mut last_step) = (room, before);
         let (count, stop) = run(py, || {
             let batch = Batch { blocks: &blocks, first: state.segments.len() };
@@ -588,7 +642,11 @@ impl Prover {
         })?;
         match stop {
             Some(Stop::Python(wrong)) if count == 0 => Err(wrong),
-            stop => Ok((count, room - left, last_step - before, stop.is_some())),
+            stop => {
+                // Python may find the segment to be a repeat, which costs it little: each KiB decoded here is a step.
+                let given_up = (state.ancestry.steps - last_step) + ((left - state.room) >> 10);
+                Ok((count, room - left, last_step - before + given_up, stop.is_some()))
+            }
         }
     }
 
@@ -611,7 +669,7 @@ impl Prover {
         if (!rows.is_empty() && rows.len() != count) || rows.len() != bases.len() {
             return Err(PyValueError::new_err("a row for each record, and a base"));
         }
-        let parents: Vec<u32> = segment.parents.iter().filter_map(|each| state.revisions.find(each.id)).collect();
+        let parents: Vec<u32> = segment.parents.iter().filter(|each| !each.absent).filter_map(|each| state.revisions.find(each.id)).collect();
         let number = state.begin(&segment, &parents, at, block.len());
         let mut frame = segment.frames_at;
         for (place, entry) in segment.entries.iter().enumerate() {
@@ -666,8 +724,8 @@ impl Prover {
         (first..state.segments.len() as u32).map(row).collect()
     }
 
-    /// The records from a number on, in columns: names, and where they end; copies, of all records; all metas, and their
-    /// numbers; revisions, encodings, places, sizes; lengths, bases, keys of stored ones; depths, chains, lineages.
+    /// The records from a number on, in columns: names, and where they end; all metas, and their numbers; revisions,
+    /// encodings, places, sizes; lengths and bases; depths, chains, lineages. All were proved here.
     fn columns<'py>(&self, py: Python<'py>, first: usize) -> Records<'py> {
         let state = &self.state;
         let records = &state.records[first..];
@@ -678,32 +736,12 @@ impl Prover {
             names.extend_from_slice(state.names.key(record.name));
             ends.push(names.len() as u32);
         }
-        let copies = state.records.iter().enumerate().map(|(number, record)| {
-            let (first, newest) = state.copies[record.name as usize];
-            if number as u32 == first {
-                newest
-            } else {
-                record.before
-            }
-        });
         let metas = state.metas.iter().map(|meta| PyBytes::new(py, meta)).collect();
         let place = |record: &Record| state.segments[record.segment as usize].1 + u64::from(record.frame);
         let places: Vec<u8> = records.iter().flat_map(|record| place(record).to_ne_bytes()).collect();
         let encodings: Vec<u8> = records.iter().map(|record| record.encoding).collect();
-        let base = |record: &Record| match record.base {
-            NO_BASE => u32::MAX,
-            base if base & EXTERNAL != 0 => u32::MAX - 1,
-            base => base,
-        };
-        let is_stored = |record: &Record| record.base != NO_BASE && record.base & EXTERNAL != 0;
-        let stored = records
-            .iter()
-            .enumerate()
-            .filter(|(_, record)| is_stored(record))
-            .map(|(at, record)| (first + at, PyBytes::new(py, &state.external.key(record.base ^ EXTERNAL)[1..])));
         (
             (PyBytes::new(py, &names), ends),
-            numbers(py, copies),
             (metas, records.iter().map(|record| record.meta).collect()),
             (
                 column(&|record| record.segment),
@@ -711,7 +749,7 @@ impl Prover {
                 PyBytes::new(py, &places),
                 column(&|record| record.frame_length),
             ),
-            (column(&|record| record.length), column(&base), stored.collect()),
+            (column(&|record| record.length), column(&|record| record.base)),
             (
                 column(&|record| u32::from(record.depth)),
                 column(&|record| record.chain),

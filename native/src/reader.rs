@@ -18,7 +18,7 @@ use crate::index::{digest, EXTERNAL, NO_BASE};
 use crate::limits::{MAX_ID, MAX_META, MAX_RECORD};
 use crate::objects::has_id;
 use crate::sys::{file_of, Reader};
-use crate::texts::Cache;
+use crate::texts::{Cache, Text};
 use crate::varint;
 
 /// Bytes of a block of an index, and of a hash.
@@ -30,6 +30,11 @@ const ROW: usize = 41;
 
 /// Blocks of indexes that are kept.
 const KEPT: usize = 4 << 20;
+
+/// Bytes of texts between the ends of chains that are kept.
+const BETWEEN: usize = 8 << 20;
+/// Bytes that each takes besides.
+const ENTRY: usize = 100;
 
 /// Bytes between the start of a record's header and the end of its frame that are read at once.
 const NEAR: u64 = 4 << 10;
@@ -216,8 +221,9 @@ impl Blocks {
     }
 }
 
+/// An index, and the pack once it is read.
 struct Pack {
-    content: File,
+    content: Option<File>,
     index: Index,
 }
 
@@ -236,13 +242,14 @@ struct Head {
 enum Stop {
     /// Python reads it.
     Turn,
-    /// A pack was not added.
+    /// A pack, or its index alone, is to be added.
     Pack(usize),
+    Index(usize),
 }
 
 struct Found {
     head: Head,
-    text: Vec<u8>,
+    text: Text,
     decoded: u64,
     is_proved: bool,
 }
@@ -253,6 +260,8 @@ pub struct RecordReader {
     kinds: Vec<(bool, usize)>,
     packs: RwLock<Vec<Option<Arc<Pack>>>>,
     blocks: Blocks,
+    /// Texts between the ends of chains: what is read newest first finds the next one here.
+    between: Mutex<Cache<Text, (usize, u32)>>,
     readers: Mutex<Vec<Reader>>,
 }
 
@@ -262,8 +271,7 @@ type Read<'py> = (u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyByt
 #[derive(IntoPyObject)]
 enum Answer<'py> {
     Record(Read<'py>),
-    Pack(usize),
-    Nothing(Option<usize>),
+    Pack(i64),
 }
 
 #[pymethods]
@@ -277,26 +285,35 @@ impl RecordReader {
             kinds,
             packs: RwLock::new((0..packs).map(|_| None).collect()),
             blocks: Blocks { kept: Mutex::new(Cache::new(KEPT)) },
+            between: Mutex::new(Cache::new(BETWEEN)),
             readers: Mutex::default(),
         }
     }
 
-    /// Say how a pack and its index are read: descriptors of open files. Whether they can be.
-    fn add(&self, number: usize, content: i32, index: i32) -> PyResult<bool> {
-        let Some(index) = Index::open(file_of(index)?, number as u32, &self.blocks) else { return Ok(false) };
-        let pack = Pack { content: file_of(content)?, index };
+    /// Say how an index, and its pack, are read: descriptors of open files. Whether they can be.
+    #[pyo3(signature = (number, index, content=None))]
+    fn add(&self, number: usize, index: i32, content: Option<i32>) -> bool {
+        let Some(index) = file_of(index).ok().and_then(|file| Index::open(file, number as u32, &self.blocks)) else {
+            return false;
+        };
+        let content = match content.map(file_of) {
+            Some(Err(_)) => return false,
+            content => content.and_then(Result::ok),
+        };
         if let Some(place) = self.packs.write().ok().as_mut().and_then(|packs| packs.get_mut(number)) {
-            *place = Some(Arc::new(pack));
+            *place = Some(Arc::new(Pack { content, index }));
         }
-        Ok(true)
+        true
     }
 
-    /// The record of a row of a pack; the number of a pack that is to be added before; or nothing.
-    fn read<'py>(&self, py: Python<'py>, pack: usize, row: u32) -> PyResult<Answer<'py>> {
-        let found = run(py, || self.find(pack, row))?;
+    /// The record of a row of a pack; the number of a pack that is to be added before, negative and one less if its
+    /// index is enough; or nothing.
+    fn read<'py>(&self, py: Python<'py>, pack: usize, row: u32) -> PyResult<Option<Answer<'py>>> {
+        let (found, mut tally) = run(py, || self.find(pack, row))?;
+        tally.count(py)?;
         let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
         Ok(match found {
-            Ok(Found { head, text, decoded, is_proved }) => Answer::Record((
+            Ok(Found { head, text, decoded, is_proved }) => Some(Answer::Record((
                 head.kind,
                 bytes(&head.key),
                 bytes(&head.meta),
@@ -304,49 +321,63 @@ impl RecordReader {
                 bytes(&head.check),
                 decoded,
                 is_proved,
-            )),
-            Err(Stop::Pack(number)) => Answer::Pack(number),
-            Err(Stop::Turn) => Answer::Nothing(None),
+            ))),
+            Err(Stop::Pack(number)) => Some(Answer::Pack(number as i64)),
+            Err(Stop::Index(number)) => Some(Answer::Pack(-1 - number as i64)),
+            Err(Stop::Turn) => None,
         })
     }
 }
 
 impl RecordReader {
-    fn find(&self, pack: usize, row: u32) -> Result<Found, Stop> {
-        let mut reader = self.readers.lock().map_err(|_| Stop::Turn)?.pop().unwrap_or_else(Reader::new);
-        let found = self.decode(&mut reader, pack, row);
-        self.readers.lock().map_err(|_| Stop::Turn)?.push(reader);
-        found
+    fn find(&self, pack: usize, row: u32) -> (Result<Found, Stop>, Tally) {
+        let mut tally = Tally::default();
+        let idle = self.readers.lock().ok().and_then(|mut readers| readers.pop());
+        let mut reader = idle.unwrap_or_else(Reader::new);
+        let found = self.decode(&mut reader, &mut tally, pack, row);
+        if let Ok(mut readers) = self.readers.lock() {
+            readers.push(reader);
+        }
+        (found, tally)
     }
 
     fn pack(&self, number: usize) -> Result<Arc<Pack>, Stop> {
         let packs = self.packs.read().map_err(|_| Stop::Turn)?;
-        packs.get(number).ok_or(Stop::Turn)?.clone().ok_or(Stop::Pack(number))
+        packs.get(number).ok_or(Stop::Turn)?.clone().ok_or(Stop::Index(number))
     }
 
-    fn decode(&self, reader: &mut Reader, pack: usize, row: u32) -> Result<Found, Stop> {
+    fn decode(&self, reader: &mut Reader, tally: &mut Tally, pack: usize, row: u32) -> Result<Found, Stop> {
         let mut chain = Vec::new();
         let mut decoded = 0;
         let mut place = Some((pack, row));
         let mut top = None;
+        let mut text = Text::default();
         while let Some((number, row)) = place {
+            if let Some(found) = self.between.lock().map_err(|_| Stop::Turn)?.get((number, row)).filter(|_| top.is_some()) {
+                text = found;
+                break;
+            }
             let pack = self.pack(number)?;
+            let content = pack.content.as_ref().ok_or(Stop::Pack(number))?;
             let said = pack.index.row(row, &self.blocks).ok_or(Stop::Turn)?;
-            let (head, frame) = self.load(&pack, &said).ok_or(Stop::Turn)?;
+            let (head, frame) = self.load(content, &said).ok_or(Stop::Turn)?;
             decoded += said.length as u64;
             if decoded > MOST_BYTES || chain.len() >= MOST_STEPS {
                 return Err(Stop::Turn);
             }
             place = self.base(number, &pack, &said)?;
-            chain.push((head.encoding, frame, said.length));
+            chain.push(((number, row), head.encoding, frame, said.length));
             if top.is_none() {
-                top = Some((head, pack, row, said));
+                top = Some((head, Arc::clone(&pack), row, said));
             }
         }
-        let mut text = Vec::new();
-        let mut tally = Tally::default();
-        while let Some((encoding, frame, length)) = chain.pop() {
-            text = decompress(reader, &mut tally, encoding, &frame, length, &text).ok_or(Stop::Turn)?;
+        while let Some((place, encoding, frame, length)) = chain.pop() {
+            let made = decompress(reader, tally, encoding, &frame, length, &text);
+            text = Text::new(made.ok_or(Stop::Turn)?);
+            if !chain.is_empty() {
+                let mut between = self.between.lock().map_err(|_| Stop::Turn)?;
+                between.put(place, Arc::clone(&text), text.len() + ENTRY);
+            }
         }
         let (mut head, pack, row, said) = top.ok_or(Stop::Turn)?;
         if head.key.is_empty() {
@@ -366,26 +397,26 @@ impl RecordReader {
     }
 
     /// The header and the frame of a record, compared with what the index says of it.
-    fn load(&self, pack: &Pack, said: &Row) -> Option<(Head, Vec<u8>)> {
+    fn load(&self, content: &File, said: &Row) -> Option<(Head, Vec<u8>)> {
         let stop = said.frame.checked_add(said.frame_length as u64)?;
         let room = said.frame.checked_sub(said.header)?;
         if said.frame_length > MAX_RECORD || said.length > MAX_RECORD {
             return None;
         }
         let (head, frame) = if stop - said.header <= NEAR {
-            let mut read = read(&pack.content, said.header, (stop - said.header) as usize)?;
+            let mut read = read(content, said.header, (stop - said.header) as usize)?;
             let frame = read.split_off(room as usize);
             (self.head(&read)?, frame)
         } else {
             let mut size = HEAD.min(room);
             let head = loop {
-                match self.head(&read(&pack.content, said.header, size as usize)?) {
+                match self.head(&read(content, said.header, size as usize)?) {
                     Some(head) => break head,
                     None if size == room => return None,
                     None => size = (16 * size).min(room),
                 }
             };
-            (head, read(&pack.content, said.frame, said.frame_length)?)
+            (head, read(content, said.frame, said.frame_length)?)
         };
         let is_said = head.length == said.length as u64 && head.frame_length == said.frame_length as u64;
         is_said.then_some((head, frame))

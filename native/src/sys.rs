@@ -179,7 +179,8 @@ impl Writer {
             let room = c::ZSTD_compressBound(text.len());
             out.reserve(room);
             if !base.is_empty() {
-                c::ZSTD_CCtx_refPrefix(context, base.as_ptr().cast(), base.len());
+                let wrong = c::ZSTD_CCtx_refPrefix(context, base.as_ptr().cast(), base.len());
+                assert_eq!(c::ZSTD_isError(wrong), 0, "zstd takes no base of {} bytes", base.len());
             }
             let size = c::ZSTD_compress2(context, out.as_mut_ptr() as *mut _, room, text.as_ptr().cast(), text.len());
             assert_eq!(c::ZSTD_isError(size), 0, "zstd cannot compress {} bytes", text.len());

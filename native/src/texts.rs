@@ -1,6 +1,6 @@
 //! `Cache`: values by number, the least recently used dropped first; `Texts`: one of texts.
 
-use std::hash::RandomState;
+use std::hash::{Hash, RandomState};
 use std::sync::Arc;
 
 use lru::LruCache;
@@ -8,24 +8,24 @@ use lru::LruCache;
 /// Not `Arc<[u8]>`, which would be a copy of what was decoded.
 pub type Text = Arc<Vec<u8>>;
 
-pub struct Cache<V> {
-    kept: LruCache<u32, (V, usize), RandomState>,
+pub struct Cache<V, K: Hash + Eq = u32> {
+    kept: LruCache<K, (V, usize), RandomState>,
     size: usize,
     limit: usize,
 }
 
-impl<V: Clone> Cache<V> {
+impl<V: Clone, K: Hash + Eq> Cache<V, K> {
     /// `limit`: what all values may cost together.
     pub fn new(limit: usize) -> Self {
         Cache { kept: LruCache::unbounded_with_hasher(RandomState::new()), size: 0, limit }
     }
 
-    pub fn get(&mut self, number: u32) -> Option<V> {
+    pub fn get(&mut self, number: K) -> Option<V> {
         self.kept.get(&number).map(|(value, _)| value.clone())
     }
 
     /// Keep a value in the place of the one before, unless it costs more than the limit.
-    pub fn put(&mut self, number: u32, value: V, cost: usize) {
+    pub fn put(&mut self, number: K, value: V, cost: usize) {
         if let Some((_, before)) = self.kept.pop(&number) {
             self.size -= before;
         }

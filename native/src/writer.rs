@@ -7,6 +7,8 @@ use std::time::Instant;
 
 use blake2::digest::consts::U16;
 use blake2::{Blake2b, Digest};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList};
@@ -41,6 +43,9 @@ const LEAST_PACKED: usize = 256;
 const PROBE_LEVEL: i32 = 1;
 const PROBE: usize = 64 << 10;
 const PROBED: usize = 128 << 10;
+
+/// Records between two looks whether the user has interrupted it.
+const LOOK: u64 = 64;
 
 const NONE: u32 = u32::MAX;
 
@@ -128,7 +133,7 @@ pub struct SegmentWriter {
     bulk: bool,
     looks: Option<Looks>,
     level: i32,
-    fetch: Py<PyAny>,
+    fetch: Option<Py<PyAny>>,
     hunks: Option<Py<PyAny>>,
     /// Kinds and keys.
     names: Keys,
@@ -150,6 +155,16 @@ pub struct SegmentWriter {
 
 #[pymethods]
 impl SegmentWriter {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.fetch)?;
+        visit.call(&self.hunks)
+    }
+
+    fn __clear__(&mut self) {
+        self.fetch = None;
+        self.hunks = None;
+    }
+
     #[new]
     #[pyo3(signature = (kinds, *, bulk, texts, cache=128 << 20, alike=false, hunks=None))]
     fn new(
@@ -166,7 +181,7 @@ impl SegmentWriter {
             bulk,
             looks,
             level: if bulk { BULK_LEVEL } else { LEVEL },
-            fetch: texts,
+            fetch: Some(texts),
             hunks,
             names: Keys::default(),
             versions: Vec::new(),
@@ -220,6 +235,9 @@ impl SegmentWriter {
         let mut sent: Vec<Sent> = Vec::new();
         let (mut size, mut count, mut longest) = (0, 0u64, 0);
         for item in items.try_iter()? {
+            if count % LOOK == 0 {
+                py.check_signals()?;
+            }
             let mut item = self.item(&item?)?;
             let choice = self.settle(py, &mut item, &tags)?;
             let kind = &self.kinds[item.kind as usize];
@@ -699,7 +717,8 @@ impl SegmentWriter {
             return Ok(text);
         }
         let key = self.names.key(name);
-        let text: PyBackedBytes = self.fetch.bind(py).call1((key[0], PyBytes::new(py, &key[1..])))?.extract()?;
+        let fetch = self.fetch.as_ref().ok_or_else(|| PyRuntimeError::new_err("nothing gives texts any more"))?;
+        let text: PyBackedBytes = fetch.bind(py).call1((key[0], PyBytes::new(py, &key[1..])))?.extract()?;
         let text = Bytes::Python(Arc::new(text));
         self.texts.put(name, text.clone(), text.len() + ENTRY);
         Ok(text)

@@ -70,6 +70,9 @@ class Prover(Protocol):
     def index(self, pack_length: int, pack_hash: bytes, first: int = 0, lineages: Sequence[int] | None = None) -> bytes:
         """The body of the index of a pack that has the segments from a number on. `lineages`: those of its records."""
 
+    def forget(self) -> None:
+        """Drop texts and marks: nothing more is proved."""
+
     def tally(self) -> Sequence[int]:
         """What was done since the last call: frames decoded, their bytes, bytes of texts; texts hashed, their bytes;
         reads, their bytes."""
@@ -121,12 +124,13 @@ def count_work(prover: Prover) -> None:
 class RecordReader(Protocol):
     """Reads records of a snapshot's packs natively, where nothing is damaged. Its twin is `store.snapshot.Snapshot`."""
 
-    def add(self, number: int, content: int, index: int) -> bool:
-        """Say how a pack and its index are read: descriptors of open files. Whether they can be."""
+    def add(self, number: int, index: int, content: int | None = None) -> bool:
+        """Say how an index, and its pack, are read: descriptors of open files. Whether they can be."""
 
     def read(self, pack: int, row: int) -> tuple[int, bytes, bytes, bytes, bytes, int, bool] | int | None:
         """The record of a row of a pack: kind, key, meta, text, check, the bytes that were decoded, and whether it was
-        proved to be what its key says. A number: that pack is to be added. None: Python must read it."""
+        proved to be what its key says. A number: that pack is to be added; a negative one: the index of the pack
+        whose number is one less than its amount. None: Python must read it."""
 
 
 def record_reader(kinds: Sequence[Kind], packs: int) -> RecordReader | None:

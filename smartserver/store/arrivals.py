@@ -123,13 +123,14 @@ class Arrivals:
 
     def extend(self, prover: Prover, stored: int) -> None:
         """Append what a prover has beyond this. `stored`: the ordinal of its first revision."""
-        first = len(self)
-        names, copies, metas, frames, rests, rows = prover.columns(first)
-        start = 0
+        names, metas, frames, rests, rows = prover.columns(len(self))
+        start, copies = 0, self._copies
         for end in names[1]:
-            self._names.add(names[0][start:end])
+            number = len(copies)
+            first = self._names.add(names[0][start:end])
+            copies.append(number if first == number else copies[first])
+            copies[first] = number
             start = end
-        self._copies = array("I", copies)
         known = [self._known_metas.find(meta) for meta in metas[0]]
         known = [self._known_metas.add(meta) if at < 0 else at for meta, at in zip(metas[0], known, strict=True)]
         self._metas.extend([known[number] for number in metas[1]])
@@ -138,11 +139,10 @@ class Arrivals:
         self._offsets.frombytes(frames[2])
         for column, numbers in zip(
             (self._sizes, self._lengths, self._bases, self._depths, self._chains, self._lineages),
-            (frames[3], *rests[:2], *rows),
+            (frames[3], *rests, *rows),
             strict=True,
         ):
             column.frombytes(numbers)
-        self._stored_keys.update(rests[2])
 
     def move(self, number: int, frame: Frame) -> None:
         """Say where a record came to lie, and how it is encoded there."""

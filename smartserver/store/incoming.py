@@ -58,6 +58,9 @@ KEYS_NAMED = 4096
 BEGIN = 1 << 20
 """Bytes of a large text that is no list which a system may look at."""
 
+MOST, FEWEST = 4096, 8
+"""Segments that are proved natively in one call: at most, and after one that was not."""
+
 TWICE = "its revision is sent twice"
 
 
@@ -91,6 +94,8 @@ class Intake:
             is_stored = None if self._snapshot is None else self._is_stored
             prover = self._system.prover(TEXT_BYTES, policy.level is not Level.OFF, is_stored)
         self._prover = prover
+        self._at_once = MOST
+        """Segments that are tried together."""
         self._is_read_from_file = False
         """Whether the prover reads the file of the pack."""
         self._facts: dict[RevisionId, bytes] = {}
@@ -138,18 +143,18 @@ class Intake:
         """
         end = self.taken + len(came)
         while self.taken < end:
-            if self._take_proved(came[self.taken - end :]):
+            if self._take_proved(came, self.taken - end + len(came)):
                 content = came[self.taken - end][1]
                 self._take(decode_segment(content, 0, self._kinds), content)
                 self.taken += 1
 
-    def _take_proved(self, came: Sequence[tuple[RevisionId, bytes]]) -> bool:
-        """Take segments that are proved natively; whether another one comes next."""
+    def _take_proved(self, came: Sequence[tuple[RevisionId, bytes]], at: int) -> bool:
+        """Take segments, from number `at` on, that are proved natively; whether the next one is not."""
         prover = self._prover
         if prover is None or self._unreachable:
             return True
         ordinal = self._graph.ordinal
-        new = list(takewhile(lambda each: ordinal(each[0]) is None, came))
+        new = list(takewhile(lambda each: ordinal(each[0]) is None, came[at : at + self._at_once]))
         if not new:
             return True
         draft = self._begun()
@@ -163,7 +168,9 @@ class Intake:
         draft.append(b"".join(blocks[:count]))
         count_work(prover)
         self.taken += count
-        return is_turn or count == len(new) < len(came)
+        # What follows one that is Python's mostly is, too.
+        self._at_once = FEWEST if is_turn else min(4 * self._at_once, MOST)
+        return is_turn
 
     def _note_meta(self, revision: RevisionId, meta: bytes) -> None:
         if self._first_meta is None:
@@ -237,6 +244,8 @@ class Intake:
         """
         # Nothing is decoded any more, and what refers to itself lives on until the next collection.
         self._arrivals.recent.clear()
+        if self._prover is not None:
+            self._prover.forget()
         if self._unreachable:
             raise MissingBase(list(self._unreachable)[:KEYS_NAMED])
         # To write the index of much history takes memory too.

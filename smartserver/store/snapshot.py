@@ -20,7 +20,7 @@ from smartserver.records.content import Text
 from smartserver.records.delta import decompress, decompress_parts, window
 from smartserver.records.hunks import Buffer
 from smartserver.records.model import Entry, Key, Parent, Record, RevisionId
-from smartserver.records.native import record_reader
+from smartserver.records.native import RecordReader, record_reader
 from smartserver.records.segment import ZSTD, decode_parents
 from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
@@ -36,6 +36,7 @@ from smartserver.store.record import PackEntry
 from smartserver.store.segment_reader import SegmentReader
 from smartserver.store.state import State
 from transports.base import Capability, Transport
+from transports.errors import TransportError
 
 NEAR = 4 << 10
 """Bytes between the start of a record's header and the end of its frame that are read at once. Between them lie other
@@ -277,8 +278,7 @@ class Snapshot:
         if base is not None and self.texts.get(_text_key(self.packs[base[0]], base[1])) is not None:
             return None
         while isinstance(found := self._native.read(number, row), int):
-            pack, index = self.packs[found].reader.descriptor, self.packs[found].index.blocks.descriptor
-            if pack is None or index is None or not self._native.add(found, pack, index):
+            if not self._add_natively(self._native, found):
                 self._native = None
                 return None
         if found is None or (asked is not None and asked != found[:2]):
@@ -293,6 +293,18 @@ class Snapshot:
         if self.state.kinds[kind].base:
             self.texts.put(_text_key(self.packs[number], row), CachedText(text, True, meta))
         return Record(kind, key, meta, text)
+
+    def _add_natively(self, reader: RecordReader, wanted: int) -> bool:
+        """Let a pack, or its index alone, be read natively (`RecordReader.read`); whether that can be."""
+        number = wanted if wanted >= 0 else -1 - wanted
+        try:
+            index = self.packs[number].index.blocks.descriptor
+            content = None if wanted < 0 else self.packs[number].reader.descriptor
+        except (CorruptFile, TransportError):
+            return False
+        if index is None or (content is None and wanted >= 0):
+            return False
+        return reader.add(number, index, content)
 
     def text(self, kind: int, key: Key, charge: Charge = free) -> Text | None:
         """The text of the record of a kind and key; None where there is none. A large one is decoded as it is read.

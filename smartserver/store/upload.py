@@ -173,6 +173,7 @@ class Upload:
             entry = intake.finish()
         except BaseException:
             intake.discard()
+            intake.release()
             raise
         self._intake.discard()
         self._intake.release()

@@ -7,6 +7,7 @@ A segment that only Python can check is checked by it (`SegmentCheck`).
 from __future__ import annotations
 
 import sys
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
@@ -100,5 +101,8 @@ def _check_segments(prover: Prover, check: SegmentCheck, number: int, local: int
 
 def lineages(index: Index) -> list[int]:
     """The lineages an index has for the records of its pack, in their order there: the pack does not tell them."""
-    rows = sorted((row.header_offset, row.lineage) for row in index.rows())
-    return [lineage for _, lineage in rows]
+    offsets, found = array("Q"), array("I")
+    for row in index.rows():
+        offsets.append(row.header_offset)
+        found.append(row.lineage)
+    return [found[row] for row in sorted(range(index.records), key=offsets.__getitem__)]

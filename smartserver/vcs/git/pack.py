@@ -162,6 +162,9 @@ class Texts:
         self._keys = KeyTable()
         self._records = bytearray()
         self._texts = Cache[int, bytes](limit, len)
+        self._is_outside: set[int] = set()
+        """Records that were named as a base before they came: their texts are read from the repository. What they rest
+        on may rest on them."""
 
     def add(self, row: Row) -> tuple[int, bytes, int, bytes]:
         """The number of a record and its text; the number of its base, `ABSENT` where it has none, and its text.
@@ -171,7 +174,10 @@ class Texts:
             BaseNotHere: its base is neither among those added nor in the repository.
         """
         base = self._number(row.base) if row.base else ABSENT
+        known = len(self._keys)
         record = self._number(row.key)
+        if record < known:
+            self._is_outside.add(record)
         _RECORD.pack_into(self._records, record * _RECORD.size, *row[:5], base)
         base_text = self._get(base) if row.base else b""
         text = self._decode(record, base_text)
@@ -196,7 +202,7 @@ class Texts:
         text = self._texts.get(record)
         while text is None:
             kind, *_, base = _RECORD.unpack_from(self._records, record * _RECORD.size)
-            if not kind:
+            if not kind or record in self._is_outside:
                 text = self._read_outside(record)
             else:
                 chain.append(record)

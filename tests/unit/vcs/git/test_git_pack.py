@@ -109,8 +109,9 @@ def build(part: Any, files: list[int], sent: Sent, outside: Any = nothing_outsid
         for block in sent.blocks:
             builder.add(block)
         builder.settle()
-    finally:
+    except BaseException:
         builder.abandon()
+        raise
     return builder
 
 
@@ -182,6 +183,20 @@ def test_dropped_texts_are_decoded_again(part: Any, files: list[int], sent: Sent
     sent.record(BLOB, texts[0])  # It came before.
     builder = build(part, files, sent, cache=cache)
     assert [text for _, text in entries(builder, files)] == [*texts, texts[2] + b"late\n"]
+
+
+@BOTH
+def test_a_base_of_the_repository_that_comes_after_all(part: Any, files: list[int], sent: Sent) -> None:
+    """As of a change that was reverted: each of the two texts rests on the other one."""
+    here = b"".join([b"line %d\n" % n for n in range(100)])
+    key = hashlib.sha1(b"blob %d\0%s" % (len(here), here)).digest()
+    changed = sent.record(BLOB, here + b"changed\n", here, key)
+    sent.record(BLOB, here, here + b"changed\n", changed)
+    sent.record(BLOB, here + b"changed again\n", here + b"changed\n", changed)
+    builder = build(part, files, sent, lambda wanted: here, cache=0)
+    assert [text for _, text in entries(builder, files)] == [here + b"changed\n", here, here + b"changed again\n"]
+    builder.abandon()
+    assert key in builder
 
 
 @BOTH
