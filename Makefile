@@ -158,8 +158,8 @@ endif
 fuzz: $(TOOLS)
 	EXAMPLES=20000 $(BIN)/python -m pytest tests/property/test_native_intake.py
 
-wheels:
-	$(PYTHON) -m pip wheel $(PIP_OPTIONS) --no-deps --wheel-dir dist .
+wheels: $(MADE)
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 GIT_SUITE := $(CURDIR)/tests/interop/git_suite
 

@@ -8,6 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -60,6 +61,8 @@ struct Record {
     meta: u32,
     depth: u16,
     encoding: u8,
+    /// Of the frame of a file, by two keys of this process; 0 of others.
+    mark: u128,
 }
 
 const NONE: u32 = u32::MAX;
@@ -101,6 +104,7 @@ struct New<'a> {
     chain: u32,
     lineage: u32,
     at: usize,
+    mark: u128,
     /// None of a repeat.
     text: Option<Text>,
 }
@@ -137,6 +141,7 @@ struct State {
     room: u64,
     /// Steps of `ancestry` at which the call ends.
     last_step: u64,
+    marks: (RandomState, RandomState),
 }
 
 /// Segments that were not written yet.
@@ -196,6 +201,7 @@ impl State {
                 chain: kib(entry.length),
                 lineage: 0,
                 at,
+                mark: if kind == BLOB { self.mark(frame) } else { 0 },
                 text: None,
             };
             let mut kind_of_base = 0;
@@ -231,8 +237,9 @@ impl State {
                 new.chain += row.1;
                 new.lineage = row.2 + 1;
             }
-            if kind == BLOB && self.is_repeat(batch, entry, frame)? {
-                // Its bytes were proved before, on the same base.
+            if kind == BLOB && self.is_repeat(entry, new.mark) {
+                // Its bytes were proved before, on the same base, whose text was used now.
+                entry.base.and_then(|key| self.find(key)).and_then(|name| self.texts.get(name));
                 at += entry.frame_length;
                 own.insert(entry.key, news.len());
                 news.push(new);
@@ -399,22 +406,24 @@ impl State {
     }
 
     /// Whether the same bytes came before as this record, on the same base.
-    fn is_repeat(&mut self, batch: &Batch<'_>, entry: &Entry<'_>, frame: &[u8]) -> Result<bool, Stop> {
-        let Some(name) = self.find(entry.key) else { return Ok(false) };
+    fn is_repeat(&self, entry: &Entry<'_>, mark: u128) -> bool {
+        let Some(name) = self.find(entry.key) else { return false };
         let first = self.records[self.copies[name as usize].0 as usize];
         let sizes = (first.frame_length as usize, first.length as usize, first.encoding);
         if sizes != (entry.frame_length, entry.length, entry.encoding) || self.metas.key(first.meta) != entry.meta {
-            return Ok(false);
+            return false;
         }
         let base = match first.base {
             NO_BASE => None,
-            base if base & EXTERNAL != 0 => return Ok(false),
+            base if base & EXTERNAL != 0 => return false,
             base => Some(&self.names.key(self.records[base as usize].name)[1..]),
         };
-        if base != entry.base {
-            return Ok(false);
-        }
-        Ok(self.frame(batch, &first)? == frame)
+        base == entry.base && first.mark == mark
+    }
+
+    /// A mark of bytes that nobody can foresee, so that two that have one are the same.
+    fn mark(&self, frame: &[u8]) -> u128 {
+        u128::from(self.marks.0.hash_one(frame)) << 64 | u128::from(self.marks.1.hash_one(frame))
     }
 
     /// Charge bytes before they are decoded.
@@ -469,6 +478,7 @@ impl State {
                 meta,
                 depth: new.depth as u16,
                 encoding: entry.encoding,
+                mark: new.mark,
             });
             if let (true, Some(text)) = (is_first, &new.text) {
                 self.texts.put(name, text);
@@ -582,6 +592,7 @@ impl Prover {
             not_stored: HashSet::new(),
             room: 0,
             last_step: 0,
+            marks: Default::default(),
         };
         Ok(Prover { state })
     }
@@ -669,7 +680,12 @@ impl Prover {
         if (!rows.is_empty() && rows.len() != count) || rows.len() != bases.len() {
             return Err(PyValueError::new_err("a row for each record, and a base"));
         }
-        let parents: Vec<u32> = segment.parents.iter().filter(|each| !each.absent).filter_map(|each| state.revisions.find(each.id)).collect();
+        let parents: Vec<u32> = segment
+            .parents
+            .iter()
+            .filter(|each| !each.absent)
+            .filter_map(|each| state.revisions.find(each.id))
+            .collect();
         let number = state.begin(&segment, &parents, at, block.len());
         let mut frame = segment.frames_at;
         for (place, entry) in segment.entries.iter().enumerate() {
@@ -711,6 +727,7 @@ impl Prover {
                 meta,
                 depth: depth.min(255) as u16,
                 encoding: entry.encoding,
+                mark: 0,
             });
             frame += entry.frame_length;
         }

@@ -353,7 +353,9 @@ impl RecordReader {
         let mut top = None;
         let mut text = Text::default();
         while let Some((number, row)) = place {
-            if let Some(found) = self.between.lock().map_err(|_| Stop::Turn)?.get((number, row)).filter(|_| top.is_some()) {
+            if let Some(found) =
+                self.between.lock().map_err(|_| Stop::Turn)?.get((number, row)).filter(|_| top.is_some())
+            {
                 text = found;
                 break;
             }

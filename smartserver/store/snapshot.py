@@ -140,6 +140,12 @@ class Snapshot:
         """The same with some of the packs."""
         return Snapshot(self.transport, self.state, packs, self.graph, self.texts)
 
+    def in_python(self) -> Snapshot:
+        """The same, for few records: native parts would read the indexes again, which are in memory."""
+        made = self.only(self.packs)
+        made._native = None
+        return made
+
     @property
     def extent(self) -> tuple[int, int]:
         """How many records it has, and how many bytes they take in the packs."""

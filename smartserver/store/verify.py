@@ -181,7 +181,7 @@ class _Verification:
             path = summaries_path(pack.entry.name)
             try:
                 with contextlib.closing(self._folder.open_read(path)) as file:
-                    block = Summariser(snapshot).differing(number, Summaries(file, pack.entry))
+                    block = Summariser(snapshot.in_python()).differing(number, Summaries(file, pack.entry))
                 if block is not None:
                     self._report(f"{path}: block {block} is not what the records say: {REMADE}")
             except (NoSuchFile, Unsupported):
