@@ -1,10 +1,10 @@
 //! `Prover`: the segments of one stream of git's, each proved in one go.
 //!
-//! It takes what is in order and by far the most: a commit whose parents came before it in the stream, with trees and
-//! files that rest on and refer to nothing but records of the stream, and that have no fault. Such a segment is proved
-//! as `store/incoming.py` and `store/proof.py` do it. With anything else it stops and has changed nothing: Python looks
-//! at that segment, decides, and says what became of it (`note`). So no error is named here, and nothing is accepted here
-//! that Python would refuse.
+//! It takes what is in order and by far the most: a commit whose parents came before it in the stream, with trees
+//! and files that rest on and refer to nothing but records of the stream, and that have no fault. Such a segment is
+//! proved as `store/incoming.py` and `store/proof.py` do it. With anything else it stops and has changed nothing:
+//! Python looks at that segment, decides, and says what became of it (`note`). So no error is named here, and
+//! nothing is accepted here that Python would refuse.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;

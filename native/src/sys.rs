@@ -50,8 +50,9 @@ impl Reader {
     /// The text of `length` bytes in a frame that was looked over; none where it is damaged.
     pub fn read(&mut self, frame: &[u8], length: usize, base: &[u8]) -> Option<Vec<u8>> {
         let mut text = Vec::new();
-        text.try_reserve_exact(length).ok()?; // Python, whose turn it is then, ends in an error where there is no memory.
-                                              // SAFETY: the buffer has that capacity, and its bytes are written where it is well.
+        // Python, whose turn it is then, ends in an error where there is no memory.
+        text.try_reserve_exact(length).ok()?;
+        // SAFETY: the buffer has that capacity, and its bytes are written where it is well.
         unsafe {
             self.read_at(frame, text.as_mut_ptr(), length, base).ok()?;
             text.set_len(length);
