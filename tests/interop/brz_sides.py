@@ -271,7 +271,8 @@ def make_start(folder: Path, served: Served) -> Users:
         users.commit("a", name)
     users.tag("a", "v1", 1)
     assert users.run("a", "push", users.url()).status == 0
-    assert users.run("", "branch", users.url(), "b", XDG_CACHE_HOME=str(users.cache("b"))).status == 0
+    done = users.run("", "branch", users.url(), "b", XDG_CACHE_HOME=str(users.cache("b")))
+    assert done.status == 0, done.said
     return users
 
 
