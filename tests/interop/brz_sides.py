@@ -25,6 +25,7 @@ from brz_forks import FORKS
 from git_sides import TIMEOUT, Done, Served, environment
 
 from smartserver.client.knowledge import Knowledge, decode, encode
+from smartserver.client.mirrors import Mirrors
 from smartserver.client.url import parse
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
@@ -292,6 +293,14 @@ def copy_start(start: Users, folder: Path, place: str) -> Users:
             known.url = parse(users.url("")).key
             after.write_bytes(encode(known))
             before.unlink()
+    for mirrors in folder.glob(".cache/*/smartserver/mirrors"):
+        kept = Mirrors(str(mirrors))
+        for each in kept.kept():
+            if each.url == parse(start.url("")).key:
+                url = parse(users.url("")).key
+                made = kept.place(url, bytes.fromhex(each.name.partition("-")[2])).path
+                (mirrors / each.name / "url").write_text(url)
+                (mirrors / each.name).rename(made)
     return users
 
 

@@ -356,7 +356,7 @@ def test_what_is_changed_in_a_branch(users: Users) -> None:
     assert users.served_entries("tags")["v3"] == users.tip("a")[1]
     users.ask("config, an option set", "", "config", "-d", users.url(), "answer=42")
     assert users.ask("config", "", "config", "-d", users.url(), "answer") == "42\n"
-    said = users.ask("uncommit, not remembered", "", "uncommit", "--force", users.url())
+    said = users.ask("uncommit", "", "uncommit", "--force", users.url())
     assert "You can restore the old tip" in said
     assert users.served_entries("tags").keys() == {"v1"}
     with users.branch("a") as branch:

@@ -116,7 +116,7 @@ class HpssBranch(BzrBranch8):
         self._clear_cached_state()
         self._tags_bytes = None
         if self.conf_store is not None and not self.conf_store.dirty_sections:
-            self.conf_store = None
+            self.conf_store.unload()
 
     # -- what a branch on a server is not
 
@@ -243,8 +243,15 @@ class HpssBranch(BzrBranch8):
     def import_last_revision_info_and_tags(
         self, source: Branch, revno: int, revid: RevisionId, lossy: bool = False
     ) -> tuple[int, RevisionId]:
-        """Take a commit made in a branch that is bound to this one, and its tags, in one request."""
-        push(source, self, stop_revision=revid, revno=revno, lossy=lossy, hooks=False)
+        """Take a commit made in a branch that is bound to this one, and its tags, in one request.
+
+        Raises:
+            BoundBranchOutOfDate: this one has moved since.
+        """
+        try:
+            push(source, self, stop_revision=revid, revno=revno, lossy=lossy, hooks=False)
+        except errors.DivergedBranches:
+            raise errors.BoundBranchOutOfDate(source, self) from None
         return revno, revid
 
 

@@ -304,6 +304,13 @@ def _sprout_there(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones:
         raise NotOnServer(BOUND)
     made: HpssDir = ControlDir.open(url, asked.get("possible_transports"))
     branch, target = asked.get("source_branch") or source.open_branch(), made.unasked()
+    with branch.lock_read():
+        _fill(branch, target, asked, clones=clones)
+    return made
+
+
+def _fill(branch: Branch, target: HpssBranch, asked: Mapping[str, Any], *, clones: bool) -> None:
+    """Make a branch on a server what another one is."""
     parent = branch.get_parent() if clones else branch.get_bound_location() or branch.user_url
     options = options_of_new(urlutils.relative_url(target.base, parent)) if parent else b""
     revision: RevisionId | None = asked.get("revision_id")
@@ -313,7 +320,7 @@ def _sprout_there(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones:
             revision, [(tip, branch.revno())]
         )  # fmt: skip
         if copy(branch.remote, target.remote, revision, revno, options):
-            return made
+            return
     try:
         push(branch, target, stop_revision=revision, tag_selector=asked.get("tag_selector"), hooks=False, new=options)
     except errors.NoSuchRevision:
@@ -322,7 +329,6 @@ def _sprout_there(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones:
         if state is not None and state.tip is not None and not state.inner:  # Breezy looks at the target first.
             raise errors.AlreadyBranchError(target.base) from None
         raise
-    return made
 
 
 def _sprout(stock: Any, source: Any, url: str, *arguments: Any, **options: Any) -> Any:

@@ -252,11 +252,12 @@ class Mirror:
             made.add_fallback_repository(each)
         return made
 
-    def attach(self, repository: Any) -> None:
-        """Have a repository whose files are the mirror's see what comes."""
+    def attach(self, repository: Any) -> Any:
+        """Have a repository whose files are the mirror's see what comes; the same repository."""
         self._attached.add(repository)
         for each in self._above:
             repository.add_fallback_repository(each)
+        return repository
 
     # -- what is in it
 

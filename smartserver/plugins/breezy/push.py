@@ -126,6 +126,7 @@ class _Push:
         result.source_branch, result.local_branch = self.source, None
         result.target_branch = result.master_branch = self.target
         result.old_revid, result.new_revid, result.new_revno = old or NULL_REVISION, new, remote.there().revno
+        remote.told.add(result.old_revid)
         result.old_revno = _old_revno(self.source, result, revnos)
         result.tag_updates = {name: self.tags[name] for name, what in of_tags.items() if what.verdict is Verdict.DONE}
         result.tag_conflicts = {

@@ -162,11 +162,15 @@ class Remote(Place):
         """Its lightweight checkouts that are open."""
         self.writes = 0
         """How many of the objects are locked for writing."""
+        self.told: set[RevisionId] = set()
+        """Revisions that the server has said are there, besides tips."""
         self.refused: set[RevisionId] = set()
         """Revisions that were asked for by id and are not there."""
         self.stats: StatsResult | None = None
         """What the repository consists of, where that was asked."""
         self._mirror: Mirror | None = None
+        self._loaded: dict[str, bytes] = {}
+        """The content of the files as the branch is."""
         self._written: dict[str, bytes] = {}
         """Files that were changed and are not sent yet."""
 
@@ -275,7 +279,7 @@ class Remote(Place):
             for repository in dict.fromkeys(local.values()):
                 absent += BrzRepository(repository).absent([each for each in local if local[each] is repository])
             asked = [*haves, *local][:MAX_HAVES]
-            pulled = self.repository.pull(asked, [HERE], ids, absent=absent, bulk=True, stats=runs("info"))
+            pulled = self.repository.pull(asked, [] if ids else [HERE], ids, absent=absent, bulk=True, stats=runs("info"))
             self.stats = pulled.stats
             self.learned()
             before, mirror = self._answered(), self.mirror()
@@ -284,6 +288,8 @@ class Remote(Place):
                 self._announce(coming)
             common = set(pulled.common(asked)) & local.keys()
             beside = list(dict.fromkeys([local[each] for each in common]))
+            if before is not None and not common.issuperset(pulled.common(asked)):
+                beside.append(before.open())  # The repository was made anew, and has some of what it had.
             try:
                 mirror.receive(coming, beside=beside)
             except (NoRoom, Damaged):
@@ -294,7 +300,7 @@ class Remote(Place):
                 for repository in beside:
                     mirror.rest_on(repository)
             if before is not None:
-                before.rest_on(mirror.open())
+                before.rest_on(mirror.attach(mirror.open()))
             signatures = self.knowledge.map(SIGNATURES)
             if signatures:
                 mirror.add_signatures(signatures)
@@ -359,7 +365,11 @@ class Remote(Place):
         """Have the files say what the branch is; whoever has read them reads them again."""
         if self.seen is None:
             return
-        self.files.load(files_of(self.seen))
+        files = files_of(self.seen)
+        if files == self._loaded:
+            return
+        self._loaded = files
+        self.files.load(files)
         for branch in self.branches:
             branch.forget_files()
 
@@ -383,7 +393,8 @@ class Remote(Place):
         """Receive what is lacking of the history, if it was not asked for yet, else revisions that the server has
         besides: tips that it said, and where it is `by_name` any. Whether anything was asked.
         """
-        wanted = [each for each in revisions if each not in self.refused]
+        ghosts = self._ghosts_of_trees()
+        wanted = [each for each in revisions if each not in self.refused and each not in ghosts]
         tip = None if self.seen is None else self.seen.tip
         if self.level is Level.REFS and (tip is None or self.mirror().has(tip)):
             self.level = Level.HISTORY
@@ -391,7 +402,7 @@ class Remote(Place):
             self.ask_for(Level.HISTORY)
             return True
         if not by_name:
-            tips = set(self.knowledge.tips())
+            tips = {*self.knowledge.tips(), *self.told}
             wanted = [each for each in wanted if each in tips]
         if not wanted:
             return False
@@ -404,6 +415,14 @@ class Remote(Place):
             self.refused.update(wanted)
         return True
 
+    def _ghosts_of_trees(self) -> set[RevisionId]:
+        """What the trees of lightweight checkouts rest on, and is nowhere."""
+        found: set[RevisionId] = set()
+        for tree in self.trees:
+            if tree.is_locked():
+                found.update(tree.current_dirstate().get_ghosts())
+        return found
+
     # -- changes
 
     def write(self, name: str, content: bytes) -> None:
@@ -413,6 +432,7 @@ class Remote(Place):
         if _gathered is None:
             self.send()
             return
+        self._loaded = {}
         self.files.load({name: content})
         if self not in _gathered:
             _gathered.append(self)

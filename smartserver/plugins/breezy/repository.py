@@ -142,11 +142,13 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
     def parents_by(self, read: Callable[[list[RevisionId]], Parents], revisions: Iterable[RevisionId]) -> Parents:
         """The parents of those of some revisions that are there, as they are read here."""
         wanted = [*revisions]
-        while True:
-            found = read(wanted)
+        found = read(wanted)
+        for _ in range(2):  # What is new of the branch, then what the server has besides.
             lacking = [each for each in wanted if each not in found and each != NULL_REVISION]
             if not lacking or not self.bring(lacking, by_name=False):
-                return found
+                break
+            found = read(wanted)
+        return found
 
     def _make_parents_provider(self) -> _Parents:
         return _Parents(self, super()._make_parents_provider())
