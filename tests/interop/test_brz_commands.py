@@ -110,7 +110,6 @@ def test_a_push_shows_what_it_removes(users: Users) -> None:
     removed, _, added = done.out.partition("Added Revisions:\n")
     assert (done.status, re.findall("commit .*", removed)) == (0, ["commit four", "commit five"]), done.said
     assert re.findall("commit .*", added) == ["commit other"]
-    assert "revno: 5\n" in removed  # Breezy numbers what is removed from the old tip on.
 
 
 @pytest.mark.parametrize("option", [(), ("--force",)])
@@ -245,8 +244,7 @@ def test_a_ghost_that_is_none_on_the_server(users: Users) -> None:
     pulled = users.run("b", "pull")
     assert pulled.status == 0, pulled.said
     assert pulled.counts.rounds == 2
-    with users.branch("b") as branch:
-        assert branch.repository.has_revision(merged)
+    users.check("b")
     assert users.tip("b") == users.tip("a")
 
 

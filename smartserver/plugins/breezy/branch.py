@@ -21,7 +21,7 @@ from smartserver.plugins.breezy.effects import EffectiveConfig, EffectiveStack
 from smartserver.plugins.breezy.mirror import FileLock
 from smartserver.plugins.breezy.push import push
 from smartserver.plugins.breezy.remote import Remote
-from smartserver.plugins.breezy.repository import HpssRepository
+from smartserver.plugins.breezy.repository import HpssRepository, RevisionNotThere
 from smartserver.plugins.breezy.running import current
 from smartserver.plugins.breezy.upkeep import ReconcileReport, reconcile
 from smartserver.records.model import RevisionId
@@ -117,6 +117,20 @@ class HpssBranch(BzrBranch8):
         self._tags_bytes = None
         if self.conf_store is not None and not self.conf_store.dirty_sections:
             self.conf_store.unload()
+
+    def number_of(self, revision: RevisionId | None) -> int | None:
+        """The number that a revision has as a tip; None where it is the tip, or none is named.
+
+        Raises:
+            RevisionNotThere: it is not there.
+        """
+        revno, tip = self.last_revision_info()
+        if revision in (None, tip):
+            return None
+        self.repository.have([revision])
+        if not self.repository.has_revision(revision):
+            raise RevisionNotThere(self.user_url.rstrip("/"), revision)
+        return int(self.repository.get_graph().find_distance_to_null(revision, [(tip, revno)]))
 
     # -- what a branch on a server is not
 

@@ -314,14 +314,11 @@ def _fill(branch: Branch, target: HpssBranch, asked: Mapping[str, Any], *, clone
     parent = branch.get_parent() if clones else branch.get_bound_location() or branch.user_url
     options = options_of_new(urlutils.relative_url(target.base, parent)) if parent else b""
     revision: RevisionId | None = asked.get("revision_id")
-    if isinstance(branch, HpssBranch) and asked.get("tag_selector") is None:
-        tip = branch.last_revision()
-        revno = None if revision in (None, tip) else branch.repository.get_graph().find_distance_to_null(
-            revision, [(tip, branch.revno())]
-        )  # fmt: skip
-        if copy(branch.remote, target.remote, revision, revno, options):
-            return
     try:
+        if isinstance(branch, HpssBranch) and asked.get("tag_selector") is None:
+            revno = branch.number_of(revision)
+            if copy(branch.remote, target.remote, revision, revno, options):
+                return
         push(branch, target, stop_revision=revision, tag_selector=asked.get("tag_selector"), hooks=False, new=options)
     except errors.NoSuchRevision:
         target.remote.look_again()
@@ -363,6 +360,8 @@ def _open_containing(stock: Any, cls: Any, a_transport: Any, probers: object = N
     """
     if not isinstance(a_transport, HpssTransport):
         return stock(cls, a_transport, probers)
+    if runs("switch") and is_ours(given("directory")):
+        raise errors.NoWorkingTree(a_transport.base)
     if a_transport.get_segment_parameters().get("branch", ""):
         return ControlDir.open_from_transport(a_transport), ""
     remote = remote_at(a_transport)

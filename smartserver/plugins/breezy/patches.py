@@ -43,7 +43,7 @@ def _open_tree(stock: Any, tree: Any, basedir: str, branch: Any, *arguments: Any
     stock(tree, basedir, branch, *arguments, **options)
     remote = remote_of(branch)
     if remote is not None:
-        remote.trees.add(tree)
+        remote.opened(tree)
 
 
 def watch_trees() -> None:

@@ -7,6 +7,7 @@ locks for writing before it looks at it is taken for what is remembered: the req
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import weakref
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,7 @@ from breezy.transport.memory import MemoryTransport
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.places import served_by
 from smartserver.client.updates import NewRepository, PushOutcome, RefUpdate
-from smartserver.errors import BranchExists, DivergedBranches, MissingRevision, StaleEntry, StaleLease
+from smartserver.errors import BranchExists, DivergedBranches, MissingRevision, StaleEntry, StaleLease, shown
 from smartserver.plugins import breezy_shim as hpss
 from smartserver.plugins.breezy.change import (
     OPTIONS_FILE,
@@ -57,6 +58,11 @@ TRIES = 3
 
 MAX_BRANCHES = 4
 """Local branches whose tips are named to a server, the newest first."""
+
+GONE = (
+    "the revision {} that this tree rests on is not in the repository of {} any more, which was made anew or put back "
+    "to what it was: check out what is there to another place"
+)
 
 READ_WITHOUT = "`smartserver cat`, `ls`, `log` and `export` of a URL read without it"
 
@@ -279,7 +285,17 @@ class Remote(Place):
             for repository in dict.fromkeys(local.values()):
                 absent += BrzRepository(repository).absent([each for each in local if local[each] is repository])
             asked = [*haves, *local][:MAX_HAVES]
-            pulled = self.repository.pull(asked, [] if ids else [HERE], ids, absent=absent, bulk=True, stats=runs("info"))
+            also = ids or self._lacking_of_trees()
+            try:
+                pulled = self.repository.pull(
+                    asked, [] if ids else [HERE], also, absent=absent, bulk=True, stats=runs("info")
+                )
+            except MissingRevision as missing:
+                if ids:
+                    raise
+                self.refused.add(missing.revision)
+                trace.warning("hpss: %s", GONE.format(shown(missing.revision), self.url))
+                continue
             self.stats = pulled.stats
             self.learned()
             before, mirror = self._answered(), self.mirror()
@@ -414,6 +430,28 @@ class Remote(Place):
                 raise
             self.refused.update(wanted)
         return True
+
+    def opened(self, tree: Any) -> None:
+        """Take note of a lightweight checkout; what it rests on comes, where the branch was asked and has lost it."""
+        self.trees.add(tree)
+        if self.level is Level.HISTORY:
+            lacking = self._lacking_of_trees()
+            if lacking and not self.bring(lacking, by_name=True):
+                return
+            for each in lacking:
+                if each in self.refused:
+                    trace.warning("hpss: %s", GONE.format(shown(each), self.url))
+
+    def _lacking_of_trees(self) -> list[RevisionId]:
+        """What the trees of lightweight checkouts rest on and the mirror lacks: the branch may have lost it."""
+        found: list[RevisionId] = []
+        for tree in self.trees:
+            with contextlib.suppress(errors.BzrError, OSError), tree.lock_read():
+                state = tree.current_dirstate()
+                found += [each for each in state.get_parent_ids() if each not in state.get_ghosts()]
+        return [
+            each for each in found if each not in self.refused and not (self.knowledge.met and self.mirror().has(each))
+        ]
 
     def _ghosts_of_trees(self) -> set[RevisionId]:
         """What the trees of lightweight checkouts rest on, and is nowhere."""

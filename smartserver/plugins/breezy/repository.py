@@ -20,7 +20,7 @@ from breezy.revision import NULL_REVISION
 from smartserver.errors import shown
 from smartserver.plugins.breezy.mirror import FileLock
 from smartserver.plugins.breezy.remote import Remote
-from smartserver.plugins.breezy.running import runs
+from smartserver.plugins.breezy.running import only_compares, runs
 from smartserver.plugins.breezy.transport import path_of
 from smartserver.plugins.breezy.upkeep import CheckReport, ReconcileReport, pack, reconcile, verify
 from smartserver.plugins.breezy.words import NO_POLICY, PAGES, NotOnServer, NoTreePolicy
@@ -39,7 +39,7 @@ class RevisionNotThere(errors.NoSuchRevision):  # type: ignore[misc]  # Breezy i
     """A revision that is not there: to the user a line, where Breezy takes it for a fault of its own."""
 
     internal_error = False
-    _fmt = "%(branch)s has no revision %(named)s"
+    _fmt = "The branch %(branch)s has no revision %(named)s"
 
     def __init__(self, branch: str, revision: RevisionId) -> None:
         super().__init__(branch, revision)
@@ -240,7 +240,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
             hint = super()._commit_write_group()
         finally:
             self._writing.close()
-        if not builds:
+        if not builds and not only_compares():
             parents = super().get_parent_map(new)
             inner = {parent for named in parents.values() for parent in named}
             self.remote.send_beside(self.mirror.whole(), [each for each in new if each not in inner])

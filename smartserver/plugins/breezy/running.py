@@ -22,6 +22,11 @@ def runs(name: str) -> bool:
     return command is not None and command.name == name
 
 
+def only_compares() -> bool:
+    """Whether a command compares branches, for which Breezy fetches into one of them, and is not to change it."""
+    return any(map(runs, ("bundle-revisions", "merge-directive", "send")))
+
+
 def given(name: str) -> Any:
     """The value of an argument or option of the command that runs; None without one."""
     command = current()
