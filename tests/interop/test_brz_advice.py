@@ -48,10 +48,10 @@ def leave_one_branch(repository: PackRepository, tip: Tip, line: list[bytes]) ->
 @pytest.fixture
 def many(newer: Served, tmp_path: Path) -> Users:
     """A repository in many packs, as a server leaves them that cannot join them."""
-    users = Users(tmp_path / "users", newer, "many")
+    users = Users(tmp_path / "users", newer, f"many-{tmp_path.name}")
     users.make("source")
     served = Packs()
-    served.repository = PackRepository(LocalTransport(newer.root), "many")
+    served.repository = PackRepository(LocalTransport(newer.root), users.place)
     line: list[bytes] = []
     for number in range(MANY_PACKS + 1):
         line.append(users.commit("source", str(number)))

@@ -129,7 +129,7 @@ class HpssBranch(BzrBranch8):
             return None
         self.repository.have([revision])
         if not self.repository.has_revision(revision):
-            raise RevisionNotThere(self.user_url.rstrip("/"), revision)
+            raise RevisionNotThere(f"The branch {self.user_url.rstrip('/')}", revision)
         return int(self.repository.get_graph().find_distance_to_null(revision, [(tip, revno)]))
 
     # -- what a branch on a server is not

@@ -23,7 +23,7 @@ from smartserver.plugins.breezy.patches import put_around, watch_trees, watch_un
 from smartserver.plugins.breezy.push import Overwrite, Selector, push
 from smartserver.plugins.breezy.remote import Remote, remote_at, share
 from smartserver.plugins.breezy.repository import HpssRepository
-from smartserver.plugins.breezy.running import given, is_ours, runs
+from smartserver.plugins.breezy.running import asks_itself, given, is_ours, runs
 from smartserver.plugins.breezy.transport import HpssTransport, below, path_of
 from smartserver.plugins.breezy.words import (
     BOUND,
@@ -123,7 +123,7 @@ class HpssDir(BzrDir):
         """
         name = self._get_selected_branch() if name is None else name
         remote = self.remote(name)
-        if remote.seen is None and not remote.is_remembered:
+        if remote.seen is None and not asks_itself() and (runs("bind") or not remote.is_remembered):
             remote.look()
         if remote.seen is not None:
             remote.there()
@@ -179,7 +179,7 @@ class HpssDir(BzrDir):
     def open_repository(self, unsupported: bool = False) -> HpssRepository:
         """The repository the URL leads to or below."""
         remote = self.remote(self._get_selected_branch())
-        if remote.seen is None and not remote.knowledge.met:
+        if remote.seen is None and not remote.knowledge.met and not asks_itself():
             remote.look()
         return HpssRepository(self, remote)
 
@@ -365,7 +365,7 @@ def _open_containing(stock: Any, cls: Any, a_transport: Any, probers: object = N
     if a_transport.get_segment_parameters().get("branch", ""):
         return ControlDir.open_from_transport(a_transport), ""
     remote = remote_at(a_transport)
-    if remote.seen is not None or remote.is_remembered:
+    if remote.seen is not None or remote.is_remembered or asks_itself():
         return HpssDir(a_transport, HpssDirFormat()), ""
     remote = remote_at(a_transport, inside=True)
     named = remote.remembered_inside()

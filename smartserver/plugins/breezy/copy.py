@@ -42,6 +42,7 @@ def copy(source: Remote, target: Remote, revision: RevisionId | None, revno: int
     if value is None or target.knowledge.at not in (None, state.at):
         return False
     tags = tags_of(target.knowledge, ref)
+    source.told_by(target)
     return _send(target, ref, value[0], tags, options)
 
 

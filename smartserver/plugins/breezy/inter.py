@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from breezy.branch import Branch, BranchPushResult, GenericInterBranch, InterBranch, PullResult
@@ -118,6 +119,19 @@ class FromMirror(InterSameDataRepository):
             if signatures:
                 BrzRepository(target).add_signatures(signatures)
         return FetchResult()
+
+    def search_missing_revision_ids(
+        self,
+        find_ghosts: bool = True,
+        revision_ids: Iterable[RevisionId] | None = None,
+        if_present_ids: Iterable[RevisionId] | None = None,
+        limit: int | None = None,
+    ) -> Any:
+        """The revisions that are missing here; the branch may not reach those that are named."""
+        self.source.have(revision_ids or ())
+        return super().search_missing_revision_ids(
+            find_ghosts=find_ghosts, revision_ids=revision_ids, if_present_ids=if_present_ids, limit=limit
+        )
 
     def _bring(self, revision_id: RevisionId | None, fetch_spec: Any) -> None:
         """Have the one revision that is asked for. Of several some are tags, which may be of what is nowhere.

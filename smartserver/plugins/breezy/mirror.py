@@ -306,8 +306,9 @@ class Mirror:
 
     # -- what comes
 
-    def receive(self, coming: Coming, *, beside: Sequence[Any] = ()) -> None:
+    def receive(self, coming: Coming, *, beside: Sequence[Any] = (), is_first: bool = False) -> None:
         """Take what comes. `beside`: the local repositories that have what it rests on and the mirror may lack.
+        `is_first`: it rests on nothing that the mirror has.
 
         Raises:
             NoRoom: this disk does not take it; it is to be asked for once more.
@@ -324,7 +325,7 @@ class Mirror:
         elif self._folder is None:
             _insert(self.open(), coming)
         else:
-            self._add(self._folder, coming)
+            self._add(self._folder, coming, is_first=is_first)
         if coming.broken is not None:
             raise coming.broken
         self._refresh()
@@ -338,7 +339,7 @@ class Mirror:
         for each in self._attached:
             each.add_fallback_repository(repository)
 
-    def _add(self, folder: MirrorFolder, coming: Coming) -> None:
+    def _add(self, folder: MirrorFolder, coming: Coming, *, is_first: bool) -> None:
         """Write what comes to the disk."""
         if not folder.takes(coming.size):
             trace.note("hpss: the history of %s takes more than %s: it is kept for this command", self.url, SIZE.name)
@@ -353,6 +354,8 @@ class Mirror:
                 self._is_full = True
                 trace.note("hpss: the history of %s is held in memory, not kept: %s", self.url, _short(str(wrong)))
                 raise NoRoom from wrong
+            if is_first and wrong.__cause__ is not None:
+                raise wrong.__cause__ from None  # What came is wrong, and nothing else.
             self._start_again(wrong)
             raise
 
@@ -420,19 +423,12 @@ def _remove_old(kept: Mirrors) -> None:
         discard(old)
 
 
-def explain(error: Exception) -> None:
-    """Say so where a command failed because a mirror is damaged; that is thrown away.
-
-    Raises:
-        CommandError: so it is.
-    """
-    if isinstance(error, errors.BzrError) and not error.internal_error and not isinstance(error, errors.NoSuchRevision):
-        return
+def damage() -> str:
+    """What is wrong with one of the mirrors of this process, by all checksums; empty where nothing is."""
     for mirror in [*_mirrors.values()]:
         if why := mirror.damage():
-            raise errors.CommandError(
-                f"what was kept of {mirror.url} was damaged ({why}): it is removed; run the command again"
-            ) from error
+            return f"what was kept of {mirror.url} was damaged ({why}): it is removed; run the command again"
+    return ""
 
 
 # -- what comes

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from typing import Any
@@ -37,7 +37,7 @@ from smartserver.plugins.breezy.change import (
     tags_updates,
     tip_of,
 )
-from smartserver.plugins.breezy.mirror import LARGE, Coming, Damaged, Mirror, NoRoom, mirror_of
+from smartserver.plugins.breezy.mirror import LARGE, Coming, Damaged, Mirror, NoRoom, damage, mirror_of
 from smartserver.plugins.breezy.place import KINDS, VCS, Place, State
 from smartserver.plugins.breezy.running import current, given, is_ours, runs
 from smartserver.plugins.breezy.transport import HpssTransport
@@ -175,6 +175,8 @@ class Remote(Place):
         self.stats: StatsResult | None = None
         """What the repository consists of, where that was asked."""
         self._mirror: Mirror | None = None
+        self.gone = ""
+        """That what a tree rests on is nowhere, as a user is told."""
         self._loaded: dict[str, bytes] = {}
         """The content of the files as the branch is."""
         self._written: dict[str, bytes] = {}
@@ -212,7 +214,9 @@ class Remote(Place):
     def _may_assume(self) -> bool:
         if current() is None:
             return False  # A program is told what is there, at each of its locks.
-        return runs("commit") or self._is_copied_there() or (self.writes > 0 and not self.trees)
+        if runs("commit") or runs("pull") or self._is_copied_there():
+            return True
+        return self.writes > 0 and not self.trees
 
     def _is_copied_there(self) -> bool:
         """Whether a branch is made of it in the same repository, as far as that is known: its history stays there."""
@@ -250,7 +254,12 @@ class Remote(Place):
             return False
         before = self.seen
         self.is_assumed = False
-        self.ask_for(Level.REFS)
+        known = self._told_here()
+        if known is None:
+            self.ask_for(Level.REFS)
+        else:
+            self.knowledge = self.repository.knowledge = known
+            self.learned()
         return not _is_same(before, self.seen)
 
     def ask_for(self, level: Level, ids: Sequence[RevisionId] = ()) -> None:
@@ -268,9 +277,7 @@ class Remote(Place):
             else:
                 self._ask_history(ids)
         self.level = max(level, self.level or level)
-        command = current()
-        if command is not None:
-            _told[served_by(self.location)] = command, self.knowledge
+        self._tell()
         if before is not None and not _is_same(before, self.seen):
             raise Outdated(self.url)
 
@@ -294,7 +301,7 @@ class Remote(Place):
                 if ids:
                     raise
                 self.refused.add(missing.revision)
-                trace.warning("hpss: %s", GONE.format(shown(missing.revision), self.url))
+                self._say_gone([missing.revision])
                 continue
             self.stats = pulled.stats
             self.learned()
@@ -307,7 +314,7 @@ class Remote(Place):
             if before is not None and not common.issuperset(pulled.common(asked)):
                 beside.append(before.open())  # The repository was made anew, and has some of what it had.
             try:
-                mirror.receive(coming, beside=beside)
+                mirror.receive(coming, beside=beside, is_first=is_first)
             except (NoRoom, Damaged):
                 if left:
                     continue
@@ -358,11 +365,8 @@ class Remote(Place):
 
     def _is_told(self) -> bool:
         """Whether an answer in this command, about another branch of the repository, says what this one is."""
-        command, told = current(), _told.get(served_by(self.location))
-        if command is None or told is None or told[0] is not command:
-            return False
-        known = told[1].beside(self.path)
-        if known.at != told[1].at or known.vcs != VCS:
+        known = self._told_here()
+        if known is None:
             return False
         self.knowledge = self.repository.knowledge = known
         value = known.ref(known.named or b"")
@@ -376,6 +380,25 @@ class Remote(Place):
         """As of `Place`, and have the files say so."""
         super().learned()
         self.load()
+
+    def _tell(self) -> None:
+        """Let the other branches of the repository learn from the last answer about this one, in this command."""
+        command = current()
+        if command is not None and self.knowledge.met:
+            _told[served_by(self.location)] = command, self.knowledge
+
+    def _told_here(self) -> Knowledge | None:
+        """What the last answer of this command says of the repository that this branch is in, if it does."""
+        command, told = current(), _told.get(served_by(self.location))
+        if command is None or told is None or told[0] is not command:
+            return None
+        known = told[1].beside(self.path)
+        return known if known.at == told[1].at and known.vcs == VCS else None
+
+    def told_by(self, other: Remote) -> None:
+        """Learn from an answer about another branch of the repository."""
+        self.knowledge = self.repository.knowledge = other.knowledge.beside(self.path)
+        self.learned()
 
     def load(self) -> None:
         """Have the files say what the branch is; whoever has read them reads them again."""
@@ -438,9 +461,13 @@ class Remote(Place):
             lacking = self._lacking_of_trees()
             if lacking and not self.bring(lacking, by_name=True):
                 return
-            for each in lacking:
-                if each in self.refused:
-                    trace.warning("hpss: %s", GONE.format(shown(each), self.url))
+            self._say_gone(each for each in lacking if each in self.refused)
+
+    def _say_gone(self, revisions: Iterable[RevisionId]) -> None:
+        """Say that what a tree rests on is nowhere."""
+        for each in revisions:
+            self.gone = GONE.format(shown(each), self.url)
+            trace.warning("hpss: %s", self.gone)
 
     def _lacking_of_trees(self) -> list[RevisionId]:
         """What the trees of lightweight checkouts rest on and the mirror lacks: the branch may have lost it."""
@@ -538,6 +565,7 @@ class Remote(Place):
         command = current()
         if pushed.error() is not None:
             self.is_assumed = False  # It was not asked, but has said what is there.
+            self._tell()
         elif command is not None:
             command.has_changed = True
         return pushed
@@ -617,3 +645,17 @@ def share(transport: HpssTransport, remote: Remote) -> None:
     if command is not None:
         own = Remote(transport)
         _remotes[served_by(own.location), own.path, False] = command, remote
+
+
+def explain(error: Exception) -> None:
+    """Say so where a command failed because a mirror is damaged, or because what its tree rests on is nowhere.
+
+    Raises:
+        CommandError: so it is.
+    """
+    if isinstance(error, errors.BzrError) and not error.internal_error and not isinstance(error, errors.NoSuchRevision):
+        return
+    gone = [remote.gone for command, remote in _remotes.values() if command is current() and remote.gone]
+    why = damage() or "".join(gone[:1])
+    if why:
+        raise errors.CommandError(why) from error

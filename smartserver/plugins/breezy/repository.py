@@ -39,7 +39,7 @@ class RevisionNotThere(errors.NoSuchRevision):  # type: ignore[misc]  # Breezy i
     """A revision that is not there: to the user a line, where Breezy takes it for a fault of its own."""
 
     internal_error = False
-    _fmt = "The branch %(branch)s has no revision %(named)s"
+    _fmt = "%(branch)s has no revision %(named)s"
 
     def __init__(self, branch: str, revision: RevisionId) -> None:
         super().__init__(branch, revision)

@@ -22,6 +22,11 @@ def runs(name: str) -> bool:
     return command is not None and command.name == name
 
 
+def asks_itself() -> bool:
+    """Whether a command has the server do something, and reads nothing of a branch before."""
+    return any(map(runs, ("check", "pack", "reconcile", "remove-branch")))
+
+
 def only_compares() -> bool:
     """Whether a command compares branches, for which Breezy fetches into one of them, and is not to change it."""
     return any(map(runs, ("bundle-revisions", "merge-directive", "send")))
