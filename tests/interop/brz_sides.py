@@ -26,6 +26,7 @@ from git_sides import TIMEOUT, Done, Served, environment
 
 from smartserver.client.knowledge import Knowledge, decode, encode
 from smartserver.client.mirrors import Mirrors
+from smartserver.plugins import breezy_shim
 from smartserver.client.url import parse
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
@@ -313,3 +314,4 @@ def _file(remotes: Path, url: str) -> Path:
 Change = Callable[[Users], object]
 Begin = Callable[[Change], Users]
 assert os.path.isdir(SHIM), SHIM
+assert breezy_shim.SCHEMES, "Breezy knows our URLs in this process, too"

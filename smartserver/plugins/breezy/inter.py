@@ -8,17 +8,19 @@ from typing import Any
 from breezy.branch import Branch, BranchPushResult, GenericInterBranch, InterBranch, PullResult
 from breezy.bzr.groupcompress_repo import CHKInventoryRepository
 from breezy.bzr.vf_repository import InterSameDataRepository
-from breezy.errors import LocalRequiresBoundBranch, NoSuchRevision
+from breezy.errors import BzrError, LocalRequiresBoundBranch, NoSuchRevision
 from breezy.repository import FetchResult, InterRepository, Repository
 from breezy.revision import NULL_REVISION
 from breezy.trace import mutter
 
+from smartserver.errors import shown
 from smartserver.plugins.breezy.branch import HpssBranch
 from smartserver.plugins.breezy.push import Overwrite, Selector, push
+from smartserver.plugins.breezy.remote import GONE, remote_of
 from smartserver.plugins.breezy.repository import HpssRepository
 from smartserver.records.model import RevisionId
 from smartserver.spans import Part, spent
-from smartserver.vcs.bzr.compat import load_formats
+from smartserver.vcs.bzr.compat import load_formats, overwritten
 from smartserver.vcs.bzr.kinds import SIGNATURES
 from smartserver.vcs.bzr.packs import copy_packs
 from smartserver.vcs.bzr.repository import BrzRepository
@@ -69,6 +71,12 @@ class ToServer(GenericInterBranch):
         if local:
             raise LocalRequiresBoundBranch
         with self.source.lock_read(), self.target.lock_write():
+            if self._is_decided(overwrite, stop_revision):
+                return super().pull(overwrite, stop_revision, run_hooks=run_hooks, tag_selector=tag_selector)
+            remote = self.target.remote
+            self.target.repository.have(remote.lacking_of_trees())
+            for lost in remote.lacking_of_trees():
+                raise BzrError(GONE.format(shown(lost), remote.url))  # Nothing is changed then.
             pushed = push(self.source, self.target, overwrite, stop_revision, tag_selector, hooks=False)
             result = PullResult()
             result.__dict__.update(pushed.__dict__)
@@ -76,6 +84,21 @@ class ToServer(GenericInterBranch):
                 for hook in Branch.hooks["post_pull"]:
                     hook(result)
         return result
+
+    def _is_decided(self, overwrite: Overwrite, stop_revision: RevisionId | None) -> bool:
+        """Whether nothing is to be sent, as the answer about another branch of the repository says what there is."""
+        remote = self.target.remote
+        source = remote_of(self.source)
+        if source is None or not source.is_in_repository_of(remote):
+            return False
+        revision, _ = stop_revision or self.source.last_revision(), remote.confirm()
+        there = self.target.last_revision()
+        if revision == there:
+            return bool(self.source.tags.get_tag_dict().items() <= self.target.tags.get_tag_dict().items())
+        if "history" in overwritten(overwrite):
+            return False
+        graph = self.source.repository.get_graph()
+        return not graph.is_ancestor(there, revision) and not graph.is_ancestor(revision, there)
 
     def copy_content_into(self, revision_id: RevisionId | None = None, tag_selector: Selector | None = None) -> None:
         """Make the server's branch one like the source."""
@@ -113,6 +136,8 @@ class FromMirror(InterSameDataRepository):
         source, target = self.source, self.target
         with self.lock_write():
             self._bring(revision_id, fetch_spec)
+            for ghost in self._filled():
+                super().fetch(ghost)
             if not lossy and not self._copy(fetch_spec):
                 super().fetch(revision_id, find_ghosts=find_ghosts, fetch_spec=fetch_spec, lossy=lossy)
             signatures = source.remote.knowledge.map(SIGNATURES)
@@ -145,6 +170,12 @@ class FromMirror(InterSameDataRepository):
         for each in wanted if len(wanted) == 1 else ():
             if not self.source.has_revision(each):
                 raise NoSuchRevision(self.source, each)
+
+    def _filled(self) -> list[RevisionId]:
+        """Ghosts of the target that are none on the server: Breezy does not look for them below what is here."""
+        absent = self.source.remote.absent
+        there = self.source.has_revisions(absent) if absent else set()
+        return [*there - self.target.has_revisions(there)] if there else []
 
     def _copy(self, fetch_spec: Any) -> bool:
         """Copy the packs of the mirror, where all that it has is wanted and nothing is here; whether that was so."""

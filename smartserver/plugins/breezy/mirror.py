@@ -53,6 +53,7 @@ from smartserver.records.segment import SegmentStream, decode_revision
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.bzr.compat import format_2a
+from smartserver.vcs.bzr.packs import copy_packs
 from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.repository_pull import MAX_HAVES
@@ -92,6 +93,10 @@ LONGEST: Final = 200
 
 MAKING: Final = 2.0
 """Seconds that a process waits for a mirror that another one makes."""
+
+
+MOST_COPIED: Final = 2000
+"""Revisions of a local repository that are copied to a mirror by Breezy's own fetch, which takes a millisecond each."""
 
 
 class NoRoom(Exception):
@@ -330,6 +335,33 @@ class Mirror:
             raise coming.broken
         self._refresh()
 
+    def adopt(self, repository: Any, revisions: Sequence[RevisionId]) -> bool:
+        """Copy the history of some revisions from a local repository, since what comes rests on them; whether that was
+        done. Packs are copied as files where nothing is here yet and nothing else is there; else it must be short.
+        """
+        self._find()
+        folder = self._folder
+        if folder is None or self._is_full:
+            return False
+        local = BrzRepository(repository)
+        try:
+            with decoding(), folder.adding(lambda: tidy(folder.path)), repository.lock_read():
+                mine = self.open()
+                with mine.lock_write():
+                    missing = local.ancestry(revisions, list(BrzRepository(mine).heads()))
+                    is_all = not mine._pack_collection.names() and len(missing) == len(repository.all_revision_ids())
+                    if is_all and not repository._fallback_repositories:
+                        return folder.takes(_size_of_packs(repository)) and copy_packs(repository, mine)
+                    if len(missing) > MOST_COPIED:
+                        return False
+                    for each in revisions:
+                        mine.fetch(repository, each)
+        except Damaged as wrong:
+            trace.mutter("hpss: local history is not copied to the mirror: %s", wrong)
+            return False
+        self._refresh()
+        return True
+
     def rest_on(self, repository: Any) -> None:
         """Have what a local repository has, for this process: nothing came, as it has all of it."""
         self._put_above(repository)
@@ -562,6 +594,11 @@ def tidy(path: str) -> None:
     with contextlib.suppress(NotADirectoryError):
         for name in os.listdir(uploads):
             os.unlink(os.path.join(uploads, name))
+
+
+def _size_of_packs(repository: Any) -> int:
+    transport = repository._pack_collection._pack_transport
+    return sum(transport.stat(name).st_size for name in transport.list_dir("."))
 
 
 def _is_no_room(wrong: BaseException) -> bool:

@@ -170,6 +170,8 @@ class Remote(Place):
         """How many of the objects are locked for writing."""
         self.told: set[RevisionId] = set()
         """Revisions that the server has said are there, besides tips."""
+        self.absent: set[RevisionId] = set()
+        """Ghosts of what is here."""
         self.refused: set[RevisionId] = set()
         """Revisions that were asked for by id and are not there."""
         self.stats: StatsResult | None = None
@@ -214,7 +216,7 @@ class Remote(Place):
     def _may_assume(self) -> bool:
         if current() is None:
             return False  # A program is told what is there, at each of its locks.
-        if runs("commit") or runs("pull") or self._is_copied_there():
+        if runs("commit") or (runs("pull") and self.trees) or self._is_copied_there():
             return True
         return self.writes > 0 and not self.trees
 
@@ -291,8 +293,9 @@ class Remote(Place):
             local = {} if self.trees or ids else self._local_haves(haves)
             for repository in dict.fromkeys(local.values()):
                 absent += BrzRepository(repository).absent([each for each in local if local[each] is repository])
+            self.absent.update(absent)
             asked = [*haves, *local][:MAX_HAVES]
-            also = ids or self._lacking_of_trees()
+            also = ids or [each for each in self.lacking_of_trees() if each not in self.refused]
             try:
                 pulled = self.repository.pull(
                     asked, [] if ids else [HERE], also, absent=absent, bulk=True, stats=runs("info")
@@ -311,6 +314,9 @@ class Remote(Place):
                 self._announce(coming)
             common = set(pulled.common(asked)) & local.keys()
             beside = list(dict.fromkeys([local[each] for each in common]))
+            if coming.announced:
+                heads = [(each, [have for have in asked if have in common and local[have] is each]) for each in beside]
+                beside = [each for each, its in heads if not mirror.adopt(each, its)]
             if before is not None and not common.issuperset(pulled.common(asked)):
                 beside.append(before.open())  # The repository was made anew, and has some of what it had.
             try:
@@ -369,11 +375,10 @@ class Remote(Place):
         if known is None:
             return False
         self.knowledge = self.repository.knowledge = known
-        value = known.ref(known.named or b"")
-        if value is None or not (self.mirror().has(value[0].id) or self._is_copied_there()):
+        if known.ref(known.named or b"") is None:
             return False
         self.learned()
-        self.level = Level.HISTORY
+        self.level = Level.REFS
         return True
 
     def learned(self) -> None:
@@ -458,7 +463,7 @@ class Remote(Place):
         """Take note of a lightweight checkout; what it rests on comes, where the branch was asked and has lost it."""
         self.trees.add(tree)
         if self.level is Level.HISTORY:
-            lacking = self._lacking_of_trees()
+            lacking = self.lacking_of_trees()
             if lacking and not self.bring(lacking, by_name=True):
                 return
             self._say_gone(each for each in lacking if each in self.refused)
@@ -469,7 +474,7 @@ class Remote(Place):
             self.gone = GONE.format(shown(each), self.url)
             trace.warning("hpss: %s", self.gone)
 
-    def _lacking_of_trees(self) -> list[RevisionId]:
+    def lacking_of_trees(self) -> list[RevisionId]:
         """What the trees of lightweight checkouts rest on and the mirror lacks: the branch may have lost it."""
         found: list[RevisionId] = []
         for tree in self.trees:
@@ -479,6 +484,15 @@ class Remote(Place):
         return [
             each for each in found if each not in self.refused and not (self.knowledge.met and self.mirror().has(each))
         ]
+
+    def is_named(self, revision: RevisionId) -> bool:
+        """Whether a revision is likely to be on the server though no branch reaches it: the user or a tag names it. A
+        program knows what it asks for.
+        """
+        if current() is None or revision in (self.seen.tags.values() if self.seen is not None else ()):
+            return True
+        specs = [str(getattr(each, "user_spec", "")) for each in given("revision") or ()]
+        return any(revision.decode("utf-8", "replace") in each for each in specs)
 
     def _ghosts_of_trees(self) -> set[RevisionId]:
         """What the trees of lightweight checkouts rest on, and is nowhere."""
@@ -565,9 +579,9 @@ class Remote(Place):
         command = current()
         if pushed.error() is not None:
             self.is_assumed = False  # It was not asked, but has said what is there.
-            self._tell()
         elif command is not None:
             command.has_changed = True
+        self._tell()
         return pushed
 
     def send_beside(self, repository: Any, revisions: Sequence[RevisionId]) -> None:

@@ -130,8 +130,8 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
             self._is_bringing = False
 
     def have(self, revisions: Iterable[RevisionId]) -> None:
-        """Have these revisions, which Breezy names, if the server has them."""
-        wanted = [each for each in revisions if each and each != NULL_REVISION]
+        """Have these revisions, which Breezy names, if the server has them. A write group may be about to add them."""
+        wanted = [each for each in revisions if each and each != NULL_REVISION and not self.is_in_write_group()]
         for _ in range(2):
             with self.lock_read():
                 here = super().has_revisions(wanted)
@@ -165,7 +165,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
     def has_revisions(self, revision_ids: Iterable[RevisionId]) -> set[RevisionId]:
         """Those of some revisions that are there."""
         wanted = [*revision_ids]
-        if len(wanted) == 1:
+        if len(wanted) == 1 and self.remote.is_named(wanted[0]):
             self.have(wanted)
         else:
             self.get_parent_map(wanted)
