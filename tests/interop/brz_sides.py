@@ -26,8 +26,8 @@ from git_sides import TIMEOUT, Done, Served, environment
 
 from smartserver.client.knowledge import Knowledge, decode, encode
 from smartserver.client.mirrors import Mirrors
-from smartserver.plugins import breezy_shim
 from smartserver.client.url import parse
+from smartserver.plugins import breezy_shim
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
 

@@ -52,7 +52,7 @@ def test_what_only_a_look_can_tell(large: Users, spec: str, revno: int) -> None:
     """Which revision it is, is read off the graph, or what the revisions say; then its history is brought."""
     assert large.run("", "branch", "-q", "-r", "3", "a", "a3").status == 0
     large.forget("nobody")
-    done = large.run_within("branch -r", "", "branch", "-r", spec, large.url(), "c")
+    large.ask("branch -r", "", "branch", "-r", spec, large.url(), "c")
     assert large.tip("c") == (revno, large.revision("a", revno))
     large.check("c")
     assert large.run("c", "pull").status == 0
@@ -82,7 +82,7 @@ def shared(changed: Begin) -> Users:
 )
 def test_another_project_spares_the_server_nothing(shared: Users, spec: str, budget: str) -> None:
     for where in ("c", "d"):
-        done = shared.run_within(budget, "shared", "branch", "-r", spec, shared.url(), where)
+        shared.ask(budget, "shared", "branch", "-r", spec, shared.url(), where)
     shared.check("shared/c")
     shared.ask("branch -r", "shared", "branch", "-r", "4", shared.url(), "e")
     assert shared.tip("shared/e") == shared.tip("a")

@@ -123,10 +123,15 @@ class HpssDir(BzrDir):
         """
         name = self._get_selected_branch() if name is None else name
         remote = self.remote(name)
-        if remote.seen is None and not asks_itself() and (runs("bind") or not remote.is_remembered):
-            remote.look()
-        if remote.seen is not None:
-            remote.there()
+        try:
+            if remote.seen is None and not asks_itself() and (runs("bind") or not remote.is_remembered):
+                remote.look()
+            if remote.seen is not None:
+                remote.there()
+        except errors.NotBranchError as wrong:
+            if runs("switch") and is_ours(given("to_location")):
+                raise errors.CommandError(str(wrong)) from wrong  # Breezy would look for a branch beside its own.
+            raise
         watch_trees()
         return self._branch(name, makes=True)
 

@@ -166,6 +166,10 @@ class Remote(Place):
         """Breezy's objects of it, which keep what they have read."""
         self.trees: weakref.WeakSet[Any] = weakref.WeakSet()
         """Its lightweight checkouts that are open."""
+        self._rests_on: dict[RevisionId, None] = {}
+        """What those rest on."""
+        self._ghosts: set[RevisionId] = set()
+        """What those rest on and is nowhere."""
         self.writes = 0
         """How many of the objects are locked for writing."""
         self.told: set[RevisionId] = set()
@@ -437,8 +441,7 @@ class Remote(Place):
         """Receive what is lacking of the history, if it was not asked for yet, else revisions that the server has
         besides: tips that it said, and where it is `by_name` any. Whether anything was asked.
         """
-        ghosts = self._ghosts_of_trees()
-        wanted = [each for each in revisions if each not in self.refused and each not in ghosts]
+        wanted = [each for each in revisions if each not in self.refused and each not in self._ghosts]
         tip = None if self.seen is None else self.seen.tip
         if self.level is Level.REFS and (tip is None or self.mirror().has(tip)):
             self.level = Level.HISTORY
@@ -462,6 +465,10 @@ class Remote(Place):
     def opened(self, tree: Any) -> None:
         """Take note of a lightweight checkout; what it rests on comes, where the branch was asked and has lost it."""
         self.trees.add(tree)
+        with contextlib.suppress(errors.BzrError, OSError), tree.lock_read():
+            state = tree.current_dirstate()
+            self._ghosts.update(state.get_ghosts())
+            self._rests_on.update(dict.fromkeys([each for each in state.get_parent_ids() if each not in self._ghosts]))
         if self.level is Level.HISTORY:
             lacking = self.lacking_of_trees()
             if lacking and not self.bring(lacking, by_name=True):
@@ -476,14 +483,7 @@ class Remote(Place):
 
     def lacking_of_trees(self) -> list[RevisionId]:
         """What the trees of lightweight checkouts rest on and the mirror lacks: the branch may have lost it."""
-        found: list[RevisionId] = []
-        for tree in self.trees:
-            with contextlib.suppress(errors.BzrError, OSError), tree.lock_read():
-                state = tree.current_dirstate()
-                found += [each for each in state.get_parent_ids() if each not in state.get_ghosts()]
-        return [
-            each for each in found if each not in self.refused and not (self.knowledge.met and self.mirror().has(each))
-        ]
+        return [each for each in self._rests_on if not (self.knowledge.met and self.mirror().has(each))]
 
     def is_named(self, revision: RevisionId) -> bool:
         """Whether a revision is likely to be on the server though no branch reaches it: the user or a tag names it. A
@@ -493,14 +493,6 @@ class Remote(Place):
             return True
         specs = [str(getattr(each, "user_spec", "")) for each in given("revision") or ()]
         return any(revision.decode("utf-8", "replace") in each for each in specs)
-
-    def _ghosts_of_trees(self) -> set[RevisionId]:
-        """What the trees of lightweight checkouts rest on, and is nowhere."""
-        found: set[RevisionId] = set()
-        for tree in self.trees:
-            if tree.is_locked():
-                found.update(tree.current_dirstate().get_ghosts())
-        return found
 
     # -- changes
 

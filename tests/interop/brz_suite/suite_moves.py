@@ -20,10 +20,10 @@ from breezy.branch import Branch, BranchHooks
 from breezy.controldir import ControlDir
 from breezy.revision import NULL_REVISION
 from breezy.transport import NoSuchFile, get_transport_from_path
+from smartserver.plugins.breezy.checkouts import _trees
 from suite_breezy import hpss
 from suite_servers import Server
 
-from smartserver.plugins.breezy.checkouts import _trees
 from smartserver.plugins.breezy.push import push
 from smartserver.plugins.breezy.server import _servers
 

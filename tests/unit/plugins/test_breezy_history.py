@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Iterator
 
 import pytest
+from smartserver.plugins.breezy.history import History
 
 from smartserver.client.medium import ConnectionLost
 from smartserver.errors import CorruptRecord
-from smartserver.plugins.breezy.history import History
 from smartserver.records.bases import NewRecord, SegmentWriter
 from smartserver.records.model import GraphNode, Parent
 from smartserver.records.system import system_of

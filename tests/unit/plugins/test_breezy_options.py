@@ -10,12 +10,12 @@ from typing import Any, cast
 import pytest
 from breezy.config import BranchConfig, LocationStack
 from brz_running import running
+from smartserver.plugins.breezy.changes import NotAsRemembered
+from smartserver.plugins.breezy.options import OptionConfig, OptionStore
 
 from smartserver.plugins.breezy import changes
 from smartserver.plugins.breezy.branch import HpssBranch
-from smartserver.plugins.breezy.changes import NotAsRemembered
 from smartserver.plugins.breezy.effects import EffectiveStack
-from smartserver.plugins.breezy.options import OptionConfig, OptionStore
 from smartserver.plugins.breezy.place import State
 from smartserver.plugins.breezy.remote import Remote
 

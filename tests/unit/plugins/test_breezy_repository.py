@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from breezy.bzr.vf_search import EmptySearchResult, PendingAncestryResult, SearchResult
+from smartserver.plugins.breezy.sending import WriteGroup
 
 from smartserver.plugins.breezy import repository, sending
 from smartserver.plugins.breezy.repository import HpssRepository
-from smartserver.plugins.breezy.sending import WriteGroup
 from smartserver.vcs.bzr.compat import format_2a  # noqa: F401  # It initializes Breezy.
 from smartserver.vcs.bzr.repository import BrzRepository
 
