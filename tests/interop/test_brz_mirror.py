@@ -1,0 +1,557 @@
+"""plugins.breezy.mirror, plugins.breezy.hpss_shadows: what a command received of a server's history is kept: the next one is
+sent only what is new. Whatever becomes of what is kept, what is said is right."""
+
+from __future__ import annotations
+
+import random
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from brz_sides import SHIM, Begin, Users
+from git_sides import Done, environment
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+LARGE = 400_000
+"""Bytes nobody would send twice."""
+
+LITTLE = 3000
+"""Bytes that a command needs to learn that there is nothing new, at most."""
+
+WORDS = ("grep", "-r", "1..", "t")
+"""A command that reads the trees of all revisions."""
+
+LIGHT = "empty/light"
+"""A lightweight checkout outside of every repository, where commands run."""
+
+
+def with_much(users: Users) -> None:
+    """With much content, and a checkout that nobody has used yet."""
+    users.commit("a", "large", random.Random(1).randbytes(LARGE))
+    assert users.run("a", "push").status == 0
+    users.path("empty").mkdir()
+    assert users.run("empty", "checkout", "--lightweight", "-r", "1", users.url(), "light").status == 0
+    users.forget("empty")
+
+
+@pytest.fixture
+def users(changed: Begin) -> Users:
+    return changed(with_much)
+
+
+def read(users: Users, trips: int = 1, *words: str, branch: str = "trunk", **variables: str) -> Done:
+    """Run a command in so many round trips at most; it says of the branch what it says of user a's."""
+    words = words or WORDS
+    asked = [word.replace("URL", users.url(branch)) for word in words]
+    done = users.run(LIGHT, *asked, "-Dhpss", **variables)
+    closing = re.findall(r"HPSS calls: (\d+) \((\d+) vfs\)", done.err)
+    assert len(closing) == 1, done.said
+    assert int(closing[0][0]) <= trips, done.said
+    assert closing[0][1] == "0"
+    assert done.counts.rounds <= trips + 1, (done.counts, done.said)
+    local = users.run("a", *[word.replace("URL", str(users.path("a"))) for word in words])
+    assert done.status == local.status, done.said
+    ordered = sorted if words[0] == "grep" else list  # It shows a tree's files in the order a repository has them.
+    assert ordered(done.out.splitlines()) == ordered(local.out.splitlines()), done.said
+    return done
+
+
+def said(done: Done) -> list[str]:
+    """What a command said besides, but for Breezy's closing line."""
+    return [line for line in done.err.splitlines() if not line.startswith("HPSS calls")]
+
+
+def little(done: Done) -> Done:
+    """What came was that nothing is new."""
+    assert done.counts.bytes_down < LITTLE, done.counts
+    assert done.counts.bytes_up < LITTLE, done.counts
+    assert said(done) == []
+    return done
+
+
+def folder(users: Users) -> Path:
+    """Where mirrors are."""
+    return users.cache("empty") / "smartserver" / "mirrors"
+
+
+def kept(users: Users) -> list[Path]:
+    """The mirrors that are there."""
+    found = folder(users).iterdir() if folder(users).is_dir() else ()
+    return [path for path in found if path.is_dir()]
+
+
+def files(users: Users, part: str) -> list[Path]:
+    """Files of the one mirror."""
+    (path,) = kept(users)
+    return sorted(each for each in (path / ".bzr" / "repository").glob(part) if each.is_file())
+
+
+# -- what it costs
+
+
+def test_the_second_use_costs_what_is_new(users: Users) -> None:
+    first = read(users)
+    assert first.counts.bytes_down > LARGE
+    assert said(first) == []
+    for words in (
+        WORDS,
+        ("log", "-v", "URL/one"),
+        ("log", "-n0", "URL"),
+        ("annotate", "URL/two"),
+        ("tags", "-d", "URL"),
+    ):
+        little(read(users, 1, *words))
+    little(read(users, 1, "cat-revision", "-r", "2"))
+    users.commit("a", "more")
+    assert users.run("a", "push").status == 0
+    assert read(users).counts.bytes_down < LITTLE
+    little(read(users))
+    (path,) = kept(users)
+    assert path.stat().st_mode & 0o077 == 0 or folder(users).stat().st_mode & 0o077 == 0
+
+
+def test_log_v_of_what_is_in_a_branch(users: Users) -> None:
+    """A URL does not say where the branch ends, and nobody need know before the history is asked for."""
+    users.path("a/doc").mkdir()
+    users.commit("a", "doc/index")
+    assert users.run("a", "push").status == 0
+    for inner in ("/one", "/doc", ""):
+        users.forget("empty")
+        words = ("log", "-v", f"URL{inner}")
+        first = read(users, 1, *words)
+        assert first.counts.bytes_down > LARGE
+        assert said(first) == []
+        assert "added:" in first.out
+        little(read(users, 1, *words))
+        little(read(users, 1, "log", "-v", "URL/one"))
+        little(read(users))
+        assert len(kept(users)) == 1
+    for inner in ("one", "doc"):
+        users.forget("empty")
+        assert "added:" in users.ask("log, one file", "empty", "log", "-v", users.url(f"trunk/{inner}"))
+
+
+def test_log_v_of_what_is_not_there(users: Users) -> None:
+    """What is said is what is said where more was known."""
+    for url, word in ((users.url("trunk/none"), "none"), (users.url("none"), "none"), (users.url()[:-8], "")):
+        users.forget("empty")
+        first = users.run("empty", "log", "-v", url)
+        users.run("empty", "revno", users.url())
+        second = users.run("empty", "log", "-v", url)
+        assert (first.status, first.out, first.err) == (second.status, second.out, second.err)
+        assert first.status == 3
+        assert word in first.err
+
+
+def test_branches_of_one_repository_share_it(users: Users) -> None:
+    read(users)
+    assert users.run("a", "push", users.url("side")).status == 0
+    # The tip is one of those kept.
+    little(read(users, 1, "log", "-v", "URL/one", branch="side"))
+    assert len(kept(users)) == 1
+
+
+# -- what is shown
+
+
+def test_what_the_branch_does_not_reach_is_not_shown(users: Users) -> None:
+    read(users)
+    gone = users.tip("a")[1].decode()
+    assert users.run("a", "uncommit", "--force", "-q").status == 0
+    assert users.run("a", "push", "--overwrite", "-q", "-r", "2").status == 0
+    assert users.run("a", "pull", "-q", "--overwrite", users.url()).status == 0
+    little(read(users))
+    little(read(users, 1, "log", "-v", "URL/one"))
+    done = users.run(LIGHT, "grep", "-r", f"revid:{gone}", "t")
+    assert done.status in (3, 4), done.said  # What grep says of it is a traceback, of any branch.
+    assert done.out == ""
+    assert gone in done.err
+    # Who asks the repository itself for it is told what that has, as of any branch.
+    assert gone in users.run(LIGHT, "cat-revision", gone).out
+
+
+def test_who_may_not_read_any_more_is_shown_nothing(users: Users, tmp_path: Path) -> None:
+    read(users)
+    (users.served.root / users.place).rename(users.served.root / f"{users.place}-away")
+    done = users.run(LIGHT, *WORDS)
+    assert (done.status, done.out) == (3, ""), done.said
+    assert "Not a branch" in done.err
+
+
+def test_a_repository_made_anew(users: Users) -> None:
+    """One with the same revisions, and one with others."""
+    read(users)
+    shutil.rmtree(users.served.root / users.place)
+    assert users.run("a", "push", "--overwrite", users.url("")).status == 0
+    assert users.run("a", "push", "--overwrite", users.url()).status == 0
+    assert said(read(users, 2)) == []
+    little(read(users))
+    assert len(kept(users)) == 1
+    shutil.rmtree(users.served.root / users.place)
+    users.make("c")
+    users.commit("c", "two")
+    shutil.rmtree(users.path("a"))
+    users.path("c").rename(users.path("a"))
+    assert users.run("a", "push", users.url("")).status == 0
+    assert users.run("a", "push", users.url()).status == 0
+    read(users, 2)
+    little(read(users))
+
+
+# -- what becomes of it
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
+    "cut": lambda content: content[: len(content) // 2],
+    "empty": lambda content: b"",
+    "garbage": lambda content: random.Random(2).randbytes(len(content)),
+    "gone": lambda content: None,
+}
+
+
+@pytest.mark.parametrize(
+    ("part", "damage"),
+    [
+        ("pack-names", "garbage"),
+        ("packs/*", "cut"),
+        ("indices/*.rix", "gone"),
+        ("format", "empty"),
+    ],
+)
+def test_it_is_damaged(users: Users, part: str, damage: str) -> None:
+    read(users)
+    for file in files(users, part):
+        content = DAMAGES[damage](file.read_bytes())
+        file.unlink()
+        if content is not None:
+            file.write_bytes(content)
+    done = read(users, 2)
+    assert len([line for line in said(done) if "damaged" in line]) == len(said(done)) <= 1, done.said
+    little(read(users))
+
+
+@pytest.mark.parametrize("part", ["packs/*", "pack-names"])
+def test_a_file_of_it_is_a_folder(users: Users, part: str) -> None:
+    read(users)
+    for file in files(users, part):
+        file.unlink()
+        file.mkdir()
+    done = read(users, 2)
+    (line,) = said(done)
+    assert line.startswith("hpss: what was kept of URL is damaged, and is fetched anew"), done.said
+    little(read(users))
+
+
+def test_one_byte_is_another(users: Users) -> None:
+    """What is read of it is right, or the command says that it was damaged, and the next one is right."""
+    read(users)
+    for at in random.Random(3).sample(range(LARGE), 4):
+        (pack,) = files(users, "packs/*")
+        content = bytearray(pack.read_bytes())
+        content[at % len(content)] ^= 0x55
+        pack.chmod(0o600)
+        pack.write_bytes(content)
+        done = users.run(LIGHT, *WORDS)
+        if done.status != 0:
+            assert "brz: ERROR: what was kept of URL was damaged (" in done.err
+            assert "it is removed; run the command again" in done.err
+            assert kept(users) == []
+        shutil.rmtree(folder(users))
+        read(users)
+
+
+def test_a_mistake_of_the_program_is_no_damage(users: Users, breaks: str) -> None:
+    read(users)
+    done = broken(users, breaks, "mistaken")
+    assert done.status == 4
+    assert "TypeError: unsupported operand" in done.err
+    assert "damaged" not in done.err
+    little(read(users))  # What is kept stays.
+
+
+def test_it_is_gone(users: Users) -> None:
+    read(users)
+    shutil.rmtree(folder(users))
+    assert said(read(users)) == []
+    shutil.rmtree(users.cache("empty") / "smartserver" / "remotes")
+    assert said(read(users)) == []
+    little(read(users))
+
+
+BREAKS = """
+import os, signal
+from smartserver.client import mirrors
+from smartserver.plugins.breezy import mirror
+
+WHEN = os.environ["WHEN"]
+
+def killed(*arguments):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def full(repository, coming):
+    if repository._transport.base.startswith("file"):
+        raise OSError(28, "No space left on device")
+    insert(repository, coming)
+
+insert = mirror._insert
+if WHEN == "full":
+    mirror._insert = full
+elif WHEN == "mistaken":
+    mirror.OLDER = None
+elif WHEN == "before":
+    mirrors.MirrorFolder.publish = killed
+elif WHEN == "locked":
+    from breezy.bzr import pack_repo
+    pack_repo.RepositoryPackCollection._unlock_names = killed
+elif WHEN == "uploading":
+    from breezy.bzr import pack_repo
+    pack_repo.NewPack.finish = killed
+"""
+
+
+@pytest.fixture
+def breaks(users: Users) -> str:
+    """Plugins of brz: ours, and one that breaks off when it is told to."""
+    path = users.folder / "breaks.py"
+    path.write_text(BREAKS)
+    return f"hpss@{SHIM}:breaks@{path}"
+
+
+def broken(users: Users, breaks: str, when: str) -> Done:
+    return users.run(LIGHT, *WORDS, plugin=breaks, WHEN=when)
+
+
+@pytest.mark.parametrize(("when", "left"), [("before", ""), ("locked", ""), ("uploading", "upload/*")])
+def test_a_process_that_is_killed(users: Users, breaks: str, when: str, left: str) -> None:
+    assert broken(users, breaks, when).status == -9
+    assert said(read(users)) == []
+    little(read(users))
+    assert [path for path in folder(users).iterdir() if path.name.endswith(".new")] == []
+    for name in ("more", "another"):
+        users.commit("a", name)
+        assert users.run("a", "push").status == 0
+        if left and name == "more":
+            assert broken(users, breaks, when).status == -9
+            assert files(users, left)
+        assert said(read(users)) == []
+        little(read(users))
+    if left:
+        assert files(users, left) == []
+
+
+def test_a_full_disk(users: Users, breaks: str) -> None:
+    for _ in range(2):
+        done = broken(users, breaks, "full")
+        assert done.status == 0
+        assert re.fullmatch(r"hpss: the history of \S+ is held in memory, not kept: .*No space.*\n", done.err)
+        assert done.counts.rounds <= 2
+    assert kept(users) == []
+    read(users)
+    users.commit("a", "next")
+    assert users.run("a", "push").status == 0
+    done = broken(users, breaks, "full")
+    assert (done.status, done.counts.rounds) == (0, 2), done.said
+    assert "next" in done.out
+    assert "No space" in done.err
+    assert said(read(users)) == []
+    little(read(users))
+
+
+def test_there_is_no_folder_for_it(users: Users) -> None:
+    place = users.folder / "cache-of-none"
+    (place / "smartserver").mkdir(parents=True)
+    (place / "smartserver" / "mirrors").write_bytes(b"")
+    done = read(users, XDG_CACHE_HOME=str(place))
+    assert len(said(done)) == 1
+    assert "held in memory" in done.err
+
+
+def _file(path: Path) -> None:
+    """Put a file where there was a folder, or nothing."""
+    shutil.rmtree(path, ignore_errors=True)
+    path.write_bytes(b"")
+
+
+def _bound(path: Path) -> None:
+    """Let nobody change anything in or below a folder who may not do everything."""
+    for each in [path, *path.rglob("*")]:
+        each.chmod(each.stat().st_mode & 0o555)
+
+
+def _unbind(path: Path) -> None:
+    path.chmod(0o755)
+    for each in path.rglob("*"):
+        each.chmod(each.stat().st_mode | 0o700)
+
+
+NOT_AS_ROOT = """
+import ctypes, os
+
+if os.geteuid() == 0:
+    CAP_DAC_OVERRIDE = 1
+    libc = ctypes.CDLL(None)
+    header, sets = (ctypes.c_uint32 * 2)(0x20080522), (ctypes.c_uint32 * 6)()
+    assert libc.capget(header, sets) == 0
+    for each in range(3):
+        sets[each] &= ~(1 << CAP_DAC_OVERRIDE)
+    assert libc.capset(header, sets) == 0
+"""
+"""By this a process of root's is denied what a file's mode denies its owner."""
+
+
+UNWRITABLE: dict[str, Callable[[Path, Path], None]] = {
+    "remotes": lambda top, mirror: _file(top / "remotes"),
+    "mirrors": lambda top, mirror: _file(top / "mirrors"),
+    "new": lambda top, mirror: _file(mirror.rename(mirror.with_name(f"{mirror.name}.new"))),
+    "upload": lambda top, mirror: _file(mirror / ".bzr/repository/upload"),
+    "all read-only": lambda top, mirror: _bound(top),
+}
+
+
+@pytest.mark.parametrize("what", UNWRITABLE)
+def test_it_cannot_be_written_to(users: Users, what: str) -> None:
+    """What is shown is right, and a line at most says more; `brz check` finds nothing wrong."""
+    read(users)
+    users.commit("a", "more")
+    assert users.run("a", "push").status == 0
+    top = folder(users).parent
+    (mirror,) = kept(users)
+    UNWRITABLE[what](top, mirror)
+    users.first = NOT_AS_ROOT
+    try:
+        for words in (WORDS, ("log", "-v", "URL/more"), WORDS):
+            done = read(users, 2, *words)
+            assert len(said(done)) <= 1, done.said
+        for other_words in (["pull", "-d", str(users.path("b"))], ["log", users.url()], ["hpss-shadows"]):
+            other = users.run("empty", *other_words)
+            assert other.status == 0, other.said
+            assert not other.err.startswith(("Traceback", "brz: ERROR")), other.said
+        assert users.tip("b") == users.tip("a")
+        assert users.run("b", "check").status == 0
+    finally:
+        users.first = ""
+        if top.is_dir():
+            _unbind(top)
+    # What is in the way goes with all of it.
+    users.forget("empty")
+    read(users)
+    little(read(users))
+
+
+def test_two_at_once(users: Users) -> None:
+    for _ in range(2):
+        env = {
+            **environment(users.folder / ".home"),
+            "BRZ_LOG": str(users.log),
+            "BRZ_PLUGINS_AT": f"hpss@{SHIM}",
+            "XDG_CACHE_HOME": str(users.cache("empty")),
+        }
+        both = [
+            subprocess.Popen(
+                [sys.executable, "-m", "breezy", *WORDS],
+                cwd=users.path(LIGHT),
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            for _ in range(3)
+        ]
+        outs = [each.communicate(timeout=120) for each in both]
+        assert [each.returncode for each in both] == [0, 0, 0], outs
+        assert len({out for out, _ in outs}) == 1
+        assert {err for _, err in outs} == {b""}
+        users.commit("a", "more")
+        assert users.run("a", "push").status == 0
+    read(users)
+    little(read(users))
+
+
+# -- what the user says
+
+
+def test_its_size_is_the_users(users: Users) -> None:
+    config = users.folder / ".home" / ".config" / "breezy" / "breezy.conf"
+    assert users.run("empty", "config", "--scope=breezy", "hpss.shadow_size=200K").status == 0, config
+    users.forget("empty")
+    done = read(users)
+    assert len(said(done)) == 1
+    assert "more than hpss.shadow_size" in done.err
+    assert kept(users) == []
+    assert users.run("empty", "config", "--scope=breezy", "hpss.shadow_size=1M").status == 0
+    assert said(read(users)) == []
+    assert len(kept(users)) == 1
+    assert users.run("empty", "config", "--scope=breezy", "hpss.shadow_size=0").status == 0
+    assert read(users).counts.bytes_down > LARGE
+    assert "At most 0.0 MB" in users.run("empty", "hpss-shadows").out
+
+
+def test_they_are_shown_and_removed(users: Users) -> None:
+    assert users.run("empty", "hpss-shadows").out.startswith("At most 1000.0 MB of one repository, 4000.0 MB in all")
+    read(users)
+    (size,) = re.findall(r"^ +([0-9.]+) MB  \S+ \S+  URL$", users.run("empty", "hpss-shadows").out, re.MULTILINE)
+    assert float(size) >= 0.4
+    none = users.url("")[:-4] + "x"
+    for words in (["--clear"], []):
+        said_of_none = users.run("empty", "hpss-shadows", *words, none)
+        assert (said_of_none.status, said_of_none.out, said_of_none.err) == (0, "", f"Nothing is kept of {none}.\n")
+    assert len(kept(users)) == 1
+    assert users.run("empty", "hpss-shadows", "--clear", users.url()).out.endswith("removed\n")
+    assert kept(users) == []
+    read(users)
+    assert users.run("empty", "hpss-shadows", "--clear").status == 0
+    assert kept(users) == []
+    assert users.run("empty", "hpss-shadows", "file:///tmp").status == 3
+
+
+def test_what_an_earlier_release_kept_is_removed(users: Users) -> None:
+    old = users.cache("empty") / "smartserver" / "shadows"
+    (old / "one").mkdir(parents=True)
+    (old / "one" / "pack").write_bytes(b"x")
+    read(users)
+    assert not old.exists()
+
+
+def test_a_large_history_is_announced_once(users: Users) -> None:
+    assert users.run("empty", "config", "--scope=breezy", "hpss.large_history=100K").status == 0
+    users.forget("empty")
+    done = users.run(LIGHT, *WORDS)
+    (line,) = said(done)
+    assert line.startswith("hpss: receiving the history of URL/trunk")
+    assert line.endswith(" MB, once; `smartserver cat`, `ls`, `log` and `export` of a URL read without it")
+    assert said(users.run(LIGHT, *WORDS)) == []
+    users.forget("empty")
+    assert said(users.run(LIGHT, *WORDS, "-q")) == []
+
+
+def test_a_push_leaves_the_mirror_as_it_was(users: Users) -> None:
+    """It sends what the source has."""
+    users.forget("a")
+    users.commit("a", "more")
+    assert users.run("a", "push").status == 0
+    assert not (users.cache("a") / "smartserver" / "mirrors").exists()
+
+
+def test_what_a_new_branch_gets_is_a_copy_of_packs(users: Users) -> None:
+    users.forget("empty")
+    assert users.run("empty", "branch", users.url(), "new").status == 0
+    (pack,) = files(users, "packs/*")
+    (copy,) = (users.path("empty/new") / ".bzr" / "repository" / "packs").iterdir()
+    assert copy.name == pack.name
+    assert copy.read_bytes() == pack.read_bytes()
+    users.check("empty/new")
+
+
+def test_pulls_of_a_part_are_sent_what_is_new_once(users: Users) -> None:
+    """What was received on top of a local branch is kept: that branch's history is copied to the mirror before."""
+    assert users.run("", "branch", "-q", "-r", "1", "a", "part").status == 0
+    first = users.run("part", "pull", "-r", "2", users.url())
+    assert (first.status, first.counts.bytes_down > LARGE) == (0, True), first.said
+    for words in (["missing", "--line", users.url()], ["pull", users.url()]):
+        assert users.run("part", *words).counts.bytes_down < LITTLE
+    assert users.tip("part") == users.tip("a")
