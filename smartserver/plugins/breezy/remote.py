@@ -16,6 +16,7 @@ from io import BytesIO
 from typing import Any
 
 from breezy import errors, trace
+from breezy.transport import NoSuchFile
 from breezy.transport.memory import MemoryTransport
 
 from smartserver.client.knowledge import Knowledge
@@ -65,6 +66,10 @@ GONE = (
 )
 
 READ_WITHOUT = "`smartserver cat`, `ls`, `log` and `export` of a URL read without it"
+
+
+UNREAD = (errors.NoSuchRevision, NoSuchFile)
+"""What Breezy raises where a file of a repository is not what it wrote, besides the errors of its own stores."""
 
 
 class Level(enum.IntEnum):
@@ -316,13 +321,13 @@ class Remote(Place):
             coming = Coming(pulled)
             if is_first:
                 self._announce(coming)
+            if before is not None:  # The repository was made anew, and may have some of what it had.
+                local |= dict.fromkeys(haves, before.open())
             common = set(pulled.common(asked)) & local.keys()
             beside = list(dict.fromkeys([local[each] for each in common]))
             if coming.announced:
                 heads = [(each, [have for have in asked if have in common and local[have] is each]) for each in beside]
                 beside = [each for each, its in heads if not mirror.adopt(each, its)]
-            if before is not None and not common.issuperset(pulled.common(asked)):
-                beside.append(before.open())  # The repository was made anew, and has some of what it had.
             try:
                 mirror.receive(coming, beside=beside, is_first=is_first)
             except (NoRoom, Damaged):
@@ -659,7 +664,8 @@ def explain(error: Exception) -> None:
     Raises:
         CommandError: so it is.
     """
-    if isinstance(error, errors.BzrError) and not error.internal_error and not isinstance(error, errors.NoSuchRevision):
+    is_plain = isinstance(error, errors.BzrError) and not error.internal_error
+    if is_plain and not (isinstance(error, UNREAD) or type(error).__module__.startswith("breezy.bzr.")):
         return
     gone = [remote.gone for command, remote in _remotes.values() if command is current() and remote.gone]
     why = damage() or "".join(gone[:1])
