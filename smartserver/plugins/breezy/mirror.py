@@ -22,12 +22,13 @@ import fcntl
 import hashlib
 import os
 import struct
+import tempfile
 import time
 import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import breezy
 from breezy import errors, trace
@@ -88,6 +89,9 @@ NO_ROOM: Final = (
 )  # fmt: skip
 """Why something cannot be written to a disk that is sound."""
 
+IN_MEMORY: Final = 4 << 20
+"""Bytes of what comes before it becomes a file."""
+
 LONGEST: Final = 200
 """Characters of what Breezy says of damage."""
 
@@ -97,10 +101,6 @@ MAKING: Final = 2.0
 
 MOST_COPIED: Final = 2000
 """Revisions of a local repository that are copied to a mirror by Breezy's own fetch, which takes a millisecond each."""
-
-
-class NoRoom(Exception):
-    """A mirror could not be written to this disk."""
 
 
 class Damaged(Exception):
@@ -316,7 +316,6 @@ class Mirror:
         `is_first`: it rests on nothing that the mirror has.
 
         Raises:
-            NoRoom: this disk does not take it; it is to be asked for once more.
             Damaged: the mirror was damaged, and is empty now; so it is.
             CodedError, MediumError, ProtocolError, Malformed, KeyboardInterrupt: not all of it came.
         """
@@ -385,7 +384,9 @@ class Mirror:
             if _is_no_room(wrong):
                 self._is_full = True
                 trace.note("hpss: the history of %s is held in memory, not kept: %s", self.url, _short(str(wrong)))
-                raise NoRoom from wrong
+                self.receive(coming)
+                return
+            coming.drain()
             if is_first and wrong.__cause__ is not None:
                 raise wrong.__cause__ from None  # What came is wrong, and nothing else.
             self._start_again(wrong)
@@ -476,18 +477,37 @@ class Coming:
         self.broken: BaseException | None = None
         """Why not all of them came."""
         self.count = 0
+        self._rest = self._segments()
+        self._spool: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115
+        weakref.finalize(self, self._spool.close)
+        self._sizes: list[int] = []
 
     def drain(self) -> None:
-        """Receive the end of an answer that has none."""
+        """Receive the end, so that another request can go the same way."""
         for _ in self:
             pass
 
     def __iter__(self) -> Iterator[bytes]:
-        """The segments, each after those of its parents. Those that came before the rest was broken off are whole."""
-        try:
-            yield from self._segments()
-        except (CodedError, MediumError, ProtocolError, Malformed, KeyboardInterrupt) as wrong:
-            self.broken = wrong
+        """The segments, each after those of its parents. Those that came before the rest was broken off are whole. They
+        can be asked for again, while they come, too.
+        """
+        at = 0
+        for size in [*self._sizes]:
+            self._spool.seek(at)
+            at += size
+            yield self._spool.read(size)
+        while self.broken is None:
+            try:
+                segment = next(self._rest, None)
+            except (CodedError, MediumError, ProtocolError, Malformed, KeyboardInterrupt) as wrong:
+                self.broken = wrong
+                return
+            if segment is None:
+                return
+            self._spool.seek(0, os.SEEK_END)
+            self._spool.write(segment)
+            self._sizes.append(len(segment))
+            yield segment
 
     def _segments(self) -> Iterator[bytes]:
         stream = SegmentStream(KINDS, graph_first=False, limit=MAX_TAKEN)

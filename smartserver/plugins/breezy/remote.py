@@ -38,7 +38,7 @@ from smartserver.plugins.breezy.change import (
     tags_updates,
     tip_of,
 )
-from smartserver.plugins.breezy.mirror import LARGE, Coming, Damaged, Mirror, NoRoom, damage, mirror_of
+from smartserver.plugins.breezy.mirror import LARGE, Coming, Damaged, Mirror, damage, mirror_of
 from smartserver.plugins.breezy.place import KINDS, VCS, Place, State
 from smartserver.plugins.breezy.running import current, given, is_ours, runs
 from smartserver.plugins.breezy.transport import HpssTransport
@@ -55,7 +55,7 @@ from smartserver.verbs.rules import Create, Rule
 FILES = (TIP_FILE, TAGS_FILE, OPTIONS_FILE)
 
 TRIES = 3
-"""Times that history is asked for, where the mirror turns out to be damaged or there is no room for it."""
+"""Times that history is asked for, where the mirror turns out to be damaged."""
 
 MAX_BRANCHES = 4
 """Local branches whose tips are named to a server, the newest first."""
@@ -321,16 +321,16 @@ class Remote(Place):
             coming = Coming(pulled)
             if is_first:
                 self._announce(coming)
-            if before is not None:  # The repository was made anew, and may have some of what it had.
-                local |= dict.fromkeys(haves, before.open())
+            old = None if before is None else before.open()
+            local |= {} if old is None else dict.fromkeys(haves, old)  # It was made anew, with some of what it had.
             common = set(pulled.common(asked)) & local.keys()
             beside = list(dict.fromkeys([local[each] for each in common]))
-            if coming.announced:
-                heads = [(each, [have for have in asked if have in common and local[have] is each]) for each in beside]
-                beside = [each for each, its in heads if not mirror.adopt(each, its)]
+            heads = [(each, [have for have in asked if have in common and local[have] is each]) for each in beside]
+            is_copied = [(coming.announced or each is old) and mirror.adopt(each, its) for each, its in heads]
+            beside = [each for each, done in zip(beside, is_copied, strict=True) if not done]
             try:
                 mirror.receive(coming, beside=beside, is_first=is_first)
-            except (NoRoom, Damaged):
+            except Damaged:
                 if left:
                     continue
                 raise errors.BzrError(f"the history of {self.url} cannot be kept here") from None
