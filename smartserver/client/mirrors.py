@@ -26,6 +26,7 @@ ALL_MIRRORS: Final = 4
 
 USE = ".use"
 WRITE = ".write"
+ADD = ".add"
 NEW = ".new"
 GONE = ".gone-"
 
@@ -71,6 +72,12 @@ class Mirrors:
             if alone:
                 discard(path)
         return not os.path.isdir(path)
+
+    def remove_beside(self, name: str) -> None:
+        """Remove those of the same URL but this one."""
+        for each in self._names():
+            if "." not in each and each != name and each.partition("-")[0] == name.partition("-")[0]:
+                self.remove(each)
 
     def make_room(self, wanted: int, best: str = "") -> bool:
         """Remove mirrors, the least recently used first, until there is room for so many bytes more; whether there is.
@@ -139,9 +146,9 @@ class MirrorFolder:
         return self.size() + more <= self._mirrors.limit and self._mirrors.make_room(more, self.name)
 
     @contextmanager
-    def adding(self, tidy: Callable[[], None]) -> Iterator[None]:
-        """Around what adds to it, as other processes may meanwhile; `tidy`: called first where none does. It removes
-        what was left by those that were ended.
+    def adding(self, tidy: Callable[[], None], *, known: bool = True) -> Iterator[None]:
+        """Around what adds to it. Other processes wait if it is `known` content, which they may be about to add, too.
+        `tidy`: called first where no process adds anything. It removes what was left by those that were ended.
 
         Raises:
             OSError: it cannot be written to.
@@ -149,12 +156,14 @@ class MirrorFolder:
         with _locked(self.path + WRITE) as alone:
             if alone:
                 tidy()
-        lock = _lock(self.path + WRITE, fcntl.LOCK_SH, wait=True)
+        locks = [_lock(self.path + ADD, fcntl.LOCK_EX, wait=True)] if known else []
+        locks.append(_lock(self.path + WRITE, fcntl.LOCK_SH, wait=True))
         try:
             yield
         finally:
-            if lock is not None:
-                os.close(lock)
+            for lock in locks:
+                if lock is not None:
+                    os.close(lock)
 
     @contextmanager
     def writing(self) -> Iterator[bool]:
@@ -183,10 +192,11 @@ class MirrorFolder:
         with open(os.path.join(path, URL_FILE), "w", encoding="utf-8") as file:
             file.write(self._url)
         os.rename(path, self.path)
-        older = self.name.partition("-")[0]
-        for each in self._mirrors.kept():  # Of the repository that was at this URL before.
-            if each.name.partition("-")[0] == older and each.name != self.name:
-                self._mirrors.remove(each.name)
+        self.remove_older()
+
+    def remove_older(self) -> None:
+        """Remove those of repositories that were at this URL before."""
+        self._mirrors.remove_beside(self.name)
 
     def throw_away(self) -> None:
         """Remove it, whoever uses it: it is damaged."""

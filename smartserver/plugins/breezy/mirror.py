@@ -5,13 +5,14 @@ reaches is brought here once, and from then on what is new of it; Breezy reads t
 
 The rules. A mirror has whole revisions: what a revision rests on is there, too, but for ghosts. It says nothing of what
 branches are: that is known of the server's last answer (`client.knowledge`). So it may be gone, or be older than that,
-at any time, and costs bytes then. It is written to in write groups of Breezy's: what a process leaves that is killed is
-a file that nothing names, which the next writer removes. Several processes may write at once; the list of packs is
-locked by the system, so that no lock outlives its process. What comes broken off is kept as far as it came.
+at any time, and costs bytes then. It is written to in write groups of Breezy's: a process that is killed leaves a file
+that nothing names, which the next writer removes. The system holds the locks, so that none outlives its process. What
+came before the rest was broken off is kept.
 
-What rests on local revisions that the mirror lacks is read once, from memory, above both. Without a home, with the limit
-0, or where the disk cannot be written to, a mirror lies in memory. Damage is found when a mirror is opened, by sizes and
-ends of its files, or when a command fails, by the checksums that are the names of packs; then it is thrown away.
+What rests on local revisions that the mirror lacks is read once, from memory, above both. Without a home, with the
+limit 0, or where the disk cannot be written to, a mirror lies in memory. Damage is found when a mirror is opened, by
+sizes and ends of its files, or when a command fails, by the checksums that are the names of packs. It is thrown away
+then.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import tempfile
 import time
 import weakref
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any, Final
 
@@ -215,6 +216,7 @@ class Mirror:
         if folder.use():
             try:
                 check_files(folder.path)
+                folder.remove_older()
                 return ControlDir.open(folder.path)
             except (Damaged, errors.BzrError) as wrong:
                 self._throw_away(folder, wrong)
@@ -320,8 +322,8 @@ class Mirror:
             CodedError, MediumError, ProtocolError, Malformed, KeyboardInterrupt: not all of it came.
         """
         self._find()
-        if not coming.announced:
-            coming.drain()
+        if not coming.revisions:
+            pass
         elif beside or self._is_full:
             made = in_memory(self.open(), *beside)
             _insert(made, coming)
@@ -386,7 +388,6 @@ class Mirror:
                 trace.note("hpss: the history of %s is held in memory, not kept: %s", self.url, _short(str(wrong)))
                 self.receive(coming)
                 return
-            coming.drain()
             if is_first and wrong.__cause__ is not None:
                 raise wrong.__cause__ from None  # What came is wrong, and nothing else.
             self._start_again(wrong)
@@ -398,13 +399,13 @@ class Mirror:
             BrzRepository(self.open()).add_signatures(signatures)
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Around a write group of Breezy's own."""
+    def writing(self, *, commits: bool) -> Iterator[None]:
+        """Around a write group of Breezy's own. That of a commit has what no other process has, and may take long."""
         if self._folder is None:
             yield
             return
         path = self._folder.path
-        with self._folder.adding(lambda: tidy(path)):
+        with self._folder.adding(lambda: tidy(path), known=not commits):
             yield
 
     def damage(self) -> str:
@@ -468,7 +469,7 @@ def damage() -> str:
 
 
 class Coming:
-    """The revisions of an answer, as segments, as far as they come."""
+    """The revisions of an answer, as far as they come: spooled to a file, and inserted when no more comes."""
 
     def __init__(self, pulled: PullAnswer) -> None:
         self._body = pulled.body
@@ -476,40 +477,35 @@ class Coming:
         self.size = pulled.result.size
         self.broken: BaseException | None = None
         """Why not all of them came."""
-        self.count = 0
-        self._rest = self._segments()
         self._spool: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115
         weakref.finalize(self, self._spool.close)
-        self._sizes: list[int] = []
+        self._places: dict[RevisionId, tuple[int, int]] = {}
+        """Where each revision's segment lies in the spool."""
+        self._end = 0
 
-    def drain(self) -> None:
-        """Receive the end, so that another request can go the same way."""
-        for _ in self:
-            pass
+    def receive(self) -> None:
+        """Receive all that comes; what came before the rest was broken off is whole."""
+        try:
+            for revision, segment in self._segments():
+                self._spool.write(segment)
+                self._places[revision] = (self._end, len(segment))
+                self._end += len(segment)
+        except (CodedError, MediumError, ProtocolError, Malformed, KeyboardInterrupt) as wrong:
+            self.broken = wrong
 
-    def __iter__(self) -> Iterator[bytes]:
-        """The segments, each after those of its parents. Those that came before the rest was broken off are whole. They
-        can be asked for again, while they come, too.
-        """
-        at = 0
-        for size in [*self._sizes]:
-            self._spool.seek(at)
-            at += size
-            yield self._spool.read(size)
-        while self.broken is None:
-            try:
-                segment = next(self._rest, None)
-            except (CodedError, MediumError, ProtocolError, Malformed, KeyboardInterrupt) as wrong:
-                self.broken = wrong
-                return
-            if segment is None:
-                return
-            self._spool.seek(0, os.SEEK_END)
-            self._spool.write(segment)
-            self._sizes.append(len(segment))
-            yield segment
+    @property
+    def revisions(self) -> Sequence[RevisionId]:
+        """Those that came, parents before children."""
+        return list(self._places)
 
-    def _segments(self) -> Iterator[bytes]:
+    def segments(self, here: Container[RevisionId] = ()) -> Iterator[bytes]:
+        """Their segments, but for those that are `here`."""
+        for revision, (at, size) in self._places.items():
+            if revision not in here:
+                self._spool.seek(at)
+                yield self._spool.read(size)
+
+    def _segments(self) -> Iterator[tuple[RevisionId, bytes]]:
         stream = SegmentStream(KINDS, graph_first=False, limit=MAX_TAKEN)
         came = 0
         seen: set[RevisionId] = set()
@@ -524,19 +520,23 @@ class Coming:
                     if header.revision in outside:
                         raise CorruptRecord(header.revision, b"", "came after a revision whose parent it is")
                     seen.add(header.revision)
-                    self.count += 1
-                    yield segment
-                moved(came, self.count, self.announced)
+                    yield header.revision, segment
+                moved(came, len(seen), self.announced)
         stream.finish()
-        if self.count != self.announced:
-            raise CorruptRecord(b"", b"", f"the server sent {self.count} revisions, having announced {self.announced}")
+        if len(seen) != self.announced:
+            raise CorruptRecord(b"", b"", f"the server sent {len(seen)} revisions, having announced {self.announced}")
 
 
 def _insert(repository: Any, coming: Coming) -> None:
-    """Put what comes into a repository, but for what is there: another process may have put it there."""
+    """Put what came into a repository, but for what another process has put there meanwhile: Breezy would write a pack
+    of the same name once more, over one that others read.
+    """
     from smartserver.vcs.bzr.insert import insert
 
-    insert(BrzRepository(repository), coming)
+    with repository.lock_read():
+        here = repository.get_parent_map(coming.revisions)
+    if len(here) < len(coming.revisions):
+        insert(BrzRepository(repository), coming.segments(here))
 
 
 # -- what is on the disk

@@ -20,7 +20,7 @@ _CHANGED = "_is_changed_for_hpss"
 
 
 def put_around(owner: Any, name: str, around: Callable[..., Any]) -> None:
-    """Have each call of a class's method, or a module's function, go to `around`; its first argument is Breezy's own."""
+    """Have each call of a method or of a module's function go to `around`, whose first argument is Breezy's own."""
     stock = getattr(owner, name, None)
     if stock is None:
         trace.mutter("hpss: this Breezy has no %s.%s", owner.__name__, name)

@@ -321,6 +321,7 @@ class Remote(Place):
             coming = Coming(pulled)
             if is_first:
                 self._announce(coming)
+            coming.receive()
             old = None if before is None else before.open()
             local |= {} if old is None else dict.fromkeys(haves, old)  # It was made anew, with some of what it had.
             common = set(pulled.common(asked)) & local.keys()

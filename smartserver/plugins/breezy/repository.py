@@ -220,7 +220,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
                 self.mirror.rest_on(source.controldir.open_branch(source.name).repository)
 
     def _start_write_group(self) -> None:
-        self._writing.enter_context(self.mirror.writing())
+        self._writing.enter_context(self.mirror.writing(commits=self.builds))
         super()._start_write_group()
 
     def _abort_write_group(self) -> None:

@@ -56,7 +56,9 @@ def coming(body: bytes | Iterator[bytes], count: int = 4) -> Coming:
     """An answer whose body comes in pieces of seven bytes."""
     pieces = iter([body[at : at + 7] for at in range(0, len(body), 7)]) if isinstance(body, bytes) else body
     answer: Any = SimpleNamespace(body=pieces, result=SimpleNamespace(segments=count, size=1000))
-    return Coming(answer)
+    made = Coming(answer)
+    made.receive()
+    return made
 
 
 # -- what comes
@@ -65,8 +67,9 @@ def coming(body: bytes | Iterator[bytes], count: int = 4) -> Coming:
 def test_all_that_comes() -> None:
     whole = segments()
     came = coming(b"".join(whole.values()))
-    assert list(came) == list(whole.values())
-    assert (came.count, came.broken) == (4, None)
+    assert list(came.segments()) == list(whole.values())
+    assert list(came.segments({b"one", b"side"})) == [whole[b"two"], whole[b"three"]]
+    assert (len(came.revisions), came.broken) == (4, None)
 
 
 def test_a_parent_that_comes_later_is_refused() -> None:
@@ -77,14 +80,14 @@ def test_a_parent_that_comes_later_is_refused() -> None:
         writer.begin([each])
         body += writer.segment(*each, [NewRecord(0, each.revision, b"", b"text", ())])
     came = coming(body, 2)
-    assert len(list(came)) == 1
+    assert len(came.revisions) == 1
     assert isinstance(came.broken, CorruptRecord)
     assert "came after a revision whose parent it is" in str(came.broken)
 
 
 def test_fewer_than_announced() -> None:
     came = coming(b"".join(segments().values()), 5)
-    assert len(list(came)) == 4
+    assert len(came.revisions) == 4
     assert "the server sent 4 revisions, having announced 5" in str(came.broken)
 
 
@@ -97,13 +100,13 @@ def test_what_came_before_the_rest_was_broken_off(error: BaseException) -> None:
         raise error
 
     came = coming(body())
-    assert list(came) == [whole[b"one"], whole[b"two"]]
+    assert list(came.segments()) == [whole[b"one"], whole[b"two"]]
     assert came.broken is error
 
 
 def test_a_body_that_is_cut_off() -> None:
     came = coming(b"".join(segments().values())[:-1])
-    assert len(list(came)) == 3
+    assert len(came.revisions) == 3
     assert isinstance(came.broken, Malformed)
 
 
@@ -112,7 +115,7 @@ def test_a_large_revision_is_shown_by_its_bytes(monkeypatch: pytest.MonkeyPatch)
     told: list[tuple[int, int, int]] = []
     monkeypatch.setattr(module, "moving", lambda what: contextlib.nullcontext(lambda *sent: told.append(sent)))
     body = b"".join(segments().values())
-    assert len(list(coming(body))) == 4
+    assert len(coming(body).revisions) == 4
     assert told[0] == (7, 0, 4)
     assert told[-1] == (len(body), 4, 4)
 
