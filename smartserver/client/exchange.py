@@ -100,8 +100,8 @@ class RepositoryExchange:
     ) -> PullAnswer:
         """Learn the refs and receive what `refs` and `ids` reach and `haves` do not.
 
-        The arguments are those of `Repository.pull`. `stats`: ask what the repository consists of, too. The body is segments, whether they travel as a bulk stream or not;
-        one that is damaged raises Malformed as it is read.
+        The arguments are those of `Repository.pull`. `stats`: ask what the repository consists of, too. The body is
+        segments, whether they travel as a bulk stream or not; one that is damaged raises Malformed as it is read.
 
         Raises:
             CodedError: the server refused.

@@ -15,7 +15,7 @@ from smartserver.plugins.breezy.branch import HpssBranch, OptionConfig
 from smartserver.plugins.breezy.effects import EffectiveStack, only_appends
 
 
-class Files(MemoryTransport):
+class Files(MemoryTransport):  # type: ignore[misc]  # Breezy is not typed.
     """The one file of a branch that has its options."""
 
     asked = 0

@@ -197,11 +197,16 @@ def test_local_history_is_copied_by_its_packs(tmp_path: Path, line: tuple[Any, l
     assert mirror.haves(revisions[3:]) == (revisions[3:], [])
 
 
+def _become_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "cut": lambda path: path.write_bytes(path.read_bytes()[:-1]),
     "empty": lambda path: path.write_bytes(b""),
     "gone": lambda path: path.unlink(),
-    "folder": lambda path: (path.unlink(), path.mkdir()),
+    "folder": _become_folder,
 }
 
 
