@@ -1,5 +1,5 @@
-"""A program that nobody here wrote uses Breezy as a library: Loggerhead shows a branch on a server as it shows a local one,
-and sees what another user pushes at its next request: plugins.breezy.branch, plugins.breezy.remote."""
+"""A program that nobody here wrote uses Breezy as a library: Loggerhead shows a branch on a server as a local one, and sees
+what another user pushes at its next request: plugins.breezy.branch, plugins.breezy.remote."""
 
 from __future__ import annotations
 

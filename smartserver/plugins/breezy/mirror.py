@@ -181,6 +181,8 @@ class Mirror:
         self._attached: weakref.WeakSet[Any] = weakref.WeakSet()
         """The repositories that Breezy reads, which have to see what comes."""
         self._is_full = False
+        self._adds = False
+        """Whether this process holds the lock under which it is added to."""
         self.is_shared = False
         """Whether all objects of this process that read the repository have this one."""
 
@@ -308,7 +310,7 @@ class Mirror:
 
     def _refresh(self) -> None:
         for each in self._attached:
-            if each.is_locked():
+            if each.is_locked() and not each.is_in_write_group():
                 each.refresh_data()
 
     # -- what comes
@@ -346,7 +348,7 @@ class Mirror:
             return False
         local = BrzRepository(repository)
         try:
-            with decoding(), folder.adding(lambda: tidy(folder.path)), repository.lock_read():
+            with decoding(), self._adding(folder), repository.lock_read():
                 mine = self.open()
                 with mine.lock_write():
                     missing = local.ancestry(revisions, list(BrzRepository(mine).heads()))
@@ -378,7 +380,7 @@ class Mirror:
             trace.note("hpss: the history of %s takes more than %s: it is kept for this command", self.url, SIZE.name)
             breezy.get_global_state().exit_stack.callback(discard, folder.path)
         try:
-            with decoding(), folder.adding(lambda: tidy(folder.path)):
+            with decoding(), self._adding(folder):
                 _insert(self.open(), coming)
         except Damaged as wrong:
             if coming.broken is not None:
@@ -404,9 +406,21 @@ class Mirror:
         if self._folder is None:
             yield
             return
-        path = self._folder.path
-        with self._folder.adding(lambda: tidy(path), known=not commits):
+        with self._adding(self._folder, known=not commits):
             yield
+
+    @contextmanager
+    def _adding(self, folder: MirrorFolder, *, known: bool = True) -> Iterator[None]:
+        """Around what adds to the folder. What is read within a write group of this process may be received then."""
+        if self._adds:
+            yield
+            return
+        with folder.adding(lambda: tidy(folder.path), known=known):
+            self._adds = known
+            try:
+                yield
+            finally:
+                self._adds = False
 
     def damage(self) -> str:
         """What is wrong with it, by all its checksums; empty where nothing is. It is thrown away where something is."""

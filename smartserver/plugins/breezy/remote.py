@@ -441,6 +441,12 @@ class Remote(Place):
         self.look()
         return self.there()
 
+    def tip(self) -> RevisionId | None:
+        """The tip; None where there is no branch."""
+        with contextlib.suppress(errors.NotBranchError):
+            self.look()
+        return None if self.seen is None else self.seen.tip
+
     # -- its history
 
     def bring(self, revisions: Sequence[RevisionId], *, by_name: bool) -> bool:

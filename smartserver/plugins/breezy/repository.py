@@ -121,7 +121,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
 
     def bring(self, revisions: Sequence[RevisionId], *, by_name: bool) -> bool:
         """Ask for revisions that are lacking; whether anything was asked. `by_name`: as of `Remote.bring`."""
-        if self._is_bringing or not revisions:
+        if self._is_bringing or not revisions or self.is_in_write_group():
             return False
         self._is_bringing = True  # What is received is looked at.
         try:
@@ -220,6 +220,9 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
                 self.mirror.rest_on(source.controldir.open_branch(source.name).repository)
 
     def _start_write_group(self) -> None:
+        if not self.builds:
+            tip = self.remote.tip()  # It is looked at within the group, when nothing can be received.
+            self.have([] if tip is None else [tip])
         self._writing.enter_context(self.mirror.writing(commits=self.builds))
         super()._start_write_group()
 
