@@ -555,3 +555,32 @@ def test_pulls_of_a_part_are_sent_what_is_new_once(users: Users) -> None:
     for words in (["missing", "--line", users.url()], ["pull", users.url()]):
         assert users.run("part", *words).counts.bytes_down < LITTLE
     assert users.tip("part") == users.tip("a")
+
+
+INTERRUPTS = """
+from smartserver.plugins.breezy import mirror
+
+seen = []
+decode = mirror.decode_revision
+
+def interrupted(segment, at):
+    seen.append(segment)
+    if len(seen) == 6:
+        raise KeyboardInterrupt
+    return decode(segment, at)
+
+mirror.decode_revision = interrupted
+"""
+
+
+def test_a_first_contact_that_is_interrupted_keeps_what_came(users: Users) -> None:
+    for name in ("five", "six", "seven"):
+        users.commit("a", name)
+    assert users.run("a", "push").status == 0
+    users.forget("empty")
+    plugin = users.folder / "interrupts.py"
+    plugin.write_text(INTERRUPTS)
+    done = users.run(LIGHT, "annotate", users.url("trunk/one"), plugin=f"hpss@{SHIM}:interrupts@{plugin}")
+    assert (done.out, done.err) == ("", "")  # Breezy's own commands end so.
+    assert len(kept(users)) == 1
+    assert read(users).counts.bytes_down < LITTLE
