@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from breezy import errors, trace
-from breezy.branch import Branch, BranchWriteLockResult, UnstackableBranchFormat
+from breezy.branch import BindingUnsupported, Branch, BranchWriteLockResult, UnstackableBranchFormat
 from breezy.bzr.branch import BzrBranch8, BzrBranchFormat8
 from breezy.bzr.tag import BasicTags
 from breezy.config import TransportConfig
@@ -141,6 +141,14 @@ class HpssBranch(BzrBranch8):
 
     def get_master_branch(self, possible_transports: object = None) -> None:
         """It is bound to none."""
+
+    def bind(self, other: Branch) -> NoReturn:
+        """It cannot be bound."""
+        raise BindingUnsupported(self)
+
+    def set_bound_location(self, location: str | None) -> NoReturn:
+        """It cannot be."""
+        raise BindingUnsupported(self)
 
     def unbind(self) -> bool:
         """Whether it was bound: it never is."""

@@ -98,6 +98,8 @@ class ToServer(GenericInterBranch):
         if "history" in overwritten(overwrite):
             return False
         graph = self.source.repository.get_graph()
+        if len(graph.get_parent_map([there, revision])) < 2:
+            return False  # The server knows.
         return not graph.is_ancestor(there, revision) and not graph.is_ancestor(revision, there)
 
     def copy_content_into(self, revision_id: RevisionId | None = None, tag_selector: Selector | None = None) -> None:

@@ -56,7 +56,7 @@ from smartserver.records.varint import Malformed
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.bzr.compat import format_2a
 from smartserver.vcs.bzr.packs import copy_packs
-from smartserver.vcs.bzr.repository import BrzRepository
+from smartserver.vcs.bzr.repository import STORES, BrzRepository
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.repository_pull import MAX_HAVES
 from smartserver.wire.errors import ProtocolError
@@ -152,11 +152,17 @@ class FileLock:
     break_lock = leave_in_place = dont_leave_in_place = create
 
 
-def opened_at(control: Any, transport: Any, kind: Any = CHKInventoryRepository, *arguments: Any) -> Any:
-    """A repository of format 2a whose files lie at a place, with the locks of a mirror."""
-    known = format_2a().repository_format
-    files = LockableFiles(transport, "lock", FileLock)
-    return kind(known, control, files, known._commit_builder_class, known._serializer, *arguments)
+class MirrorRepository(CHKInventoryRepository):  # type: ignore[misc]  # Breezy is not typed.
+    """A mirror as a repository that asks nobody, with locks of the system."""
+
+    def __init__(self, control: Any, transport: Any) -> None:
+        known = format_2a().repository_format
+        files = LockableFiles(transport, "lock", FileLock)
+        super().__init__(known, control, files, known._commit_builder_class, known._serializer)
+
+    def has_same_location(self, other: Any) -> bool:
+        """Whether it is the same object: all that is in memory has one URL."""
+        return other is self
 
 
 def in_memory(*below: Any) -> Any:
@@ -252,7 +258,7 @@ class Mirror:
     def open(self) -> Any:
         """It, as a repository of Breezy's that asks nobody."""
         self._find()
-        return opened_at(self._control, self._transport)
+        return MirrorRepository(self._control, self._transport)
 
     def whole(self) -> Any:
         """The same with what came and is not in it."""
@@ -368,6 +374,22 @@ class Mirror:
     def rest_on(self, repository: Any) -> None:
         """Have what a local repository has, for this process: nothing came, as it has all of it."""
         self._put_above(repository)
+
+    def settle(self, tip: RevisionId | None) -> None:
+        """Copy what a branch has from the repositories above it, and forget them: it is going to be written to."""
+        mine = self.open()
+        for each in self._above:
+            with each.lock_read():
+                if tip is not None and each.has_revision(tip):
+                    mine.fetch(each, tip)
+        self._above.clear()
+        for repository in self._attached:
+            for each in repository._fallback_repositories if repository.is_locked() else ():
+                each.unlock()
+            repository._fallback_repositories.clear()
+            for name in STORES.values():
+                getattr(repository, name)._immediate_fallback_vfs.clear()
+        self._refresh()
 
     def _put_above(self, repository: Any) -> None:
         self._above.append(repository)

@@ -142,13 +142,14 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
     def parents_by(self, read: Callable[[list[RevisionId]], Parents], revisions: Iterable[RevisionId]) -> Parents:
         """The parents of those of some revisions that are there, as they are read here."""
         wanted = [*revisions]
-        found = read(wanted)
-        for _ in range(2):  # What is new of the branch, then what the server has besides.
-            lacking = [each for each in wanted if each not in found and each != NULL_REVISION]
-            if not lacking or not self.bring(lacking, by_name=False):
-                break
+        with self.lock_read():
             found = read(wanted)
-        return found
+            for _ in range(2):  # What is new of the branch, then what the server has besides.
+                lacking = [each for each in wanted if each not in found and each != NULL_REVISION]
+                if not lacking or not self.bring(lacking, by_name=False):
+                    break
+                found = read(wanted)
+            return found
 
     def _make_parents_provider(self) -> _Parents:
         return _Parents(self, super()._make_parents_provider())
@@ -223,6 +224,8 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         if not self.builds:
             tip = self.remote.tip()  # It is looked at within the group, when nothing can be received.
             self.have([] if tip is None else [tip])
+        if self._fallback_repositories:
+            self.mirror.settle(self.remote.tip())  # A mirror has whole revisions: it is not stacked on what is local.
         self._writing.enter_context(self.mirror.writing(commits=self.builds))
         super()._start_write_group()
 
@@ -302,7 +305,11 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
 
     def gather_stats(self, revid: RevisionId | None = None, committers: bool | None = None) -> dict[str, Any]:
         """What `brz info -v` tells; the number of revisions and their size are those of the server."""
-        self.remote.look()
+        remote = self.remote
+        remote.look()
+        if remote.stats is None and remote.knowledge.met:
+            with remote.words():
+                remote.stats = remote.repository.learn_refs(stats=True)
         found: dict[str, Any] = super().gather_stats(revid, committers)
-        stats = self.remote.stats
+        stats = remote.stats
         return found if stats is None else {**found, "revisions": stats.revisions, "size": stats.size}
