@@ -212,7 +212,13 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
             if revision_id not in (None, NULL_REVISION) and not self.has_revision(revision_id):
                 raise errors.NoSuchRevision(source, revision_id)
             return FetchResult(0)
+        self._settle()  # What is local alone is missing on the server.
         return super().fetch(source, revision_id, find_ghosts=find_ghosts, fetch_spec=fetch_spec, lossy=lossy)
+
+    def search_missing_revision_ids(self, other: Repository, *arguments: Any, **options: Any) -> Any:
+        """What another repository has and the server lacks."""
+        self._settle()
+        return super().search_missing_revision_ids(other, *arguments, **options)
 
     def rest_on(self, source: Any) -> None:
         """Have what a branch has that was pushed here: the mirror stays as it is."""
@@ -220,12 +226,16 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
             with contextlib.suppress(errors.BzrError):
                 self.mirror.rest_on(source.controldir.open_branch(source.name).repository)
 
+    def _settle(self) -> None:
+        """Have what the branch has in the mirror itself: it has whole revisions, and is not stacked on local ones."""
+        if self._fallback_repositories and not self.is_in_write_group():
+            self.mirror.settle(self.remote.tip())
+
     def _start_write_group(self) -> None:
         if not self.builds:
             tip = self.remote.tip()  # It is looked at within the group, when nothing can be received.
             self.have([] if tip is None else [tip])
-        if self._fallback_repositories:
-            self.mirror.settle(self.remote.tip())  # A mirror has whole revisions: it is not stacked on what is local.
+        self._settle()
         self._writing.enter_context(self.mirror.writing(commits=self.builds))
         super()._start_write_group()
 
