@@ -137,7 +137,9 @@ class HpssBranch(BzrBranch8):
     def get_bound_location(self) -> None:
         """It is bound to none."""
 
-    get_old_bound_location = get_bound_location
+    def get_old_bound_location(self) -> NoReturn:
+        """It was bound to none."""
+        raise errors.UpgradeRequired(self.user_url)
 
     def get_master_branch(self, possible_transports: object = None) -> None:
         """It is bound to none."""
