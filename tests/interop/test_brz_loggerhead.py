@@ -1,4 +1,4 @@
-"""A program that nobody here wrote uses Breezy as a library: Loggerhead shows a branch on a server as a local one, and sees
+"""Loggerhead, which nobody here wrote, uses Breezy as a library: it shows a branch on a server as a local one, and sees
 what another user pushes at its next request: plugins.breezy.branch, plugins.breezy.remote."""
 
 from __future__ import annotations

@@ -141,10 +141,7 @@ class HpssDir(BzrDir):
 
     def _branch(self, name: str, *, makes: bool) -> HpssBranch:
         remote = self.remote(name)
-        branch = HpssBranch(self, name, remote, HpssRepository(self, remote, makes=makes))
-        for hook in Branch.hooks["open"]:
-            hook(branch)
-        return branch
+        return HpssBranch(self, name, remote, HpssRepository(self, remote, makes=makes))
 
     def branch_names(self) -> list[str]:
         """The names of the branches at and below the URL, that of the one at it being empty."""

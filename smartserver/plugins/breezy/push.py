@@ -116,6 +116,8 @@ class _Push:
     @spent(Part.LOCAL, "plan the push")
     def run(self) -> BranchPushResult:
         remote: Remote = self.target.remote
+        if Branch.hooks["pre_change_branch_tip"] and self.new is None and self.target.last_revision() != self.tip:
+            self.target._run_pre_change_branch_tip_hooks(self.revno, self.tip)
         revnos = {value[0].id: value[0].attributes for value in remote.knowledge.refs().values()}
         with remote.words():
             old, new, of_tags = self._move()
@@ -128,6 +130,8 @@ class _Push:
         result.old_revid, result.new_revid, result.new_revno = old or NULL_REVISION, new, remote.there().revno
         remote.told.add(result.old_revid)
         result.old_revno = _old_revno(self.source, result, revnos)
+        if result.old_revid != result.new_revid:
+            self.target._run_post_change_branch_tip_hooks(result.old_revno, result.old_revid)
         result.tag_updates = {name: self.tags[name] for name, what in of_tags.items() if what.verdict is Verdict.DONE}
         result.tag_conflicts = {
             (name, self.tags[name], what.old) for name, what in of_tags.items() if what.verdict is Verdict.CONFLICT
