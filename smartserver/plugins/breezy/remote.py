@@ -173,6 +173,8 @@ class Remote(Place):
         """Its lightweight checkouts that are open."""
         self._rests_on: dict[RevisionId, None] = {}
         """What those rest on."""
+        self._bases: set[RevisionId] = set()
+        """Of that, the first parents."""
         self._ghosts: set[RevisionId] = set()
         """What those rest on and is nowhere."""
         self.writes = 0
@@ -480,16 +482,23 @@ class Remote(Place):
         with contextlib.suppress(errors.BzrError, OSError), tree.lock_read():
             state = tree.current_dirstate()
             self._ghosts.update(state.get_ghosts())
-            self._rests_on.update(dict.fromkeys([each for each in state.get_parent_ids() if each not in self._ghosts]))
-        if self.level is Level.HISTORY:
-            lacking = self.lacking_of_trees()
-            if lacking and not self.bring(lacking, by_name=True):
-                return
+            parents = [each for each in state.get_parent_ids() if each not in self._ghosts]
+            self._rests_on.update(dict.fromkeys(parents))
+            self._bases.update(parents[:1])
+        lacking = self.lacking_of_trees()
+        if lacking:  # What differs from it is read without a look at the branch.
+            with contextlib.suppress(errors.ConnectionError, errors.NotBranchError):  # It may not be read at all.
+                if self.level is not Level.HISTORY:
+                    self.ask_for(Level.HISTORY)
+                    lacking = self.lacking_of_trees()
+                self.bring(lacking, by_name=True)
             self._say_gone(each for each in lacking if each in self.refused)
 
     def _say_gone(self, revisions: Iterable[RevisionId]) -> None:
         """Say that what a tree rests on is nowhere."""
         for each in revisions:
+            if each not in self._bases:
+                continue  # What was merged may not have been sent.
             self.gone = GONE.format(shown(each), self.url)
             trace.warning("hpss: %s", self.gone)
 
@@ -565,8 +574,9 @@ class Remote(Place):
         return updates, maps
 
     def _change(self, seen: State, updates: list[RefUpdate], maps: list[MapUpdateRequest]) -> None:
-        moves = any(each.tip != seen.tip for each in updates)
-        source = Lacking(BrzRepository(self.mirror().whole())) if moves else None
+        moved = [each.tip for each in updates if each.tip is not None and each.tip != seen.tip]
+        is_here = bool(moved) and all(map(self.mirror().has, moved))  # Of what is not here, the server has it.
+        source = Lacking(BrzRepository(self.mirror().whole())) if is_here else None
         with self.words():
             error = self.push(updates, maps, source).error()
             if isinstance(error, (StaleLease, StaleEntry, DivergedBranches, BranchExists)):

@@ -8,6 +8,7 @@ for a commit, which goes with the move of the tip.
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
@@ -25,10 +26,12 @@ from smartserver.plugins.breezy.transport import path_of
 from smartserver.plugins.breezy.upkeep import CheckReport, ReconcileReport, pack, reconcile, verify
 from smartserver.plugins.breezy.words import NO_POLICY, PAGES, NotOnServer, NoTreePolicy
 from smartserver.records.model import RevisionId
-from smartserver.vcs.bzr.compat import BzrDir, format_2a
+from smartserver.vcs.bzr.compat import BzrDir, format_2a, groupcompress
 from smartserver.vcs.bzr.kinds import SIGNATURES
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.map_update import EntryChange, MapKind, MapUpdateRequest
+
+GroupCompressVersionedFiles: Any = groupcompress.GroupCompressVersionedFiles
 
 NOTHING_TO_RECONCILE = "The server has checked every record: there is nothing to reconcile."
 
@@ -57,6 +60,18 @@ class _Parents:
         return self._repository.parents_by(self._stock.get_parent_map, revisions)
 
 
+class _Revisions(GroupCompressVersionedFiles):  # type: ignore[misc]
+    """The revisions themselves, which `brz cat-revision` reads by their ids without a look at a branch."""
+
+    repository: HpssRepository
+
+    def get_record_stream(self, keys: Iterable[tuple[bytes, ...]], *arguments: Any) -> Any:
+        """The records of those that are there."""
+        wanted = [*keys]
+        self.repository.have([key[0] for key in wanted])
+        return super().get_record_stream(wanted, *arguments)
+
+
 def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part]
 
@@ -75,6 +90,8 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         known = format_2a().repository_format
         files = LockableFiles(self.mirror.transport, "lock", FileLock)
         super().__init__(known, control, files, known._commit_builder_class, known._serializer)
+        self.revisions.__class__ = _Revisions
+        self.revisions.repository = weakref.proxy(self)
         self._writing = contextlib.ExitStack()
         self.mirror.attach(self)
 
