@@ -124,6 +124,7 @@ setup(
             "types-paramiko",
             "types-setuptools",
             "dulwich>=0.22",  # a program of other people, watched: tests/examples
+            "loggerhead==2.0.3",  # the same, that uses Breezy as a library: tests/interop/test_brz_loggerhead.py
             "setuptools>=70.1",  # builds netem alone without asking an index: tests/house
             "setuptools-rust>=1.10",
         ],

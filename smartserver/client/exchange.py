@@ -96,11 +96,12 @@ class RepositoryExchange:
         bulk: bool = False,
         tagged: bool = False,
         expanded: bool = False,
+        stats: bool = False,
     ) -> PullAnswer:
         """Learn the refs and receive what `refs` and `ids` reach and `haves` do not.
 
-        The arguments are those of `Repository.pull`. The body is segments, whether they travel as a bulk stream or not;
-        one that is damaged raises Malformed as it is read.
+        The arguments are those of `Repository.pull`. `stats`: ask what the repository consists of, too. The body is
+        segments, whether they travel as a bulk stream or not; one that is damaged raises Malformed as it is read.
 
         Raises:
             CodedError: the server refused.
@@ -108,8 +109,8 @@ class RepositoryExchange:
         """
         wanted = None if refs is None else list(refs)
         arguments = list(haves), wanted, list(ids), list(absent), list(follow), bulk, tagged, expanded
-        pulled = self._pull(PullRequest(*arguments))
-        return PullAnswer(pulled.result, unpacked(pulled.body)) if bulk else pulled
+        pulled = self._pull(PullRequest(*arguments), stats=stats)
+        return PullAnswer(pulled.result, unpacked(pulled.body), pulled.stats) if bulk else pulled
 
     def read(
         self,

@@ -68,7 +68,7 @@ def excesses(row: Row, ours: Figures, stock: Figures | None) -> Iterator[str]:
         yield f"{ours.link.handshakes} handshakes"
     if ours.vfs:
         yield plural(ours.vfs, "VFS call")
-    if row.cold and stock is not None and ours.bytes > stock.bytes * row.times:
+    if row.times is not None and stock is not None and ours.bytes > stock.bytes * row.times:
         yield f"{size(ours.bytes)}, stock {size(stock.bytes)}"
 
 

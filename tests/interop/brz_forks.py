@@ -44,7 +44,7 @@ FORKS = Forks(
     "smartserver.client.media.tcp",
     "smartserver.client.places",
     "smartserver.client.repository",
-    "smartserver.client.shadows",
+    "smartserver.client.mirrors",
     "smartserver.plugins.breezy.copy",
     "smartserver.plugins.breezy.inter",
     "smartserver.plugins.breezy_shim",

@@ -25,7 +25,9 @@ from brz_forks import FORKS
 from git_sides import TIMEOUT, Done, Served, environment
 
 from smartserver.client.knowledge import Knowledge, decode, encode
+from smartserver.client.mirrors import Mirrors
 from smartserver.client.url import parse
+from smartserver.plugins import breezy_shim
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
 
@@ -271,7 +273,8 @@ def make_start(folder: Path, served: Served) -> Users:
         users.commit("a", name)
     users.tag("a", "v1", 1)
     assert users.run("a", "push", users.url()).status == 0
-    assert users.run("", "branch", users.url(), "b", XDG_CACHE_HOME=str(users.cache("b"))).status == 0
+    done = users.run("", "branch", users.url(), "b", XDG_CACHE_HOME=str(users.cache("b")))
+    assert done.status == 0, done.said
     return users
 
 
@@ -291,6 +294,14 @@ def copy_start(start: Users, folder: Path, place: str) -> Users:
             known.url = parse(users.url("")).key
             after.write_bytes(encode(known))
             before.unlink()
+    for mirrors in folder.glob(".cache/*/smartserver/mirrors"):
+        kept = Mirrors(str(mirrors))
+        for each in kept.kept():
+            if each.url == parse(start.url("")).key:
+                url = parse(users.url("")).key
+                made = kept.place(url, bytes.fromhex(each.name.partition("-")[2])).path
+                (mirrors / each.name / "url").write_text(url)
+                (mirrors / each.name).rename(made)
     return users
 
 
@@ -303,3 +314,4 @@ def _file(remotes: Path, url: str) -> Path:
 Change = Callable[[Users], object]
 Begin = Callable[[Change], Users]
 assert os.path.isdir(SHIM), SHIM
+assert breezy_shim.SCHEMES, "Breezy knows our URLs in this process, too"

@@ -117,7 +117,7 @@ def measure(only: tuple[str, ...]) -> Ratchet:
         for number, row in enumerate(rows):
             say(row.name)
             budget = BUDGETS.get(f"hg {row.name}, long", BUDGETS[f"hg {row.name}"])
-            compared = Compared(Row(row.name, row.run, budget=budget, cold=True))
+            compared = Compared(Row(row.name, row.run, budget=budget, cold=True, times=1.0))
             found.rows.append(compared)
             compared.stock, theirs, their_side = stock.run(number, row.start, row.before, row.run)
             compared.ours, mine, side = ours.run(number, row.start, row.before, row.run)

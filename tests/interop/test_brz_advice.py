@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from brz_histories import Served as Packs
 from brz_sides import CLOSING, Users
-from builders import MAIN, History
+from builders import MAIN, History, request_id
 from builders import push as push_git
-from bzr_builders import BzrHistory
 from git_sides import Served, Side
 
 from smartserver.records.model import Tip
 from smartserver.server.advice import MANY_PACKS
 from smartserver.store.repository import PackRepository
+from smartserver.store.transaction import Transaction
 from transports.local import LocalTransport
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
@@ -32,15 +33,31 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     assert server.close() == ""
 
 
+def leave_one_branch(repository: PackRepository, tip: Tip, line: list[bytes]) -> None:
+    """Have one branch, and not one for each push."""
+
+    def plan(changing: Transaction) -> bytes:
+        for each in line:
+            changing.set_ref(each, None)
+        changing.set_ref(b"trunk", (tip,))
+        return b""
+
+    repository.commit(request_id(), 0, "user", plan, None)
+
+
 @pytest.fixture
 def many(newer: Served, tmp_path: Path) -> Users:
     """A repository in many packs, as a server leaves them that cannot join them."""
-    history = BzrHistory()
-    line = history.line(MANY_PACKS + 1)
-    repository = PackRepository(LocalTransport(newer.root), "many")
-    for number, revision in enumerate(line):
-        history.push(repository, [revision], {b"trunk": Tip(revision, b"%d" % (number + 1))})
-    users = Users(tmp_path / "users", newer, "many")
+    users = Users(tmp_path / "users", newer, f"many-{tmp_path.name}")
+    users.make("source")
+    served = Packs()
+    served.repository = PackRepository(LocalTransport(newer.root), users.place)
+    line: list[bytes] = []
+    for number in range(MANY_PACKS + 1):
+        line.append(users.commit("source", str(number)))
+        with users.branch("source") as branch:
+            served.push(branch.repository, line[-1:], line[-2:-1])
+    leave_one_branch(served.repository, Tip(line[-1], b"%d" % len(line)), line)
     (users.folder / "a").mkdir()
     return users
 

@@ -1,14 +1,10 @@
 """Aliases of locations (`:parent/f`), and locations that are taken for what they are not: the answer is the same as for
-the URL: plugins.breezy.target, plugins.breezy.stores."""
+the URL: plugins.breezy.controldir."""
 
 from __future__ import annotations
 
 import pytest
-from breezy.branch import Branch
-from brz_sides import Begin, Users, in_process
-
-from smartserver.plugins.breezy.selection import Selection
-from smartserver.vcs.bzr.selector import RevisionsField
+from brz_sides import Begin, Users
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -79,17 +75,6 @@ def test_a_file_of_a_lightweight_checkout_by_its_file_url(edited: Users, command
     done = edited.run("light", command, f"file://{edited.path('light')}/one")
     assert (done.status, done.out) == (0, expected), done.said
     assert len(expected.splitlines()) > 1
-
-
-def test_what_is_unread_is_read_before_another_branch_asks(edited: Users) -> None:
-    """The second question would close the connection on which the answer to the first lies."""
-    with in_process():
-        first, second = Branch.open(edited.url()), Branch.open(edited.url())
-        first.remote.branch_history.ask()
-        second.remote.read_first(Selection(RevisionsField(1)))
-        assert first.remote.server._unread is None
-        assert first.remote.branch_history.history().ghosts == set()
-        second.remote.server.close()
 
 
 def test_an_alias_that_stands_for_nothing(edited: Users) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from brz_sides import Begin, Users
 
-from smartserver.plugins.breezy.moves import OPTION
-
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+OPTION = "append_revisions_only"
 
 REFUSED = (
     "brz: ERROR: Operation denied because it would change the main history, which is not permitted by the "
@@ -74,7 +74,6 @@ def test_a_push_that_makes_the_tip_one_that_was_merged(users: Users) -> None:
 def test_uncommit(users: Users) -> None:
     words = ("uncommit", "--force", users.url())
     assert users.ask("uncommit, append only", "a", *words, status=3).endswith(REFUSED)
-    assert "or its options have changed" in users.run("b", *words).err
     assert users.run("b", *words).err == REFUSED
     kept(users)
     for kind in ("--lightweight", "-q"):
@@ -91,7 +90,7 @@ def test_a_checkout(users: Users) -> None:
     assert users.ask("pull --overwrite, of a checkout, append only", "c", *words, status=3).endswith(REFUSED)
     kept(users)
     users.add("c", "four")
-    users.ask("commit, of a checkout", "c", "commit", "-m", "four")
+    users.ask("commit, of a checkout, met", "c", "commit", "-m", "four")
     assert users.served_tip() == users.tip("c")
     assert served_revno(users) == 4
 

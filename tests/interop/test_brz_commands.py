@@ -110,7 +110,6 @@ def test_a_push_shows_what_it_removes(users: Users) -> None:
     removed, _, added = done.out.partition("Added Revisions:\n")
     assert (done.status, re.findall("commit .*", removed)) == (0, ["commit four", "commit five"]), done.said
     assert re.findall("commit .*", added) == ["commit other"]
-    assert "revno: 5\n" in removed  # Breezy numbers what is removed from the old tip on.
 
 
 @pytest.mark.parametrize("option", [(), ("--force",)])
@@ -147,7 +146,7 @@ def test_branch(users: Users) -> None:
     assert users.ask("branch", "", "branch", users.url(), "c") == "Branched 3 revisions.\n"
     assert (users.tip("c"), users.tags("c")) == (users.tip("a"), users.tags("a"))
     users.check("c")
-    assert "in memory" not in users.log.read_text(), "it went through a second repository"
+    assert "the packs of the mirror are copied" in users.log.read_text()
     users.ask("branch -r", "", "branch", "-r", "2", users.url(), "d")
     assert users.tip("d")[0] == 2
     assert "Not a branch" in users.ask("branch, nothing there", "", "branch", users.url("none"), "f", status=3)
@@ -244,9 +243,8 @@ def test_a_ghost_that_is_none_on_the_server(users: Users) -> None:
     assert users.run("a", "push").status == 0
     pulled = users.run("b", "pull")
     assert pulled.status == 0, pulled.said
-    assert pulled.counts.rounds == 3
-    with users.branch("b") as branch:
-        assert branch.repository.has_revision(merged)
+    assert pulled.counts.rounds == 2
+    users.check("b")
     assert users.tip("b") == users.tip("a")
 
 
@@ -356,7 +354,7 @@ def test_what_is_changed_in_a_branch(users: Users) -> None:
     assert users.served_entries("tags")["v3"] == users.tip("a")[1]
     users.ask("config, an option set", "", "config", "-d", users.url(), "answer=42")
     assert users.ask("config", "", "config", "-d", users.url(), "answer") == "42\n"
-    said = users.ask("uncommit, not remembered", "", "uncommit", "--force", users.url())
+    said = users.ask("uncommit", "", "uncommit", "--force", users.url())
     assert "You can restore the old tip" in said
     assert users.served_entries("tags").keys() == {"v1"}
     with users.branch("a") as branch:

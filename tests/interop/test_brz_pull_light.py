@@ -22,6 +22,7 @@ def make_light(users: Users) -> None:
     users.commit("apart", "other")
     assert users.run("apart", "push", users.url("apart")).status == 0
     assert users.run("", "checkout", "--lightweight", users.url(), "light").status == 0
+    assert users.run("light", "status").status == 0  # Its user has met the branch.
 
 
 @pytest.fixture

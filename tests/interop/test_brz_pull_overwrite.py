@@ -48,7 +48,7 @@ def test_what_was_removed_and_added_is_said(light: Users, source: str) -> None:
     assert "Removed Revisions:\n" in removed
     assert "commit three" in removed
     assert "commit apart" in added
-    assert light.served_tip() == light.tip("apart")
+    assert light.served_tip() == light.tip("apart"), done.said
     assert light.run("light", "status", "--short").out == ""
 
 
@@ -61,7 +61,7 @@ def test_what_was_added_by_a_merge_of_the_branch_is_said(light: Users) -> None:
     done = light.run("light", "pull", "--no-remember", "-v", light.url("apart"))
     assert done.status == 0, done.said
     assert done.out.partition("Added Revisions:\n")[2].count("revno: ") == 3
-    assert light.served_tip() == light.tip("apart")
+    assert light.served_tip() == light.tip("apart"), done.said
 
 
 def test_what_was_added_of_a_merged_line_is_said(light: Users) -> None:
@@ -71,7 +71,7 @@ def test_what_was_added_of_a_merged_line_is_said(light: Users) -> None:
     assert light.run("a", "push", "-q", light.url("merged")).status == 0
     done = light.run("light", "pull", "--no-remember", "--overwrite", "-v", "-r", "2.1.1", light.url("merged"))
     assert (done.status, "commit apart" in done.out.partition("Added Revisions:\n")[2]) == (0, True), done.said
-    assert light.served_tip() == light.tip("apart")
+    assert light.served_tip() == light.tip("apart"), done.said
 
 
 def test_what_is_ahead_of_a_branch_that_somebody_else_has_overwritten(light: Users) -> None:
@@ -80,7 +80,7 @@ def test_what_is_ahead_of_a_branch_that_somebody_else_has_overwritten(light: Use
     light.commit("apart", "more")
     done = light.run("light", "pull", "--no-remember", "../apart")
     assert (done.status, "Now on revision 4.\n" in done.out) == (0, True), done.said
-    assert light.served_tip() == light.tip("apart")
+    assert light.served_tip() == light.tip("apart"), done.said
     assert light.run("light", "status", "--short").out == ""
 
 
@@ -93,4 +93,4 @@ def test_nothing_is_changed_where_the_server_has_not_what_the_tree_rests_on(ligh
     place = "../other" if source == "here" else light.url("other")
     done = light.run("light", "pull", "--no-remember", "--overwrite", place)
     assert (done.status, "is not in the repository of" in done.err) == (3, True), done.said
-    assert light.served_tip() == light.tip("apart")
+    assert light.served_tip() == light.tip("apart"), done.said

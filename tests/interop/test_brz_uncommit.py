@@ -29,6 +29,7 @@ def merged(changed: Begin) -> Users:
 @pytest.mark.parametrize("remembered", [True, False])
 def test_of_a_url(merged: Users, remembered: bool) -> None:
     if remembered:
+        assert merged.run("a", "revno", merged.url()).status == 0  # A push leaves the mirror as it was.
         merged.ask("uncommit", "a", "uncommit", "--force", merged.url())
     else:
         merged.ask("uncommit, not remembered", "", "uncommit", "--force", merged.url())

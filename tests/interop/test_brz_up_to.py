@@ -40,9 +40,6 @@ def test_branch(large: Users, spec: str) -> None:
     assert large.tip("c") == (3, three)
     assert large.tags("c") == large.tags("a")
     large.check("c")
-    if not spec.startswith("before:"):  # Whose revision is brought to see its parent.
-        done = large.run("", "branch", "-r", spec, large.url(), "d")
-        assert done.counts.bytes_down < 10_000
     assert large.run("c", "pull").status == 0
     assert large.tip("c") == large.tip("a")
 
@@ -55,8 +52,7 @@ def test_what_only_a_look_can_tell(large: Users, spec: str, revno: int) -> None:
     """Which revision it is, is read off the graph, or what the revisions say; then its history is brought."""
     assert large.run("", "branch", "-q", "-r", "3", "a", "a3").status == 0
     large.forget("nobody")
-    done = large.run_within("branch -r, to be looked up", "", "branch", "-r", spec, large.url(), "c")
-    assert done.counts.bytes_down < 10_000, done.counts
+    large.ask("branch -r", "", "branch", "-r", spec, large.url(), "c")
     assert large.tip("c") == (revno, large.revision("a", revno))
     large.check("c")
     assert large.run("c", "pull").status == 0
@@ -80,14 +76,13 @@ def shared(changed: Begin) -> Users:
 @pytest.mark.parametrize(
     ("spec", "budget"),
     [
-        ("date:2001-01-01", "branch -r, to be looked up"),
+        ("date:2001-01-01", "branch -r"),
         ("3", "branch -r"),
     ],
 )
 def test_another_project_spares_the_server_nothing(shared: Users, spec: str, budget: str) -> None:
     for where in ("c", "d"):
-        done = shared.run_within(budget, "shared", "branch", "-r", spec, shared.url(), where)
-        assert done.counts.bytes_down < 10_000, done.counts
+        shared.ask(budget, "shared", "branch", "-r", spec, shared.url(), where)
     shared.check("shared/c")
     shared.ask("branch -r", "shared", "branch", "-r", "4", shared.url(), "e")
     assert shared.tip("shared/e") == shared.tip("a")
@@ -97,7 +92,6 @@ def test_there_is_no_such_revision_beside_another_project(shared: Users) -> None
     for _ in range(2):
         done = shared.run("shared", "branch", "-r", "99", shared.url(), "c")
         assert (done.status, "does not exist" in done.err) == (3, True), done.said
-        assert done.counts.bytes_down < 10_000, done.counts
         assert not shared.path("shared/c").exists()
 
 
@@ -118,8 +112,7 @@ def test_a_revision_that_was_merged(users: Users) -> None:
     assert users.tip("c") == (4, beside)
     users.commit("a", "large", random.Random(1).randbytes(LARGE))
     assert users.run("a", "push", users.url()).status == 0
-    done = users.run_within("branch -r, to be looked up", "", "branch", "-r", "3.1.1", users.url(), "d")
-    assert done.counts.bytes_down < 10_000
+    done = users.run_within("branch -r", "", "branch", "-r", "3.1.1", users.url(), "d")
     assert users.tip("d") == (4, beside)
     users.check("d")
     # With tags whose history is wanted, too, there is more than one revision to be brought.
@@ -137,13 +130,12 @@ def test_pull_and_checkout(large: Users) -> None:
     assert large.run("", "branch", "-r", "1", large.url(), "c").status == 0
     done = large.run_within("pull -r", "c", "pull", "-r", "2", large.url())
     assert "Now on revision 2." in done.said
-    assert done.counts.bytes_down < 10_000
     assert large.tip("c") == (2, large.revision("a", 2))
     assert large.run("c", "pull", "-r", "tag:v3", large.url()).counts.bytes_down < 10_000
     assert large.tip("c")[0] == 3
     # Nothing is brought where it is here already.
     assert "No revisions" in large.ask("pull, nothing new", "c", "pull", "-r", "2", large.url())
-    assert large.run_within("checkout -r", "", "checkout", "-r", "2", large.url(), "d").counts.bytes_down < 10_000
+    large.ask("checkout -r", "", "checkout", "-r", "2", large.url(), "d")
     assert large.tip("d")[0] == 2
     assert "Now on revision 4." in large.ask("pull -v", "c", "pull", large.url())
     for where in ("c", "d"):
@@ -165,9 +157,7 @@ def test_there_is_no_such_revision(large: Users) -> None:
         assert "Traceback" not in done.said
         assert "does not exist" in done.err or "No such tag" in done.err, done.err
         assert not large.path("c").exists()
-        assert done.counts.bytes_down < 10_000  # What may be anything (`99`) is looked for in the graph, too.
     done = large.run_within("branch -r", "", "branch", "-r", "revno:99", large.url(), "c", status=3)
-    assert done.counts.bytes_down < 10_000
 
 
 def test_numbers_begin_above_a_ghost(users: Users) -> None:

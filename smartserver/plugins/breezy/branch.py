@@ -1,4 +1,4 @@
-"""`HpssBranch`: a branch on a server. What is read of it comes with one pull; each change is one request.
+"""`HpssBranch`: Breezy's own branch, whose files are a server's (`remote`) and whose repository is a mirror's.
 
 Its locks are this process's alone: a change is decided by the server, on what is there when it comes.
 """
@@ -8,30 +8,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from breezy import errors, trace, urlutils
-from breezy.branch import Branch, BranchFormat, BranchWriteLockResult, UnstackableBranchFormat
+from breezy import errors, trace
+from breezy.branch import BindingUnsupported, Branch, BranchWriteLockResult, UnstackableBranchFormat
+from breezy.bzr.branch import BzrBranch8, BzrBranchFormat8
+from breezy.bzr.tag import BasicTags
+from breezy.config import TransportConfig
 from breezy.lock import LogicalLockResult
-from breezy.revision import NULL_REVISION
+from breezy.lockable_files import LockableFiles
 
-from smartserver.plugins.breezy import changes
-from smartserver.plugins.breezy.commands import may_remember, running
-from smartserver.plugins.breezy.commit import Commit
-from smartserver.plugins.breezy.effects import EffectiveStack
-from smartserver.plugins.breezy.moves import check_append, removed_tags, removes_tags
-from smartserver.plugins.breezy.options import OptionConfig, OptionStore
-from smartserver.plugins.breezy.patches import watch_trees
+from smartserver.plugins.breezy.change import OPTIONS_FILE, Outdated, objection
+from smartserver.plugins.breezy.effects import EffectiveConfig, EffectiveStack
+from smartserver.plugins.breezy.mirror import FileLock
 from smartserver.plugins.breezy.push import push
 from smartserver.plugins.breezy.remote import Remote
-from smartserver.plugins.breezy.repository import HpssRepository
-from smartserver.plugins.breezy.tags import HpssTags
+from smartserver.plugins.breezy.repository import HpssRepository, RevisionNotThere
+from smartserver.plugins.breezy.running import current
 from smartserver.plugins.breezy.upkeep import ReconcileReport, reconcile
-from smartserver.plugins.breezy.words import HAS_A_REVISION, NotOnServer
 from smartserver.records.model import RevisionId
-from smartserver.vcs.bzr.compat import BzrDir, RevisionNotPresent, branches_of_breezy, format_2a
+from smartserver.vcs.bzr.compat import BzrDir, format_2a
 
 
-class HpssBranchFormat(BranchFormat):
-    """What kind of branch it is."""
+class HpssBranchFormat(BzrBranchFormat8):
+    """What kind of branch it is: one of Breezy's, which a server does not stack and whose trees hold no others."""
 
     supports_reference_locations = False
 
@@ -43,124 +41,120 @@ class HpssBranchFormat(BranchFormat):
         """No server of Breezy's own knows it."""
         return b"hpss"
 
-    def supports_tags(self) -> bool:
-        """It has tags."""
-        return True
+    def supports_stacking(self) -> bool:
+        """It cannot be stacked."""
+        return False
 
     def make_tags(self, branch: HpssBranch) -> HpssTags:
         """The tags of a branch."""
-        return HpssTags(branch, branch.remote)
+        return HpssTags(branch)
 
     def initialize(self, controldir: object, *arguments: object, **options: object) -> NoReturn:
         """The first push makes a branch."""
         raise errors.UninitializableFormat(self)
 
 
-class HpssBranch(Branch):
-    """A branch of a repository on a server; opening it asks nothing."""
+class HpssTags(BasicTags):
+    """Breezy's own tags, of a branch that may be taken for what is remembered."""
 
-    def __init__(self, control: BzrDir, name: str, remote: Remote) -> None:
-        self.controldir = control
-        self.name = name
+    branch: HpssBranch
+
+    def lookup_tag(self, tag_name: str) -> RevisionId:
+        """The revision of one tag. `brz tag` does nothing where that is the tip: the server is asked before.
+
+        Raises:
+            NoSuchTag: there is none of that name.
+        """
+        found: RevisionId = super().lookup_tag(tag_name)
+        remote = self.branch.remote
+        if remote.is_assumed and found == remote.there().tip and remote.confirm():
+            raise Outdated(remote.url)
+        return found
+
+    def set_tag(self, tag_name: str, tag_target: RevisionId) -> None:
+        """Set a tag.
+
+        Raises:
+            BzrError: a server takes none of that name.
+        """
+        if why := objection(tag_name):
+            raise errors.BzrError(why)
+        super().set_tag(tag_name, tag_target)
+
+
+class HpssBranch(BzrBranch8):
+    """A branch of a repository on a server."""
+
+    remote: Remote
+    repository: HpssRepository
+    conf_store: Any
+
+    def __init__(self, control: BzrDir, name: str, remote: Remote, repository: HpssRepository) -> None:
         self.remote = remote
-        self._format = HpssBranchFormat()
-        self._locks = 0
-        self._mode: str | None = None
-        self._store: OptionStore | None = None
-        self._commit: Commit | None = None
-        self._has_removed_tags = False
-        watch_trees()
-        self.repository = HpssRepository(control, remote)
-        self._clear_cached_state()
-
-    def __repr__(self) -> str:
-        return f"HpssBranch({self.base})"
-
-    @property
-    def base(self) -> str:
-        """Its URL."""
-        url: str = self.controldir.user_url
-        return urlutils.join_segment_parameters(url, {"branch": urlutils.escape(self.name)}) if self.name else url
-
-    user_url = control_url = base
+        self._commits = False
+        remote.branches.add(self)
+        super().__init__(
+            a_controldir=control,
+            name=name,
+            _repository=repository,
+            _control_files=LockableFiles(remote.files, "lock", FileLock),
+            _format=HpssBranchFormat(),
+            ignore_fallbacks=True,
+        )
 
     @property
     def user_transport(self) -> Any:
         """The place of its control directory."""
-        return self.controldir.root_transport
+        return self._user_transport
 
-    control_transport = user_transport
+    def _get_base(self) -> str:
+        url: str = self._user_transport.base
+        return url
 
-    # -- what the pull says
+    def forget_files(self) -> None:
+        """Read the files again: they are others now."""
+        self._clear_cached_state()
+        self._tags_bytes = None
+        if self.conf_store is not None and not self.conf_store.dirty_sections:
+            self.conf_store.unload()
 
-    def _read_last_revision_info(self) -> tuple[int, RevisionId]:
-        state = self.remote.state()
-        return state.revno, state.tip or NULL_REVISION
+    def number_of(self, revision: RevisionId | None) -> int | None:
+        """The number that a revision has as a tip; None where it is the tip, or none is named.
 
-    def revision_id_to_revno(self, revision_id: RevisionId) -> int:
-        """The revno of a revision; that of the tip needs no history."""
+        Raises:
+            RevisionNotThere: it is not there.
+        """
         revno, tip = self.last_revision_info()
-        if revision_id == tip:
-            return revno
-        number = self.remote.numbers.get(revision_id)
-        if number is not None:
-            return number
-        if running().counts_from_nearest:
-            return self._nearest(revision_id)
-        return self._count(revision_id)
+        if revision in (None, tip):
+            return None
+        self.repository.have([revision])
+        if not self.repository.has_revision(revision):
+            raise RevisionNotThere(f"The branch {self.user_url.rstrip('/')}", revision)
+        return int(self.repository.get_graph().find_distance_to_null(revision, [(tip, revno)]))
 
-    def _count(self, revision_id: RevisionId) -> int:
-        """The revno of a revision, counted from the tip's: the line of first parents may end at a ghost."""
-        revno: int = branches_of_breezy().revision_id_to_revno(self, revision_id)
-        return revno
+    # -- what a branch on a server is not
 
-    def _nearest(self, revision_id: RevisionId) -> int:
-        """The number of a revision, or of the first before it that is in the branch: of a tree that was left behind."""
-        if self.remote.content is not None:
-            with self.remote.asking():
-                self.remote.content.look_beside(revision_id)
-        at = revision_id
-        while at != NULL_REVISION:
-            try:
-                return self._count(at)
-            except (errors.NoSuchRevision, errors.GhostRevisionsHaveNoRevno):
-                at = self.repository.get_parent_map([at]).get(at, (NULL_REVISION,))[0]
-        return 0
+    def get_bound_location(self) -> None:
+        """It is bound to none."""
 
-    def revision_id_to_dotted_revno(self, revision_id: RevisionId) -> tuple[int, ...]:
-        """The number of a revision; what a tree rests on may have none any more, and be described all the same."""
-        try:
-            found: tuple[int, ...] = super().revision_id_to_dotted_revno(revision_id)
-        except errors.NoSuchRevision:
-            if running().needs_no_number:
-                raise errors.GhostRevisionsHaveNoRevno(revision_id, revision_id) from None
-            raise
-        return found
+    def get_old_bound_location(self) -> NoReturn:
+        """It was bound to none."""
+        raise errors.UpgradeRequired(self.user_url)
 
-    def get_rev_id(self, revno: int, history: list[RevisionId] | None = None) -> RevisionId:
-        """The revision with a revno; what was asked for by number is known by that."""
-        for revision, number in self.remote.numbers.items():
-            if number == revno:
-                return revision
-        last = self.last_revision_info()[0]
-        if not 0 <= revno <= last:
-            raise errors.RevnoOutOfBounds(revno, (0, last))
-        try:
-            return self._from_tip(revno, history)
-        except RevisionNotPresent:
-            if self.remote.content is None:
-                raise
-            with self.remote.asking():
-                self.remote.content.everything()  # It is below what was read.
-            return self._from_tip(revno, history)
+    def get_master_branch(self, possible_transports: object = None) -> None:
+        """It is bound to none."""
 
-    def _from_tip(self, revno: int, history: list[RevisionId] | None) -> RevisionId:
-        """The revision with a revno, counted from the tip's, which the server says."""
-        try:
-            found: RevisionId = super().get_rev_id(revno, history)
-        except IndexError:  # It says a higher number than its line of first parents has revisions.
-            raise errors.NoSuchRevision(self, revno) from None
-        return found
+    def bind(self, other: Branch) -> NoReturn:
+        """It cannot be bound."""
+        raise BindingUnsupported(self)
+
+    def set_bound_location(self, location: str | None) -> NoReturn:
+        """It cannot be."""
+        raise BindingUnsupported(self)
+
+    def unbind(self) -> bool:
+        """Whether it was bound: it never is."""
+        return False
 
     def get_stacked_on_url(self) -> NoReturn:
         """It is not stacked."""
@@ -170,82 +164,23 @@ class HpssBranch(Branch):
         """It cannot be."""
         raise UnstackableBranchFormat(self._format, self.base)
 
-    def unbind(self) -> bool:
-        """Whether it was bound: it never is."""
-        return False
-
     def get_physical_lock_status(self) -> bool:
         """There are no locks."""
         return False
 
-    def _gen_revision_history(self) -> list[RevisionId]:
-        self._extend_partial_history()
-        return list(reversed(self._partial_revision_history_cache))
+    def break_lock(self) -> None:
+        """Say that there is nothing to break."""
+        trace.note("There are no locks to break: a push to %s locks nothing.", self.base)
+
+    def store_uncommitted(self, creator: object) -> NoReturn:
+        """It keeps none of a tree's changes (`brz switch --store`)."""
+        raise errors.StoringUncommittedNotSupported(self)
+
+    def get_unshelver(self, tree: object) -> None:
+        """There is nothing to be brought back."""
 
     def _get_checkout_format(self, lightweight: bool = False) -> Any:
         return format_2a()
-
-    # -- its configuration
-
-    def _get_config_store(self) -> OptionStore:
-        if self._store is None:
-            self._store = OptionStore(self, self.remote)
-        return self._store
-
-    def _get_config(self) -> OptionConfig:
-        return OptionConfig(self.remote, self.base)
-
-    def get_config_stack(self) -> EffectiveStack:
-        """Those of its options that have an effect here, and the user's."""
-        return EffectiveStack(self)
-
-    def _get_parent_location(self) -> str | None:
-        location: str | None = self.get_config_stack().get("parent_location")
-        return location or None  # Breezy removes a parent by an empty location.
-
-    def _set_parent_location(self, url: str | None) -> None:
-        with self.lock_write():
-            self.get_config_stack().set("parent_location", url or "")
-
-    def _set_nick(self, nick: str) -> None:
-        with self.lock_write():
-            self.get_config_stack().set("nickname", nick)
-
-    nick = property(Branch._get_nick, _set_nick)
-
-    def set_push_location(self, location: str) -> None:
-        """Remember where it is pushed to."""
-        with self.lock_write():
-            self.get_config_stack().set("push_location", location)
-
-    # -- changes
-
-    def set_last_revision_info(self, revno: int, revision_id: RevisionId) -> None:
-        """Move the tip, to a revision that was just made or to one that is there (`brz uncommit`)."""
-        commit, self._commit = self._commit, None
-        if commit is not None and commit.has(revision_id):
-            commit.send(revision_id, revno)
-            self._clear_cached_state()
-            return
-        if revision_id == NULL_REVISION:
-            raise NotOnServer(HAS_A_REVISION)
-        check_append(self.repository, self.base, revision_id)
-        tags: list[str] = []
-        if removes_tags():
-            tags, self._has_removed_tags = removed_tags(self.repository, revision_id), True
-        changes.move(self.remote, revision_id, revno, tags)
-        self._clear_cached_state()
-
-    def supports_tags(self) -> bool:
-        """Whether it has tags; not once an uncommit has removed some: Breezy would remove more (`moves`)."""
-        return not self._has_removed_tags
-
-    def import_last_revision_info_and_tags(
-        self, source: Branch, revno: int, revid: RevisionId, *, lossy: bool = False
-    ) -> tuple[int, RevisionId]:
-        """Take a commit made in a branch that is bound to this one, and its tags."""
-        push(source, self, stop_revision=revid, revno=revno, lossy=lossy, hooks=False)
-        return revno, revid
 
     def _get_check_refs(self) -> list[Any]:
         """Nothing to be looked at here: the server checks its branches with their repository."""
@@ -255,66 +190,107 @@ class HpssBranch(Branch):
         """There is nothing to reconcile where nothing is damaged."""
         return reconcile(self.remote)
 
-    def get_commit_builder(
-        self, parents: Sequence[RevisionId], config_stack: object = None, *arguments: Any, **options: Any
-    ) -> Any:
-        """What makes the revision of a commit in a lightweight checkout; `set_last_revision_info` sends that."""
-        stack = self.get_config_stack() if config_stack is None else config_stack
-        self._commit = Commit(self, self.repository, parents)
-        return self._commit.builder(stack, *arguments, **options)
+    # -- its options
 
-    def create_memorytree(self) -> Any:
-        """A tree of its tip in memory."""
-        from breezy.bzr.memorytree import MemoryTree
+    def get_config_stack(self) -> EffectiveStack:
+        """Those of its options that have an effect here, and the user's."""
+        return EffectiveStack(self)
 
-        return MemoryTree.create_on_branch(self)
-
-    def store_uncommitted(self, creator: object) -> NoReturn:
-        """It keeps none of a tree's changes (`brz switch --store`)."""
-        raise errors.StoringUncommittedNotSupported(self)
-
-    def get_unshelver(self, tree: object) -> None:
-        """There is nothing to be brought back."""
-
-    def break_lock(self) -> None:
-        """Say that there is nothing to break."""
-        trace.note("There are no locks to break: a push to %s locks nothing.", self.base)
+    def _get_config(self) -> OptionConfig:
+        return OptionConfig(self._transport)
 
     # -- locks
 
-    def is_locked(self) -> bool:
-        """Whether this object is."""
-        return self._locks > 0
+    def lock_write(self, token: object = None) -> BranchWriteLockResult:
+        """Lock this object; a command that locks it before it looks at it wants to change it."""
+        if not self.is_locked():
+            self.remote.writes += 1
+        try:
+            return super().lock_write(token)
+        except BaseException:
+            if not self.is_locked():
+                self.remote.writes -= 1
+            raise
 
     def lock_read(self) -> LogicalLockResult:
         """Lock this object: the server needs no lock."""
-        self._lock("r")
-        return LogicalLockResult(self.unlock)
-
-    def lock_write(self, token: object = None) -> BranchWriteLockResult:
-        """As `lock_read`. Who locks it for writing wants to change it."""
-        if may_remember():
-            self.remote.assume()
-        self._lock("w")
-        return BranchWriteLockResult(self.unlock, None)
-
-    def _lock(self, mode: str) -> None:
-        self._locks += 1
-        self._mode = "w" if mode == "w" else self._mode or mode
-        self.repository.lock_read()
+        return super().lock_read()
 
     def unlock(self) -> None:
-        """Undo one lock; the last one writes the configuration."""
+        """Undo one lock; the last one sends the options. Breezy's own hides what goes wrong then."""
+        is_last = self.control_files._lock_count == 1
+        is_write = is_last and self.control_files._lock_mode == "w"
         try:
-            if self._locks == 1 and self._mode == "w" and self._store is not None:
-                self._store.save_changes()
+            if is_last and self.conf_store is not None:
+                self.conf_store.save_changes()
         finally:
-            self._locks -= 1
-            self.repository.unlock()
-            if not self._locks:
-                self._mode = None
+            self.control_files.unlock()
+            if is_last:
+                self.remote.writes -= is_write
+                self.repository.unlock()
                 self._clear_cached_state()
+                self.conf_store = None
+                if current() is None:
+                    self.remote.forget()
+                    self._tags_bytes = None
 
-    def peek_lock_mode(self) -> str | None:
-        """`r`, `w` or None."""
-        return self._mode
+    # -- changes
+
+    def _set_tags_bytes(self, bytes: bytes) -> Any:  # noqa: A002
+        try:
+            return super()._set_tags_bytes(bytes)
+        except BaseException:
+            self._tags_bytes = None
+            raise
+
+    def get_commit_builder(self, parents: Sequence[RevisionId], *arguments: Any, **options: Any) -> Any:
+        """As Breezy's own; the revision is sent with the move of the tip."""
+        self.repository.have(parents)
+        self._commits = True
+        self.repository.builds = True
+        return super().get_commit_builder(parents, *arguments, **options)
+
+    def set_last_revision_info(self, revno: int, revision_id: RevisionId) -> None:
+        """Move the tip, to a revision that was just made or to one that is there (`brz uncommit`).
+
+        Raises:
+            OutOfDateTree: of a commit: the tip has moved since it was read.
+        """
+        commits, self._commits = self._commits, False
+        try:
+            super().set_last_revision_info(revno, revision_id)
+        except Outdated:
+            if commits:
+                raise errors.OutOfDateTree(None) from None
+            raise
+
+    def import_last_revision_info_and_tags(
+        self, source: Branch, revno: int, revid: RevisionId, lossy: bool = False
+    ) -> tuple[int, RevisionId]:
+        """Take a commit made in a branch that is bound to this one, and its tags, in one request.
+
+        Raises:
+            BoundBranchOutOfDate: this one has moved since.
+        """
+        try:
+            push(source, self, stop_revision=revid, revno=revno, lossy=lossy, hooks=False)
+        except errors.DivergedBranches:
+            raise errors.BoundBranchOutOfDate(source, self) from None
+        return revno, revid
+
+
+class OptionConfig(EffectiveConfig):
+    """The options to what of Breezy's is older (`Branch.get_config`): each change of it is written at once."""
+
+    def __init__(self, transport: Any) -> None:
+        super().__init__(transport, OPTIONS_FILE)
+        self._whole = TransportConfig(transport, OPTIONS_FILE)
+        """What a change is written into: options without an effect are kept."""
+
+    def set_option(self, value: Any, name: str, section: str | None = None) -> None:
+        """Set an option."""
+        self._whole.set_option(value, name, section)
+
+    def remove_option(self, option_name: str, section_name: str | None = None) -> None:
+        """Remove an option."""
+        self._whole.remove_option(option_name, section_name)

@@ -8,24 +8,22 @@ from typing import Any, NoReturn
 
 from breezy import controldir, errors, trace, urlutils
 from breezy.branch import Branch
+from breezy.config import TransportIniFileStore
 from breezy.controldir import ControlDir
 from breezy.push import PushResult
 from breezy.revision import NULL_REVISION
 from breezy.transport import Transport
+from breezy.transport.memory import MemoryTransport
 
 from smartserver.plugins.breezy import inter
 from smartserver.plugins.breezy.branch import HpssBranch, HpssBranchFormat
-from smartserver.plugins.breezy.changes import delete
-from smartserver.plugins.breezy.checkouts import refers_to
-from smartserver.plugins.breezy.commands import Makes, Second, may_remember, running
+from smartserver.plugins.breezy.change import OPTIONS_FILE
 from smartserver.plugins.breezy.copy import copy
-from smartserver.plugins.breezy.given import given, is_ours
-from smartserver.plugins.breezy.options import options_of_new
-from smartserver.plugins.breezy.patches import put_around, watch_aliases
+from smartserver.plugins.breezy.patches import put_around, watch_trees, watch_uncommit
 from smartserver.plugins.breezy.push import Overwrite, Selector, push
-from smartserver.plugins.breezy.remote import Remote, read_of
+from smartserver.plugins.breezy.remote import Remote, remote_at, share
 from smartserver.plugins.breezy.repository import HpssRepository
-from smartserver.plugins.breezy.target import check_target
+from smartserver.plugins.breezy.running import asks_itself, given, is_ours, runs
 from smartserver.plugins.breezy.transport import HpssTransport, below, path_of
 from smartserver.plugins.breezy.words import (
     BOUND,
@@ -77,9 +75,9 @@ class HpssDirFormat(BzrDirMetaFormat1):
             NotOnServer: a stacked branch is to be pushed there, for which Breezy would push a whole one; or what is
                 there is to be reconfigured, for which Breezy removes the branch before it asks for what replaces it.
         """
-        if running().makes is Makes.PUSHED and (given("stacked") or given("stacked_on")):
+        if runs("push") and (given("stacked") or given("stacked_on")):
             raise NotOnServer(STACKED)
-        if running().replaces_branch and is_ours(given("location")):
+        if runs("reconfigure") and is_ours(given("location")):
             raise NotOnServer(RECONFIGURED)
         return HpssDir(transport, self)
 
@@ -112,56 +110,49 @@ class HpssDir(BzrDir):
     def remote(self, name: str) -> Remote:
         """The branch of that name, the one of the URL itself where it is empty."""
         if name not in self._remotes:
-            remote = Remote(self.root_transport, name)
-            beside = read_of(self.root_transport.server).remotes
-            shared = running().shares_branches
-            asked = beside.setdefault(remote.path, remote) if shared else beside.get(remote.path, remote)
-            if asked.seen is not None and asked.seen.inner:
-                remote.learn_from(asked.knowledge, asked.content)  # There is no branch of that name.
-            else:
-                remote = asked
-            self._remotes[name] = remote
+            self._remotes[name] = remote_at(self.root_transport, name)
         return self._remotes[name]
 
     # -- branches
 
     def open_branch(self, name: str | None = None, *arguments: object, **options: object) -> HpssBranch:
-        """A branch. Whether there is one shows when it is read, unless that is known."""
-        check_target()
-        branch = self.unasked(name)
-        if branch.remote.is_known or (running().tries_branches and not self._is_switched()):
-            try:
-                branch.remote.state()
-            except errors.NotBranchError as wrong:
-                if running().second is Second.SWITCHED_TO and self._is_at(given("to_location")):
-                    # Breezy would go on and look for a branch of that name beside the one it has.
-                    raise errors.CommandError(str(wrong)) from wrong
-                raise
-        return branch
+        """A branch. One that is remembered is opened without asking.
+
+        Raises:
+            NotBranchError: there is none.
+        """
+        name = self._get_selected_branch() if name is None else name
+        remote = self.remote(name)
+        try:
+            if remote.seen is None and not asks_itself() and (runs("bind") or not remote.is_remembered):
+                remote.look()
+            if remote.seen is not None:
+                remote.there()
+        except errors.NotBranchError as wrong:
+            if runs("switch") and is_ours(given("to_location")):
+                raise errors.CommandError(str(wrong)) from wrong  # Breezy would look for a branch beside its own.
+            raise
+        watch_trees()
+        return self._branch(name, makes=True)
 
     def unasked(self, name: str | None = None) -> HpssBranch:
         """A branch that need not be there: it is pushed to."""
-        name = self._get_selected_branch() if name is None else name
-        return HpssBranch(self, name, self.remote(name))
+        return self._branch(self._get_selected_branch() if name is None else name, makes=False)
 
-    def _is_switched(self) -> bool:
-        """Whether this is the branch of a checkout that becomes like another: that one is asked first."""
-        return running().moves_checkout and self._is_at(refers_to())
-
-    def _is_at(self, url: str | None) -> bool:
-        """Whether it is what a URL leads to."""
-        return url is not None and is_ours(url) and HpssTransport(url).base == self.root_transport.base
+    def _branch(self, name: str, *, makes: bool) -> HpssBranch:
+        remote = self.remote(name)
+        return HpssBranch(self, name, remote, HpssRepository(self, remote, makes=makes))
 
     def branch_names(self) -> list[str]:
         """The names of the branches at and below the URL, that of the one at it being empty."""
         remote = self.remote("")
-        at = remote.look().at
-        own = remote.path[len(at) :].strip("/")
+        remote.look()
+        own = remote.path[len(remote.knowledge.at or "") :].strip("/")
         return below(map(path_of, remote.knowledge.refs()), own)
 
     def get_branches(self) -> dict[str, Branch]:
         """The branches at and below the URL, by name."""
-        return {name: HpssBranch(self, name, self.remote(name)) for name in self.branch_names()}
+        return {name: self.unasked(name) for name in self.branch_names()}
 
     def find_branch_format(self, name: str | None = None) -> HpssBranchFormat:
         """That of all of them."""
@@ -182,14 +173,17 @@ class HpssDir(BzrDir):
         """Remove a branch."""
         name = self._get_selected_branch() if name is None else name
         remote = self.remote(name)
-        if not delete(remote):
+        if not remote.delete():
             raise errors.NotBranchError(path=self.user_url)
 
     # -- the repository, the tree, the rest
 
     def open_repository(self, unsupported: bool = False) -> HpssRepository:
         """The repository the URL leads to or below."""
-        return HpssRepository(self, self.remote(self._get_selected_branch()))
+        remote = self.remote(self._get_selected_branch())
+        if remote.seen is None and not remote.knowledge.met and not asks_itself():
+            remote.look()
+        return HpssRepository(self, remote)
 
     find_repository = open_repository
 
@@ -220,6 +214,11 @@ class HpssDir(BzrDir):
     def needs_format_conversion(self, format: object = None) -> bool:  # noqa: A002
         """It is never of an older format."""
         return False
+
+    def _get_file_mode(self) -> None:
+        """The files of a mirror are as the user's are."""
+
+    _get_dir_mode = _get_mkdir_mode = _get_file_mode
 
     def cloning_metadir(self, require_stacking: bool = False) -> Any:
         """The format of what is branched from it.
@@ -273,9 +272,19 @@ class HpssDir(BzrDir):
         return result
 
 
+def options_of_new(parent: str) -> bytes:
+    """The options of a new branch: the location it is made from."""
+    place = MemoryTransport()
+    store = TransportIniFileStore(place, OPTIONS_FILE)
+    store.get_mutable_section().set("parent_location", store.quote(parent))
+    store.save()
+    found: bytes = place.get_bytes(OPTIONS_FILE)
+    return found
+
+
 def _remember(source: Branch, target: HpssBranch, remember: bool | None) -> None:
     """Let a branch remember where it is pushed to; `remember`: though it remembers another place."""
-    is_not_to = remember is False and running().makes is Makes.PUSHED  # By False a program does not mean that.
+    is_not_to = remember is False and runs("push")  # By False a program does not mean that.
     if not remember and (is_not_to or source.get_push_location() is not None):
         return
     try:
@@ -297,28 +306,28 @@ def _sprout_there(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones:
         raise NotOnServer(BOUND)
     made: HpssDir = ControlDir.open(url, asked.get("possible_transports"))
     branch, target = asked.get("source_branch") or source.open_branch(), made.unasked()
+    with branch.lock_read():
+        _fill(branch, target, asked, clones=clones)
+    return made
+
+
+def _fill(branch: Branch, target: HpssBranch, asked: Mapping[str, Any], *, clones: bool) -> None:
+    """Make a branch on a server what another one is."""
     parent = branch.get_parent() if clones else branch.get_bound_location() or branch.user_url
     options = options_of_new(urlutils.relative_url(target.base, parent)) if parent else b""
     revision: RevisionId | None = asked.get("revision_id")
-    if isinstance(branch, HpssBranch):
-        assumed = branch.remote.assumed
-        if assumed is not None and revision == assumed.tip:
-            revision = None  # Breezy names the tip, which is the remembered one.
-        if asked.get("tag_selector") is None and copy(branch.remote, target.remote, revision, options):
-            return made
-        branch.repository.bring()
-        branch._clear_cached_state()
-        if revision is not None:
-            branch.repository.bring_unreached(revision)  # Another branch may reach it, or a tag name it.
     try:
+        if isinstance(branch, HpssBranch) and asked.get("tag_selector") is None:
+            revno = branch.number_of(revision)
+            if copy(branch.remote, target.remote, revision, revno, options):
+                return
         push(branch, target, stop_revision=revision, tag_selector=asked.get("tag_selector"), hooks=False, new=options)
     except errors.NoSuchRevision:
         target.remote.look_again()
-        state = target.remote.look()
-        if state.tip is not None and not state.inner:  # Breezy looks at the target before the revision.
+        state = target.remote.seen
+        if state is not None and state.tip is not None and not state.inner:  # Breezy looks at the target first.
             raise errors.AlreadyBranchError(target.base) from None
         raise
-    return made
 
 
 def _sprout(stock: Any, source: Any, url: str, *arguments: Any, **options: Any) -> Any:
@@ -353,19 +362,24 @@ def _open_containing(stock: Any, cls: Any, a_transport: Any, probers: object = N
     """
     if not isinstance(a_transport, HpssTransport):
         return stock(cls, a_transport, probers)
-    if running().second is Second.SWITCHED_TO and is_ours(given("directory")):
+    if runs("switch") and is_ours(given("directory")):
         raise errors.NoWorkingTree(a_transport.base)
     if a_transport.get_segment_parameters().get("branch", ""):
         return ControlDir.open_from_transport(a_transport), ""
-    remote = Remote(a_transport, inside=True)
-    kept = read_of(remote.server).remotes if running().shares_branches else {}
-    remote = kept.get(remote.path, remote)
-    if running().of_repository or (may_remember() and remote.is_remembered):
-        return HpssDir(a_transport, HpssDirFormat(), remote), ""
-    inner = remote.look().inner
-    kept[remote.path] = remote
+    remote = remote_at(a_transport)
+    if remote.seen is not None or remote.is_remembered or asks_itself():
+        return HpssDir(a_transport, HpssDirFormat()), ""
+    remote = remote_at(a_transport, inside=True)
+    named = remote.remembered_inside()
+    if remote.seen is None and named is None:
+        remote.look()
+    inner = remote.seen.inner if remote.seen is not None else named or ""
+    if remote.seen is not None and remote.seen.tip is None:
+        inner = ""  # There is no branch.
     above = a_transport.above(len(inner.split("/")) if inner else 0)
-    return HpssDir(above, HpssDirFormat(), remote), inner
+    if remote.seen is not None:
+        share(above, remote)
+    return HpssDir(above, HpssDirFormat()), inner
 
 
 def _find_branches(stock: Any, cls: Any, transport: Any) -> Any:
@@ -401,7 +415,7 @@ def change_breezy() -> None:
     put_around(BzrDir, "clone_on_transport", _clone)
     if (kind := git_directory()) is not None:  # The source is opened before the target's URL is met.
         put_around(kind, "sprout", _sprout)
-    watch_aliases()
+    watch_uncommit()
 
 
 def _register() -> None:

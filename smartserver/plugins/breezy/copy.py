@@ -8,7 +8,7 @@ from breezy import errors
 
 from smartserver.client.updates import RefUpdate
 from smartserver.errors import BranchExists, MissingRevision, StaleEntry, StaleLease
-from smartserver.plugins.breezy.changes import made, options_become, tags_updates
+from smartserver.plugins.breezy.change import made, options_become, tags_updates
 from smartserver.plugins.breezy.place import tags_of
 from smartserver.plugins.breezy.remote import Remote
 from smartserver.records.model import HERE, RevisionId, Tip
@@ -16,10 +16,10 @@ from smartserver.verbs.map_update import EntryChange, How, MapUpdateRequest
 from smartserver.verbs.rules import Create, Rule
 
 
-def copy(source: Remote, target: Remote, revision: RevisionId | None, options: bytes = b"") -> bool:
+def copy(source: Remote, target: Remote, revision: RevisionId | None, revno: int | None, options: bytes = b"") -> bool:
     """Make `target` what `commit` is, in one request if that is as known, else in two; False: it needs a push.
 
-    `options`: those of `target`.
+    `revno`: the number of `revision`. `options`: those of `target`.
 
     Raises:
         AlreadyBranchError: there is a branch.
@@ -31,7 +31,6 @@ def copy(source: Remote, target: Remote, revision: RevisionId | None, options: b
     if not is_below or not source.is_beside(target):
         return False
     if revision not in (None, state.tip):  # The repository has it, whatever the other branch is now.
-        revno = source.numbers.get(revision)
         maps = [*_added(state.tags), *options_become(options)]
         return revno is not None and _is_made(target, made(revision, b"%d" % revno), maps)
     assert state.tip is not None, "there is a branch"
@@ -43,7 +42,7 @@ def copy(source: Remote, target: Remote, revision: RevisionId | None, options: b
     if value is None or target.knowledge.at not in (None, state.at):
         return False
     tags = tags_of(target.knowledge, ref)
-    source.was(value[0], tags)
+    source.told_by(target)
     return _send(target, ref, value[0], tags, options)
 
 

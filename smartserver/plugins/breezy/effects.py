@@ -13,7 +13,7 @@ from typing import Any
 
 from breezy import config
 
-from smartserver.plugins.breezy.commands import running
+from smartserver.plugins.breezy.running import runs
 
 RULES = frozenset({"append_revisions_only", "branch.fetch_tags", "nickname"})
 """Two that are yes or no, one that forbids something and one that says what is copied; and a word for people."""
@@ -63,7 +63,7 @@ class EffectiveStack(config.BranchStack):  # type: ignore[misc]
     def iter_sections(self) -> Iterator[tuple[Any, Any]]:
         """Each section with its store."""
         *first, _, last = self.sections_def
-        if running().shows_options:
+        if runs("config"):
             yield from super().iter_sections()
             return
         for sections in first:
@@ -81,3 +81,21 @@ class EffectiveConfig(config.TransportConfig):  # type: ignore[misc]
             if not has_effect(name, found[name]):
                 del found[name]
         return found
+
+
+class _Options:
+    """What Breezy reads a branch's options off."""
+
+    def __init__(self, url: str, content: bytes) -> None:
+        self.base = url
+        self._content = content
+
+    def _get_config_store(self) -> Any:
+        store = config.IniFileStore()
+        store._load_from_string(self._content)
+        return store
+
+
+def only_appends(url: str, content: bytes) -> bool:
+    """Whether a branch with these options of its own may only get revisions on top."""
+    return bool(EffectiveStack(_Options(url, content)).get("append_revisions_only"))

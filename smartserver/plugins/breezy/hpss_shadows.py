@@ -9,20 +9,20 @@ from breezy.errors import CommandError
 from breezy.option import Option
 from breezy.trace import note
 
+from smartserver.client.mirrors import ALL_MIRRORS
 from smartserver.client.places import parse_place
-from smartserver.client.shadows import ALL_SHADOWS
 from smartserver.client.url import BadUrl
-from smartserver.plugins.breezy.shadow import shadows
+from smartserver.plugins.breezy.mirror import mirrors
 
 
 class cmd_hpss_shadows(Command):  # type: ignore[misc]  # Breezy is not typed.
-    """Show, or remove, what is kept here of the history on hpss:// servers.
+    """Show, or remove, the local mirrors of repositories on hpss:// servers.
 
-    A command that reads a branch's history (grep, log -v of a file) keeps it, so that the next one is sent only what is
-    new. The option hpss.shadow_size says how much of one repository may be kept, by default 1 GB; of all together it is
-    four times that, and what was used longest ago goes first. 0: nothing is kept.
+    A command that reads a branch on a server receives its history into a mirror, so that the next one is sent only what
+    is new. The option hpss.shadow_size says how much one mirror may take, by default 1 GB; all together may take four
+    times that, and what was used longest ago goes first. 0: nothing is kept.
 
-    Nothing is lost when it is removed: it comes again when it is needed.
+    Nothing is lost when a mirror is removed: the history comes again when it is needed.
     """
 
     takes_args = ["location?"]
@@ -30,7 +30,7 @@ class cmd_hpss_shadows(Command):  # type: ignore[misc]  # Breezy is not typed.
 
     def run(self, location: str | None = None, clear: bool = False) -> int:
         """List them, or remove them but for those that are in use."""
-        kept = shadows()
+        kept = mirrors()
         if kept is None:
             raise CommandError("there is no folder for what programs keep: nothing is kept")
         wanted = None if location is None else _key(location)
@@ -49,7 +49,7 @@ class cmd_hpss_shadows(Command):  # type: ignore[misc]  # Breezy is not typed.
         if not found and location is not None:
             note("Nothing is kept of %s.", location)
         if not clear and wanted is None:
-            one, all_of_them = kept.limit / 1e6, kept.limit * ALL_SHADOWS / 1e6
+            one, all_of_them = kept.limit / 1e6, kept.limit * ALL_MIRRORS / 1e6
             self.outf.write(f"At most {one:.1f} MB of one repository, {all_of_them:.1f} MB in all: {kept.folder}\n")
         return 1 if left else 0
 

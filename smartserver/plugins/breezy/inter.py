@@ -3,62 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import ExitStack
 from typing import Any
 
 from breezy.branch import Branch, BranchPushResult, GenericInterBranch, InterBranch, PullResult
-from breezy.errors import BzrError, DivergedBranches, LocalRequiresBoundBranch
-from breezy.foreign import ForeignRepository
+from breezy.bzr.groupcompress_repo import CHKInventoryRepository
+from breezy.bzr.vf_repository import InterSameDataRepository
+from breezy.errors import BzrError, LocalRequiresBoundBranch, NoSuchRevision
 from breezy.repository import FetchResult, InterRepository, Repository
 from breezy.revision import NULL_REVISION
+from breezy.trace import mutter
 
 from smartserver.errors import shown
 from smartserver.plugins.breezy.branch import HpssBranch
-from smartserver.plugins.breezy.checkouts import Checkout, checkout_of
-from smartserver.plugins.breezy.commands import Second, running
-from smartserver.plugins.breezy.given import given
 from smartserver.plugins.breezy.push import Overwrite, Selector, push
-from smartserver.plugins.breezy.remote import GONE
-from smartserver.plugins.breezy.repository import HpssRepository, heads_of
-from smartserver.plugins.breezy.signatures import add_late
-from smartserver.plugins.breezy.words import check_has
+from smartserver.plugins.breezy.remote import GONE, remote_of
+from smartserver.plugins.breezy.repository import HpssRepository
 from smartserver.records.model import RevisionId
 from smartserver.spans import Part, spent
 from smartserver.vcs.bzr.compat import load_formats, overwritten
-
-
-class FromServer(GenericInterBranch):
-    """A pull: the one request is sent once it is known which repository it is for."""
-
-    source: HpssBranch
-    target: Branch
-
-    @classmethod
-    def is_compatible(cls, source: Branch, target: Branch) -> bool:
-        """From a server to here."""
-        return isinstance(source, HpssBranch) and not isinstance(target, HpssBranch)
-
-    def pull(self, *arguments: Any, **options: Any) -> PullResult:
-        """As Breezy's own."""
-        self.source.remote.branch_history.is_for(self.target.repository)
-        return super().pull(*arguments, **options)
-
-    def push(self, *arguments: Any, **options: Any) -> BranchPushResult:
-        """As Breezy's own, which locks the source first: that may rest on the target, which it would lock to read."""
-        with self.target.lock_write():
-            return super().push(*arguments, **options)
-
-    def fetch(
-        self, stop_revision: RevisionId | None = None, limit: int | None = None, lossy: bool = False
-    ) -> FetchResult:
-        """Bring the history of a revision, the tip's where none is named."""
-        self.source.remote.branch_history.is_for(self.target.repository)
-        with self.source.lock_read(), self.target.lock_write():
-            wanted = self.source.last_revision() if stop_revision is None else stop_revision
-            inter = InterRepository.get(self.source.repository, self.target.repository)
-            if limit is None:
-                return inter.fetch(wanted)
-            return inter.fetch(fetch_spec=inter.search_missing_revision_ids(revision_ids=[wanted], limit=limit))
+from smartserver.vcs.bzr.kinds import SIGNATURES
+from smartserver.vcs.bzr.packs import copy_packs
+from smartserver.vcs.bzr.repository import BrzRepository
 
 
 class ToServer(GenericInterBranch):
@@ -105,63 +70,37 @@ class ToServer(GenericInterBranch):
         """
         if local:
             raise LocalRequiresBoundBranch
-        with self.source.lock_read(), self.target.lock_read():
-            result = self._pull_there(overwrite, stop_revision, tag_selector)
+        with self.source.lock_read(), self.target.lock_write():
+            if self._is_decided(overwrite, stop_revision):
+                return super().pull(overwrite, stop_revision, run_hooks=run_hooks, tag_selector=tag_selector)
+            remote = self.target.remote
+            self.target.repository.have(remote.lacking_of_trees())
+            for lost in remote.lacking_of_trees():
+                raise BzrError(GONE.format(shown(lost), remote.url))  # Nothing is changed then.
+            pushed = push(self.source, self.target, overwrite, stop_revision, tag_selector, hooks=False)
+            result = PullResult()
+            result.__dict__.update(pushed.__dict__)
             if run_hooks:
                 for hook in Branch.hooks["post_pull"]:
                     hook(result)
         return result
 
-    def _pull_there(
-        self, overwrite: Overwrite, stop_revision: RevisionId | None, tag_selector: Selector | None
-    ) -> PullResult:
-        content = self.target.remote.content
-        wanted = self.source.last_revision() if stop_revision is None else stop_revision
-        if content is not None:
-            revno, there = self.target.last_revision_info()
-            if wanted == there and self.source.tags.get_tag_dict().items() <= self.target.tags.get_tag_dict().items():
-                return _unchanged(self.source, self.target, revno, there)
-            if "history" not in overwritten(overwrite) and content.has_diverged(wanted, there):
-                raise DivergedBranches(self.target, self.source)
-        checkout = checkout_of(str(given("directory") or "."))
-        if checkout is not None:
-            self._read_basis(checkout, overwrites=bool(overwrite))
-        pushed = push(self.source, self.target, overwrite, stop_revision, tag_selector, hooks=False)
-        result = PullResult()
-        result.__dict__.update(pushed.__dict__)
-        return result
-
-    def _read_basis(self, checkout: Checkout, *, overwrites: bool) -> None:
-        """Read what the tree rests on and, where the branch is overwritten, what that was: it will be out of reach."""
-        repository, remote = self.target.repository, self.target.remote
-        basis, content = checkout.parents()[:1], remote.content
-        if content is not None:
-            if content.gone is not None:
-                raise BzrError(GONE.format(shown(content.gone), remote.url))
-            if given("verbose"):  # The report goes down from both tips to where the two part, and further.
-                with remote.asking():
-                    content.everything()
-            return
-        if overwrites or not repository.has_revisions(basis) >= set(basis):
-            repository.keep()  # Which brings what the tree rests on.
-            repository.rest_on(self.source.repository)
-        if not repository.has_revisions(basis) >= set(basis):
-            raise BzrError(GONE.format(shown(basis[0]), remote.url))
-
-    def fetch(
-        self, stop_revision: RevisionId | None = None, limit: int | None = None, lossy: bool = False
-    ) -> FetchResult:
-        """What is merged in a lightweight checkout: the server has it before it is committed.
-
-        Else nothing: the push that moves the tip brings what it needs.
-        """
-        source, target = self.source.repository, self.target.repository
-        wanted = self.source.last_revision() if stop_revision is None else stop_revision
-        if running().second is Second.MERGED:
-            target.fetch(source, wanted)
-        elif isinstance(source, HpssRepository) and source.user_url == target.user_url:
-            target.named(wanted)  # As `-r branch:URL` names it: it is there, out of the branch's reach.
-        return FetchResult(0)
+    def _is_decided(self, overwrite: Overwrite, stop_revision: RevisionId | None) -> bool:
+        """Whether nothing is to be sent, as the answer about another branch of the repository says what there is."""
+        remote = self.target.remote
+        source = remote_of(self.source)
+        if source is None or not source.is_in_repository_of(remote):
+            return False
+        revision, _ = stop_revision or self.source.last_revision(), remote.confirm()
+        there = self.target.last_revision()
+        if revision == there:
+            return bool(self.source.tags.get_tag_dict().items() <= self.target.tags.get_tag_dict().items())
+        if "history" in overwritten(overwrite):
+            return False
+        graph = self.source.repository.get_graph()
+        if len(graph.get_parent_map([there, revision])) < 2:
+            return False  # The server knows.
+        return not graph.is_ancestor(there, revision) and not graph.is_ancestor(revision, there)
 
     def copy_content_into(self, revision_id: RevisionId | None = None, tag_selector: Selector | None = None) -> None:
         """Make the server's branch one like the source."""
@@ -171,59 +110,42 @@ class ToServer(GenericInterBranch):
             self.target.set_parent(parent)
 
 
-def _unchanged(source: Branch, target: Branch, revno: int, tip: RevisionId) -> PullResult:
-    """What a pull says that has nothing to do."""
-    result = PullResult()
-    result.source_branch, result.target_branch, result.master_branch = source, target, target
-    result.local_branch = None
-    result.old_revno = result.new_revno = revno
-    result.old_revid = result.new_revid = tip
-    result.tag_updates, result.tag_conflicts = {}, set()
-    return result
+class FromMirror(InterSameDataRepository):
+    """A fetch from a mirror into a local repository: of a whole mirror into an empty one the packs are copied."""
 
-
-class FetchFromServer(InterRepository):
-    """What a pull brought, put into a local repository without a detour."""
-
-    supports_fetch_spec = True
     source: HpssRepository
     target: Repository
 
-    @classmethod
-    def is_compatible(cls, source: Repository, target: Repository) -> bool:
-        """From a server to here. Into a repository of git Breezy converts what it reads."""
-        return isinstance(source, HpssRepository) and not isinstance(target, (HpssRepository, ForeignRepository))
+    @staticmethod
+    def is_compatible(source: Repository, target: Repository) -> bool:
+        """From a server to a repository of the same format here. Into another Breezy converts what it reads."""
+        return (
+            isinstance(source, HpssRepository)
+            and isinstance(target, CHKInventoryRepository)
+            and not isinstance(target, HpssRepository)
+            and source._format.network_name() == target._format.network_name()
+        )
 
-    def _heads(self) -> list[RevisionId]:
-        """The tip, and whatever came: all of it may be in another local repository, and not in the target."""
-        remote = self.source.remote
-        tip, came = remote.look().tip, remote.branch_history.history().parents
-        return [*came, *([] if tip is None or tip in came else [tip])]
-
-    def _missing(self, heads: Iterable[RevisionId]) -> list[RevisionId]:
-        """The ancestors of `heads` that came and are not here, parents first."""
-        heads, history = list(heads), self.source.remote.branch_history
-        if self.source.remote.content is not None:  # A look at the branch has told which revision it is.
-            history.narrow_to(heads)
-        came = history.history().parents
-        with self.target.lock_read():
-            elsewhere = set(heads) - came.keys() - self.target.get_parent_map(heads).keys()
-        history.ask_above(elsewhere, tip=True)  # As tags are, where their history is wanted.
-        missing, lacking = self._compare(heads)
-        if lacking:  # What is had here rests on ghosts that are none on the server, or it was thought to go elsewhere.
-            self.source.remote.branch_history.ask_again(lacking, self.target)
-            missing, _ = self._compare(heads)
-        return missing
-
-    def _compare(self, heads: list[RevisionId]) -> tuple[list[RevisionId], set[RevisionId]]:
-        """The ancestors of `heads` that came and are not here, and what they rest on and is neither."""
-        history = self.source.remote.branch_history.history()
-        came = history.reached(heads)
-        with self.target.lock_read():
-            here = self.target.get_parent_map(came)
-            missing = [revision for revision in came if revision not in here]
-            below = history.rests_on(missing) | (set(heads) & self.source.has_revisions(heads)) - set(came)
-            return missing, below - set(self.target.get_parent_map(below))
+    @spent(Part.LOCAL, "store")
+    def fetch(
+        self,
+        revision_id: RevisionId | None = None,
+        find_ghosts: bool = False,
+        fetch_spec: Any = None,
+        lossy: bool = False,
+    ) -> FetchResult:
+        """Bring the history of a revision, or what a search has found."""
+        source, target = self.source, self.target
+        with self.lock_write():
+            self._bring(revision_id, fetch_spec)
+            for ghost in self._filled():
+                super().fetch(ghost)
+            if not lossy and not self._copy(fetch_spec):
+                super().fetch(revision_id, find_ghosts=find_ghosts, fetch_spec=fetch_spec, lossy=lossy)
+            signatures = source.remote.knowledge.map(SIGNATURES)
+            if signatures:
+                BrzRepository(target).add_signatures(signatures)
+        return FetchResult()
 
     def search_missing_revision_ids(
         self,
@@ -231,61 +153,46 @@ class FetchFromServer(InterRepository):
         revision_ids: Iterable[RevisionId] | None = None,
         if_present_ids: Iterable[RevisionId] | None = None,
         limit: int | None = None,
-    ) -> Search:
-        """What is missing here of the history of some revisions, or of all; `limit`: the first revisions of that."""
-        required = [revision for revision in revision_ids or () if revision != NULL_REVISION]
-        self._check_there(required)
-        named = revision_ids is not None or if_present_ids is not None
-        heads = [*required, *(if_present_ids or ())] if named else self._heads()
-        return Search(self._missing(heads)[:limit])
+    ) -> Any:
+        """The revisions that are missing here; the branch may not reach those that are named."""
+        self.source.have(revision_ids or ())
+        return super().search_missing_revision_ids(
+            find_ghosts=find_ghosts, revision_ids=revision_ids, if_present_ids=if_present_ids, limit=limit
+        )
 
-    @spent(Part.LOCAL, "store")
-    def fetch(self, revision_id: RevisionId | None = None, *, fetch_spec: Any = None, **options: object) -> FetchResult:
-        """Bring the history of a revision, or what a search has found."""
-        with ExitStack() as locks:
-            locks.enter_context(self.target.lock_write())
-            if fetch_spec is not None:
-                heads = heads_of(fetch_spec)
-                if len(heads) == 1:  # Of several some are tags, which may be of what is nowhere.
-                    self._check_there(heads)
-            elif revision_id is None:
-                heads = self._heads()
-            else:
-                heads = [] if revision_id == NULL_REVISION else [revision_id]
-                self._check_there(heads)
-            for head, beside in self.source.unreached(heads):
-                self.target.fetch(beside, head)
-            missing = self._missing(heads)
-            if missing:
-                self.source.remote.branch_history.insert(self.target, missing)
-            add_late(self.source.remote, self.target)
-            return FetchResult(len(missing))
+    def _bring(self, revision_id: RevisionId | None, fetch_spec: Any) -> None:
+        """Have the one revision that is asked for. Of several some are tags, which may be of what is nowhere.
 
-    def _check_there(self, revisions: list[RevisionId]) -> None:
-        for revision in set(revisions) - self.source.has_revisions(revisions):
-            self.source.named(revision)  # Another branch may reach it, or none.
-            check_has(self.source, revision)
+        Raises:
+            NoSuchRevision: it is nowhere.
+        """
+        heads = [revision_id] if fetch_spec is None else list(getattr(fetch_spec, "heads", None) or ())
+        wanted = [each for each in heads if each not in (None, NULL_REVISION)]
+        self.source.have(wanted)
+        for each in wanted if len(wanted) == 1 else ():
+            if not self.source.has_revision(each):
+                raise NoSuchRevision(self.source, each)
 
+    def _filled(self) -> list[RevisionId]:
+        """Ghosts of the target that are none on the server: Breezy does not look for them below what is here."""
+        absent = self.source.remote.absent
+        there = self.source.has_revisions(absent) if absent else set()
+        return [*there - self.target.has_revisions(there)] if there else []
 
-class Search:
-    """The result of a search, as far as a fetch reads it."""
-
-    def __init__(self, revisions: list[RevisionId]) -> None:
-        self.heads: set[RevisionId] = set()
-        self._revisions = revisions
-
-    def get_keys(self) -> list[RevisionId]:
-        """The revisions."""
-        return self._revisions
-
-    def is_empty(self) -> bool:
-        """Whether there are none."""
-        return not self._revisions
+    def _copy(self, fetch_spec: Any) -> bool:
+        """Copy the packs of the mirror, where all that it has is wanted and nothing is here; whether that was so."""
+        if fetch_spec is None or self.target._fallback_repositories or self.source._fallback_repositories:
+            return False
+        if self.target._pack_collection.all_packs():
+            return False
+        if len(fetch_spec.get_keys()) != len(self.source.all_revision_ids()):
+            return False
+        mutter("hpss: the packs of the mirror are copied")
+        return copy_packs(self.source, self.target)
 
 
 def register() -> None:
     """Let Breezy find them, before its own that fit any two: what was registered last is asked first."""
     load_formats()
-    InterBranch.register_optimiser(FromServer)
     InterBranch.register_optimiser(ToServer)
-    InterRepository.register_optimiser(FetchFromServer)
+    InterRepository.register_optimiser(FromMirror)

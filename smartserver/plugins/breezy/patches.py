@@ -11,19 +11,16 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from breezy import trace
-from breezy.directory_service import AliasDirectory
+from breezy import trace, uncommit
 
-from smartserver.plugins.breezy.checkouts import opened
-from smartserver.plugins.breezy.commands import reads_options
-from smartserver.plugins.breezy.transport import HpssTransport
+from smartserver.plugins.breezy.remote import gathering, remote_of
 from smartserver.vcs.bzr.compat import dirstate_tree
 
 _CHANGED = "_is_changed_for_hpss"
 
 
-def put_around(owner: type, name: str, around: Callable[..., Any]) -> None:
-    """Have each call of a class's method go to `around`, which is given Breezy's own method before the arguments."""
+def put_around(owner: Any, name: str, around: Callable[..., Any]) -> None:
+    """Have each call of a method or of a module's function go to `around`, whose first argument is Breezy's own."""
     stock = getattr(owner, name, None)
     if stock is None:
         trace.mutter("hpss: this Breezy has no %s.%s", owner.__name__, name)
@@ -42,21 +39,11 @@ def put_around(owner: type, name: str, around: Callable[..., Any]) -> None:
 
 
 def _open_tree(stock: Any, tree: Any, basedir: str, branch: Any, *arguments: Any, **options: Any) -> None:
-    """Learn of a checkout of a branch on a server when its tree is opened: there is a hook for branches alone."""
+    """Take note of a lightweight checkout of a branch on a server when its tree is opened: no hook does."""
     stock(tree, basedir, branch, *arguments, **options)
-    if isinstance(getattr(branch, "user_transport", None), HpssTransport):
-        opened(tree)
-
-
-def _look_up(stock: Any, directory: Any, *arguments: Any, **options: Any) -> Any:
-    """Look up the alias of a location (`:parent`): in a lightweight checkout a server has the options that say it."""
-    with reads_options():
-        return stock(directory, *arguments, **options)
-
-
-def watch_aliases() -> None:
-    """Look up aliases of locations so: one request asks for the options, and for nothing else."""
-    put_around(AliasDirectory, "look_up", _look_up)
+    remote = remote_of(branch)
+    if remote is not None:
+        remote.opened(tree)
 
 
 def watch_trees() -> None:
@@ -67,3 +54,14 @@ def watch_trees() -> None:
     kind = dirstate_tree()
     if kind is not None:
         put_around(kind, "__init__", _open_tree)
+
+
+def _uncommit(stock: Any, *arguments: Any, **options: Any) -> None:
+    """Send the move of the tip and the removal of tags in one request. Breezy moves the tip, then removes each tag."""
+    with gathering():
+        stock(*arguments, **options)
+
+
+def watch_uncommit() -> None:
+    """Have an uncommit be one request."""
+    put_around(uncommit, "uncommit", _uncommit)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,22 +72,14 @@ class Place:
         """What a refusal calls the branch: it is all that says so where the server was not met before."""
         self.seen: State | None = None
         """What it is, once it was asked or assumed."""
-        self.assumed: State | None = None
-        """What the branch was taken for, because it was remembered; if not `is_assumed`, it was asked since."""
         self.is_assumed = False
+        """Whether it was not asked."""
         self.verified: VerifyResult | None = None
         """What the server found when it checked the repository."""
 
     def words(self) -> AbstractContextManager[None]:
         """Around whatever asks the server."""
         return in_breezys_words(self.url, self.location)
-
-    @contextmanager
-    def asking(self) -> Iterator[None]:
-        """Around what reads more, when nothing else is unread."""
-        with self.words():
-            self.server.settle()
-            yield
 
     @property
     def is_known(self) -> bool:
@@ -113,11 +105,6 @@ class Place:
                 raise NoSuchBranch(seen.inner.encode() or self.knowledge.branch or HERE)
         return seen
 
-    def confirm(self) -> None:
-        """Ask the server, if what the branch is was only remembered."""
-        if self.is_assumed:
-            self.look_again()
-
     def learn_refusal(self) -> None:
         """Take in what a refusal said of what is there; where that is not all, ask."""
         self.learned()
@@ -127,7 +114,6 @@ class Place:
     def look_again(self) -> None:
         """Ask what it is now."""
         with self.words():
-            self.server.settle()
             self.repository.learn_refs()
             self.learned()
 
@@ -153,7 +139,6 @@ class Place:
     def ask(self, verb: AnyVerb, arguments: Arguments) -> Any:
         """Make one call on the repository, and learn what the answer says of it."""
         with self.words():
-            self.server.settle()
             (result,) = self.repository.ask((verb, arguments)).results
             if isinstance(result, CodedError):
                 raise result
@@ -173,7 +158,6 @@ class Place:
         is_likely: bool = False,
     ) -> PushOutcome:
         """Send a change, all of it or nothing; to be called in `words`. The rest is as in `PushRequest`."""
-        self.server.settle()
         with moving("Sending revisions") as self.repository.sent:
             return self.repository.push(
                 PushRequest(
@@ -207,7 +191,6 @@ class Place:
         """Make a repository at the path itself, without a branch; whether there was none."""
         kinds = [KindField(kind.name, kind.check, kind.base) for kind in KINDS]
         with self.words():
-            self.server.settle()
             made = self.server.client.call(repository_create, CreateRequest(VCS, kinds), self.path).created
         if made:
             self.knowledge.forget()  # What is remembered was another's.

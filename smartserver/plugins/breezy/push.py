@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,22 +13,21 @@ from breezy.revision import NULL_REVISION
 
 from smartserver.client.body import EmptyBody
 from smartserver.client.push import Changes
-from smartserver.client.updates import NewRepository, RefUpdate
+from smartserver.client.updates import RefUpdate
 from smartserver.errors import BranchExists, DivergedBranches, StaleEntry, StaleLease
-from smartserver.plugins.breezy.changes import (
+from smartserver.plugins.breezy.change import (
+    Lacking,
+    is_linear,
+    is_on_top,
     made,
     objection,
     options_are,
     options_become,
     outcomes,
-    push_tags,
     tags_updates,
 )
-from smartserver.plugins.breezy.given import given
-from smartserver.plugins.breezy.moves import is_linear, is_on_top, only_appends
-from smartserver.plugins.breezy.place import KINDS, VCS
+from smartserver.plugins.breezy.effects import only_appends
 from smartserver.plugins.breezy.remote import Remote, remote_of
-from smartserver.plugins.breezy.sending import Lacking
 from smartserver.plugins.breezy.words import EMPTY, LOSSY, NotOnServer, check_has
 from smartserver.records.model import HERE, RevisionId
 from smartserver.spans import Part, spent
@@ -95,17 +93,7 @@ def run_hooks(result: BranchPushResult) -> None:
 def _own_revno(source: Branch, tip: RevisionId) -> int:
     """The revno a revision has as a tip; one that was merged has another in the source's own line."""
     revno, last = source.last_revision_info()
-    remote = remote_of(source)
-    if remote is not None and tip in remote.numbers:
-        return remote.numbers[tip]
     check_has(source.repository, tip, source)
-    try:
-        return int(source.repository.get_graph().find_distance_to_null(tip, [(last, revno)]))
-    except GhostRevisionsHaveNoRevno:
-        if remote is None or remote.content is None:
-            raise
-    with remote.asking():
-        remote.content.everything()  # It is below what was read.
     return int(source.repository.get_graph().find_distance_to_null(tip, [(last, revno)]))
 
 
@@ -128,23 +116,22 @@ class _Push:
     @spent(Part.LOCAL, "plan the push")
     def run(self) -> BranchPushResult:
         remote: Remote = self.target.remote
+        if Branch.hooks["pre_change_branch_tip"] and self.new is None and self.target.last_revision() != self.tip:
+            self.target._run_pre_change_branch_tip_hooks(self.revno, self.tip)
         revnos = {value[0].id: value[0].attributes for value in remote.knowledge.refs().values()}
         with remote.words():
             old, new, of_tags = self._move()
             of_tags |= self._send_rest({name: tag for name, tag in self.tags.items() if name not in of_tags})
-        if self.source.repository is self.target.repository:
-            remote.learned()
-        else:
-            remote.is_now(self.source.repository)
-        self.target._clear_cached_state()
+        remote.is_now()
+        self.target.repository.rest_on(self.source)
         result = BranchPushResult()
         result.source_branch, result.local_branch = self.source, None
         result.target_branch = result.master_branch = self.target
-        result.old_revid, result.new_revid, result.new_revno = old or NULL_REVISION, new, remote.state().revno
-        if given("verbose"):  # The report shows what was removed, or that nothing changed.
-            with contextlib.suppress(errors.BzrError):  # What was pushed is there.
-                self.target.repository.bring_unreached(result.old_revid)
-        result.old_revno = _old_revno(self.target, result, revnos)
+        result.old_revid, result.new_revid, result.new_revno = old or NULL_REVISION, new, remote.there().revno
+        remote.told.add(result.old_revid)
+        result.old_revno = _old_revno(self.source, result, revnos)
+        if result.old_revid != result.new_revid:
+            self.target._run_post_change_branch_tip_hooks(result.old_revno, result.old_revid)
         result.tag_updates = {name: self.tags[name] for name, what in of_tags.items() if what.verdict is Verdict.DONE}
         result.tag_conflicts = {
             (name, self.tags[name], what.old) for name, what in of_tags.items() if what.verdict is Verdict.CONFLICT
@@ -157,11 +144,11 @@ class _Push:
         beside = remote_of(self.source)
         is_there = beside is not None and beside.is_in_repository_of(remote)
         source = EmptyBody() if is_there else Lacking(BrzRepository(self.source.repository))
-        is_sure = remote.is_known and not remote.is_assumed
+        is_sure = remote.seen is not None and not remote.is_assumed
         for _ in range(TRIES):
             if self._violates() and not is_sure:
                 remote.look_again()  # What is remembered refuses nothing.
-            new = NewRepository(VCS, KINDS)
+            new = remote.new_repository()
             pushed = remote.push(*self._planned(), source, new, self._planned, is_likely=self._comes_from_there())
             error = pushed.error()
             if not isinstance(error, (StaleLease, StaleEntry)):
@@ -226,7 +213,7 @@ class _Push:
             if self.how is How.ADD and there.get(name, tag) != tag
         }
         changes = _changes({name: tag for name, tag in tags.items() if name not in conflicts}, there, self.how)
-        return conflicts | (push_tags(remote, changes) if changes else {})
+        return conflicts | (outcomes(remote.change([], tags_updates(changes)).maps) if changes else {})
 
 
 def _folder(url: str) -> str:
@@ -246,7 +233,7 @@ def _changes(tags: Mapping[str, RevisionId], there: Mapping[str, RevisionId], ho
     return [EntryChange(name.encode(), tag, how) for name, tag in tags.items() if there.get(name) != tag]
 
 
-def _old_revno(target: Any, result: BranchPushResult, known: Mapping[RevisionId, bytes]) -> int:
+def _old_revno(source: Branch, result: BranchPushResult, known: Mapping[RevisionId, bytes]) -> int:
     """The revno of the old tip: as remembered, else counted where its history is here."""
     if result.old_revid == NULL_REVISION:
         return 0
@@ -254,7 +241,7 @@ def _old_revno(target: Any, result: BranchPushResult, known: Mapping[RevisionId,
         return result.new_revno
     if number := number_in(known.get(result.old_revid, b"")):
         return number
-    graph = target.repository.get_graph()
+    graph = source.repository.get_graph()
     try:
         return graph.find_distance_to_null(result.old_revid, [(result.new_revid, result.new_revno)])
     except (errors.BzrError, GhostRevisionsHaveNoRevno):

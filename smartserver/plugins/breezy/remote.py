@@ -1,163 +1,438 @@
-"""`Remote`: the branch a URL leads to, and what is read of it: what a command wants, by one request if it can be.
+"""`Remote`: a branch on a server, to Breezy three files: tip, tags and options.
 
-A command that reads two branches of one repository is told of both by one answer (`learn_beside`).
+The first look at a file asks the server, once in a command, what the branch is and what is new of its history. A write
+of a file is a request, which the server refuses where the branch is not what it was taken for. A branch that a command
+locks for writing before it looks at it is taken for what is remembered: the request that changes it is then the first.
 """
 
 from __future__ import annotations
 
-import os
-import re
+import contextlib
+import enum
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from typing import Any
 
-from breezy import trace, urlutils
-from breezy.branch import Branch
-from breezy.errors import CommandError
-from breezy.repository import Repository
+from breezy import errors, trace
+from breezy.transport import NoSuchFile
+from breezy.transport.memory import MemoryTransport
 
 from smartserver.client.knowledge import Knowledge
-from smartserver.errors import Unsupported, WrongVcs, shown
-from smartserver.plugins.breezy.branch_history import BranchHistory
-from smartserver.plugins.breezy.checkouts import Checkout, checkout_of, open_checkout
-from smartserver.plugins.breezy.commands import Gone, Second, copies_there, running, up_to, wanted, wants_history
-from smartserver.plugins.breezy.content import Content
-from smartserver.plugins.breezy.given import TIP, arguments, current, given, is_ours, what_to_look_at
-from smartserver.plugins.breezy.place import VCS, Place, State
-from smartserver.plugins.breezy.selection import Selection, compared_branches, pulled_into
-from smartserver.plugins.breezy.server import Server
-from smartserver.plugins.breezy.shadow import Shadow, shadows
+from smartserver.client.places import served_by
+from smartserver.client.updates import NewRepository, PushOutcome, RefUpdate
+from smartserver.errors import BranchExists, DivergedBranches, MissingRevision, StaleEntry, StaleLease, shown
+from smartserver.plugins import breezy_shim as hpss
+from smartserver.plugins.breezy.change import (
+    OPTIONS_FILE,
+    TAGS_FILE,
+    TIP_FILE,
+    Lacking,
+    Outdated,
+    changed_tags,
+    files_of,
+    options_are,
+    options_change,
+    stays,
+    tags_updates,
+    tip_of,
+)
+from smartserver.plugins.breezy.mirror import LARGE, Coming, Damaged, Mirror, damage, mirror_of
+from smartserver.plugins.breezy.place import KINDS, VCS, Place, State
+from smartserver.plugins.breezy.running import current, given, is_ours, runs
 from smartserver.plugins.breezy.transport import HpssTransport
-from smartserver.plugins.breezy_shim import RunningCommand
-from smartserver.records.model import RevisionId, Tip
-from smartserver.vcs.bzr.kinds import INVENTORY
-from smartserver.vcs.bzr.selector import Named, TreesField
+from smartserver.records.model import HERE, RevisionId
+from smartserver.vcs.base import VcsError
+from smartserver.vcs.bzr.kinds import SIGNATURES
+from smartserver.vcs.bzr.repository import BrzRepository
+from smartserver.verbs.declare import AnyVerb, Arguments
+from smartserver.verbs.map_update import MapUpdateRequest
+from smartserver.verbs.repository_pull import MAX_HAVES
+from smartserver.verbs.repository_stats import StatsResult
+from smartserver.verbs.rules import Create, Rule
+
+FILES = (TIP_FILE, TAGS_FILE, OPTIONS_FILE)
+
+TRIES = 3
+"""Times that history is asked for, where the mirror turns out to be damaged."""
+
+MAX_BRANCHES = 4
+"""Local branches whose tips are named to a server, the newest first."""
 
 GONE = (
     "the revision {} that this tree rests on is not in the repository of {} any more, which was made anew or put back "
     "to what it was: check out what is there to another place"
 )
 
-
-class CommandCache:
-    """What one command has read of a server, for whoever asks again in it."""
-
-    def __init__(self, by: RunningCommand | None) -> None:
-        self.by = by
-        self.contents: dict[str, Content] = {}
-        """By path, where the command reads less than whole revisions."""
-        self.remotes: dict[str, Remote] = {}
-        """By path, the branches of which it opens some more than once, all in one repository."""
+READ_WITHOUT = "`smartserver cat`, `ls`, `log` and `export` of a URL read without it"
 
 
-_read: weakref.WeakKeyDictionary[Server, CommandCache] = weakref.WeakKeyDictionary()
+UNREAD = (errors.NoSuchRevision, NoSuchFile)
+"""What Breezy raises where a file of a repository is not what it wrote, besides the errors of its own stores."""
 
 
-def read_of(server: Server) -> CommandCache:
-    """What the command that runs has read there; the next one asks anew."""
-    command, found = current(), _read.get(server)
-    if found is None or command is None or found.by is not command:
-        found = _read[server] = CommandCache(command)
-    return found
+class Level(enum.IntEnum):
+    """How much is asked of a branch."""
+
+    REFS = enum.auto()
+    """What it is: tip, tags and options."""
+    HISTORY = enum.auto()
+    """And what its mirror lacks of its history."""
 
 
-def remote_of(branch: Branch) -> Remote | None:
-    """What a branch on a server was read from; None for a local one."""
-    found = getattr(branch, "remote", None)
-    return found if isinstance(found, Remote) else None
+class BranchFiles(MemoryTransport):  # type: ignore[misc]  # Breezy is not typed.
+    """The files of a branch: the first look asks for them, and a write is sent."""
+
+    def __init__(self, remote: Remote) -> None:
+        super().__init__()
+        self._remote = weakref.proxy(remote)
+
+    def get(self, relpath: str) -> Any:
+        """A file as it was read."""
+        if relpath in FILES:
+            self._remote.look()
+        return super().get(relpath)
+
+    def has(self, relpath: str) -> bool:
+        """Whether there is a file."""
+        if relpath in FILES:
+            self._remote.look()
+        return bool(super().has(relpath))
+
+    def put_file(self, relpath: str, f: Any, mode: object = None) -> int:
+        """Change the branch.
+
+        Raises:
+            Outdated: it is another by now.
+            TransportNotPossible: a server has no such file.
+        """
+        if relpath not in FILES:
+            raise errors.TransportNotPossible(f"there are no files on an hpss:// server: {relpath}")
+        content: bytes = f.read()
+        self._remote.write(relpath, content)
+        return len(content)
+
+    def load(self, files: dict[str, bytes]) -> None:
+        """Have this content, whatever was there."""
+        for name, content in files.items():
+            if content or name != OPTIONS_FILE:
+                super().put_file(name, BytesIO(content))
+            elif super().has(name):
+                self.delete(name)
+
+    def clone(self, offset: str | None = None) -> MemoryTransport:
+        """A place below, where no files are."""
+        return MemoryTransport()
+
+    def abspath(self, relpath: str) -> str:
+        """The URL that a file of the branch would have."""
+        return f"{self._remote.url}{relpath}"
+
+    def external_url(self) -> str:
+        """The URL of the branch."""
+        return str(self._remote.url)
+
+
+_gathered: list[Remote] | None = None
+"""The branches with changes that are sent together, while there is a reason for that."""
+
+
+@contextmanager
+def gathering() -> Iterator[None]:
+    """Around what changes a branch more than once: the changes of each are sent in one request, at the end."""
+    global _gathered
+    if _gathered is not None:
+        yield
+        return
+    _gathered = []
+    try:
+        yield
+    except BaseException:
+        for remote in _gathered:
+            remote.drop()
+        raise
+    finally:
+        remotes, _gathered = _gathered, None
+    for remote in remotes:
+        remote.send()
 
 
 class Remote(Place):
-    """One branch on a server, and what was read of it."""
+    """One branch on a server."""
 
     def __init__(self, transport: HpssTransport, name: str = "", *, inside: bool = False) -> None:
-        """`name`: of a branch below what the transport's URL leads to; empty: what it leads to itself. `inside`:
-        or into which it leads.
-        """
+        """`name`, `inside`: as of `Place`."""
         super().__init__(transport, name, inside=inside)
-        self._opened = transport, name
-        self.content: Content | None = None
-        """What was read where the command reads less than whole revisions."""
-        self.branch_history = BranchHistory(self)
-        self.shadow = Shadow(self.branch_history, None if running().fetches else shadows())
-        """Whole revisions as a repository; a command that fetches keeps them elsewhere."""
+        self.files = BranchFiles(self)
+        self.level: Level | None = None
+        """How much of it was asked."""
+        self.branches: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Breezy's objects of it, which keep what they have read."""
+        self.trees: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Its lightweight checkouts that are open."""
+        self._rests_on: dict[RevisionId, None] = {}
+        """What those rest on."""
+        self._bases: set[RevisionId] = set()
+        """Of that, the first parents."""
+        self._ghosts: set[RevisionId] = set()
+        """What those rest on and is nowhere."""
+        self.writes = 0
+        """How many of the objects are locked for writing."""
+        self.told: set[RevisionId] = set()
+        """Revisions that the server has said are there, besides tips."""
+        self.absent: set[RevisionId] = set()
+        """Ghosts of what is here."""
+        self.refused: set[RevisionId] = set()
+        """Revisions that were asked for by id and are not there."""
+        self.stats: StatsResult | None = None
+        """What the repository consists of, where that was asked."""
+        self._mirror: Mirror | None = None
+        self.gone = ""
+        """That what a tree rests on is nowhere, as a user is told."""
+        self._loaded: dict[str, bytes] = {}
+        """The content of the files as the branch is."""
+        self._written: dict[str, bytes] = {}
+        """Files that were changed and are not sent yet."""
 
-    def for_one(self) -> Remote:
-        """The same branch, as one that was not asked yet: for one revision, be it in the branch or not."""
-        other = Remote(*self._opened, inside=self._may_be_inside)
-        other.shadow = Shadow(other.branch_history, None)  # What is kept has what the branch reaches.
-        return other
+    # -- the mirror
 
-    def assume(self) -> None:
-        """Take the branch for what is remembered, if nobody has asked, and if all that it takes is here."""
-        if self.seen is not None or not self.is_remembered:
+    def mirror(self, *, makes: bool = True) -> Mirror:
+        """Where its history is kept; `makes`: on the disk, though nothing of it is there yet."""
+        if self._mirror is None:
+            self._mirror = mirror_of(self, makes=makes)
+        return self._mirror
+
+    def _answered(self) -> Mirror | None:
+        """Turn to the mirror of the repository that has answered; the one of the repository there was before."""
+        before = self._mirror
+        if before is None:
+            self._mirror = mirror_of(self)
+        elif before.is_shared and (found := mirror_of(self)) is not before:
+            self._mirror = found
+            return before
+        return None
+
+    # -- what it is
+
+    def look(self) -> None:
+        """Know what it is: as remembered where it is to be changed, as an answer in this command says, else asked."""
+        if self.seen is not None:
             return
+        if self._may_assume() and self.assume():
+            return
+        if not self._is_told():
+            self.ask_for(Level.REFS if self._is_copied_there() else Level.HISTORY)
+
+    def _may_assume(self) -> bool:
+        if current() is None:
+            return False  # A program is told what is there, at each of its locks.
+        if runs("commit") or (runs("pull") and self.trees) or self._is_copied_there():
+            return True
+        return self.writes > 0 and not self.trees
+
+    def _is_copied_there(self) -> bool:
+        """Whether a branch is made of it in the same repository, as far as that is known: its history stays there."""
+        to = given("to_location")
+        if not runs("branch") or not is_ours(given("from_location")) or not is_ours(to) or given("revision"):
+            return False
+        made = HpssTransport(to).location
+        above = self.path.rpartition("/")[0] if self.knowledge.at is None else self.knowledge.at
+        return served_by(made) == served_by(self.location) and made.path.startswith(f"{above}/" if above else "")
+
+    def remembered_inside(self) -> str | None:
+        """The part of the path below the branch, where one is remembered that the path leads into."""
+        known = self.knowledge
+        if known.vcs != VCS or known.named is None:
+            return None
+        refs, parts = known.refs(), known.named.split(b"/")
+        for count in range(len(parts) - 1, 0, -1):
+            if b"/".join(parts[:count]) in refs:
+                return b"/".join(parts[count:]).decode("utf-8", "replace")
+        return known.named.decode("utf-8", "replace") if HERE in refs and known.named != HERE else None
+
+    def assume(self) -> bool:
+        """Take it for what is remembered; whether it is."""
+        command = current()
+        if not self.is_remembered or command is None:
+            return False
         self.learned()
-        state = self.seen
-        assert state is not None, "remembered"
-        if running().removes_revisions:
-            target = self.branch_history.target
-            if target is None or state.tip is None or not target.has_revision(state.tip):
-                self.seen = None
-                return
-            self.branch_history.all_is_here()
-        self.assumed, self.is_assumed = state, True
+        self.is_assumed = True
+        command.assumed.append(self)
+        return True
 
-    def is_beside(self, other: Remote) -> bool:
-        """Whether both are on one server."""
-        return self.server is other.server
-
-    def is_in_repository_of(self, other: Remote) -> bool:
-        """Whether both are branches of one repository, as far as is known of the other."""
-        return self.is_beside(other) and other.is_known and self.state().at == other.look().at
-
-    def was(self, tip: Tip, tags: Mapping[str, RevisionId]) -> None:
-        """Take in what another branch's answer said of this one."""
-        self.seen = State(self.state().at, "", tip.id, tip.attributes, tags)
+    def confirm(self) -> bool:
+        """Ask, if it was taken for what is remembered; whether it was another."""
+        if not self.is_assumed:
+            return False
+        before = self.seen
         self.is_assumed = False
+        known = self._told_here()
+        if known is None:
+            self.ask_for(Level.REFS)
+        else:
+            self.knowledge = self.repository.knowledge = known
+            self.learned()
+        return not _is_same(before, self.seen)
 
-    def look(self) -> State:
-        """What it is; there may be no branch."""
-        if self.seen is None and copies_there():
-            self.assume()
-        if self.seen is None:
-            learn_beside(self)
-        if self.seen is None:
-            asked = wanted()
-            if asked is not None and not self._better_whole(asked):
-                self._ask_content(asked)
-            elif asked is not None or wants_history():
-                first = what_to_look_at(up_to()) if asked is None else None
-                if first is not None and self.branch_history.is_alone():
-                    self._ask_content(Selection(first))
-                else:
-                    is_there = self.branch_history.begin(*self.shadow.haves())
-                    if not is_there and self.branch_history.is_alone():
-                        self.look_at_graph()
-                if asked is not None and self.shadow.keeps and not set(asked.ids) <= self.shadow.parents().keys():
-                    self._ask_content(asked)  # The tree of a checkout rests on what the branch does not reach.
+    def ask_for(self, level: Level, ids: Sequence[RevisionId] = ()) -> None:
+        """Ask the server, in one request. `ids`: revisions that are wanted though the branch may not reach them.
+
+        Raises:
+            Outdated: it is not what it was taken for.
+            MissingRevision: one of `ids` is not there.
+        """
+        before = self.seen if self.is_assumed else None
+        with self.words():
+            if level is Level.REFS:
+                self.repository.learn_refs()
+                self.learned()
             else:
-                self.look_again()
-        assert self.seen is not None, "asked"
-        return self.seen
+                self._ask_history(ids)
+        self.level = max(level, self.level or level)
+        self._tell()
+        if before is not None and not _is_same(before, self.seen):
+            raise Outdated(self.url)
 
-    def _better_whole(self, asked: Selection) -> bool:
-        """Whether whole revisions are what a command reads in the end, or fewer bytes than that."""
-        if makes_elsewhere(self):
-            return True
-        # Only an answer tells where in the path the branch ends; at its own path every tree is read, too.
-        may_be_inside = self.knowledge.leads_inside or (asked.is_deep and not self.knowledge.met)
-        if asked.inside is not None and asked.inside.history and may_be_inside:
-            return True
-        # Where earlier commands have left the history, only what is new of it comes.
-        return asked.is_deep and self.shadow.is_there()
+    def _ask_history(self, ids: Sequence[RevisionId]) -> None:
+        for left in reversed(range(TRIES)):
+            haves: list[RevisionId] = []
+            absent: list[RevisionId] = []
+            if self.knowledge.met:
+                haves, absent = self.mirror().haves(self.knowledge.tips())
+            is_first = not haves
+            local = {} if self.trees or ids else self._local_haves(haves)
+            for repository in dict.fromkeys(local.values()):
+                absent += BrzRepository(repository).absent([each for each in local if local[each] is repository])
+            self.absent.update(absent)
+            asked = [*haves, *local][:MAX_HAVES]
+            also = ids or [each for each in self.lacking_of_trees() if each not in self.refused]
+            try:
+                pulled = self.repository.pull(
+                    asked, [] if ids else [HERE], also, absent=absent, bulk=True, stats=runs("info")
+                )
+            except MissingRevision as missing:
+                if ids:
+                    raise
+                self.refused.add(missing.revision)
+                self._say_gone([missing.revision])
+                continue
+            self.stats = pulled.stats
+            self.learned()
+            before, mirror = self._answered(), self.mirror()
+            coming = Coming(pulled)
+            if is_first:
+                self._announce(coming)
+            coming.receive()
+            old = None if before is None else before.open()
+            local |= {} if old is None else dict.fromkeys(haves, old)  # It was made anew, with some of what it had.
+            common = set(pulled.common(asked)) & local.keys()
+            beside = list(dict.fromkeys([local[each] for each in common]))
+            heads = [(each, [have for have in asked if have in common and local[have] is each]) for each in beside]
+            is_copied = [(coming.announced or each is old) and mirror.adopt(each, its) for each, its in heads]
+            beside = [each for each, done in zip(beside, is_copied, strict=True) if not done]
+            try:
+                mirror.receive(coming, beside=beside, is_first=is_first)
+            except Damaged:
+                if left:
+                    continue
+                raise errors.BzrError(f"the history of {self.url} cannot be kept here") from None
+            if beside and not coming.announced:
+                for repository in beside:
+                    mirror.rest_on(repository)
+            if before is not None:
+                before.rest_on(mirror.attach(mirror.open()))
+            signatures = self.knowledge.map(SIGNATURES)
+            if signatures:
+                mirror.add_signatures(signatures)
+            return
 
-    def learn_from(self, known: Knowledge, content: Content | None = None) -> None:
-        """Take in what another branch's answer said of this one, and what was read; else all that it takes is here."""
+    def _local_haves(self, here: Sequence[RevisionId]) -> dict[RevisionId, Any]:
+        """Revisions of the local branches that were opened, each with its repository: they need not come."""
+        found: dict[RevisionId, Any] = {}
+        for reference in [*reversed(hpss.opened)]:  # One that is dropped meanwhile leaves the list.
+            branch = reference()
+            if branch is None or getattr(branch, "remote", None) is not None or len(found) >= MAX_HAVES:
+                continue
+            try:
+                BrzRepository(branch.repository).check_format()
+                tip = branch.last_revision()
+                if tip in here:
+                    continue
+                # Another object: Breezy locks its own for writing.
+                repository = branch.controldir.open_branch(branch.name).repository
+                own = BrzRepository(repository).complete_haves(self.knowledge.tips(), MAX_HAVES // 2, [tip])
+            except (errors.BzrError, OSError, VcsError):
+                continue
+            for each in own:
+                if each not in here:
+                    found.setdefault(each, repository)
+            if len(set(found.values())) >= MAX_BRANCHES:
+                break
+        return found
+
+    def _announce(self, coming: Coming) -> None:
+        """Say how much comes, where that is much."""
+        from breezy.config import GlobalStack
+
+        limit: int | None = GlobalStack().get(LARGE.name)
+        if limit is not None and coming.size > limit and not trace.is_quiet():
+            trace.note(
+                "hpss: receiving the history of %s, %.1f MB, once; %s", self.url, coming.size / 1e6, READ_WITHOUT
+            )
+
+    def _is_told(self) -> bool:
+        """Whether an answer in this command, about another branch of the repository, says what this one is."""
+        known = self._told_here()
+        if known is None:
+            return False
         self.knowledge = self.repository.knowledge = known
+        if known.ref(known.named or b"") is None:
+            return False
         self.learned()
-        self.content = content
-        if content is None:
-            self.branch_history.all_is_here()
+        self.level = Level.REFS
+        return True
+
+    def learned(self) -> None:
+        """As of `Place`, and have the files say so."""
+        super().learned()
+        self.load()
+
+    def _tell(self) -> None:
+        """Let the other branches of the repository learn from the last answer about this one, in this command."""
+        command = current()
+        if command is not None and self.knowledge.met:
+            _told[served_by(self.location)] = command, self.knowledge
+
+    def _told_here(self) -> Knowledge | None:
+        """What the last answer of this command says of the repository that this branch is in, if it does."""
+        command, told = current(), _told.get(served_by(self.location))
+        if command is None or told is None or told[0] is not command:
+            return None
+        known = told[1].beside(self.path)
+        return known if known.at == told[1].at and known.vcs == VCS else None
+
+    def told_by(self, other: Remote) -> None:
+        """Learn from an answer about another branch of the repository."""
+        self.knowledge = self.repository.knowledge = other.knowledge.beside(self.path)
+        self.learned()
+
+    def load(self) -> None:
+        """Have the files say what the branch is; whoever has read them reads them again."""
+        if self.seen is None:
+            return
+        files = files_of(self.seen)
+        if files == self._loaded:
+            return
+        self._loaded = files
+        self.files.load(files)
+        for branch in self.branches:
+            branch.forget_files()
+
+    def forget(self) -> None:
+        """Ask again at the next look: the last lock of a program has ended."""
+        if not self._written:
+            self.seen, self.level, self.is_assumed = None, None, False
 
     def state(self) -> State:
         """What it is.
@@ -168,191 +443,248 @@ class Remote(Place):
         self.look()
         return self.there()
 
-    def _ask_content(self, asked: Selection) -> None:
-        """Read what a command wants; a second branch object of the same URL has what the first one read."""
-        self.content = read_of(self.server).contents.get(self.path)
-        if self.content is None:
-            self.content = Content(self.repository, asked)
-            with self.asking():
-                try:
-                    self.content.begin()
-                except Unsupported:  # Which the server says of parts before anybody compares systems.
-                    if self.knowledge.vcs in ("", VCS):
-                        raise
-                    raise WrongVcs(self.knowledge.at or "", self.knowledge.vcs, VCS) from None
-            if self.content.gone is not None:
-                gone = GONE.format(shown(self.content.gone), self.url)
-                if running().if_gone is Gone.ENDS:
-                    raise CommandError(gone)
-                if running().if_gone is Gone.WARNS:
-                    trace.warning("hpss: %s", gone)
-            if self.content.needs_history:
-                self.content = None
-                self.branch_history.ask(*self.shadow.haves())
-                return
-            read_of(self.server).contents[self.path] = self.content
-        else:
-            self.knowledge = self.content.remote.knowledge
+    def tip(self) -> RevisionId | None:
+        """The tip; None where there is no branch."""
+        with contextlib.suppress(errors.NotBranchError):
+            self.look()
+        return None if self.seen is None else self.seen.tip
+
+    # -- its history
+
+    def bring(self, revisions: Sequence[RevisionId], *, by_name: bool) -> bool:
+        """Receive what is lacking of the history, if it was not asked for yet, else revisions that the server has
+        besides: tips that it said, and where it is `by_name` any. Whether anything was asked.
+        """
+        wanted = [each for each in revisions if each not in self.refused and each not in self._ghosts]
+        tip = None if self.seen is None else self.seen.tip
+        if self.level is Level.REFS and (tip is None or self.mirror().has(tip)):
+            self.level = Level.HISTORY
+        if wanted and self.level is not Level.HISTORY:
+            self.ask_for(Level.HISTORY)
+            return True
+        if not by_name:
+            tips = {*self.knowledge.tips(), *self.told}
+            wanted = [each for each in wanted if each in tips]
+        if not wanted:
+            return False
+        try:
+            with self.words():
+                self._ask_history(wanted)
+        except errors.BzrError as wrong:
+            if not isinstance(wrong.__cause__, MissingRevision):
+                raise
+            self.refused.update(wanted)
+        return True
+
+    def opened(self, tree: Any) -> None:
+        """Take note of a lightweight checkout; what it rests on comes, where the branch was asked and has lost it."""
+        self.trees.add(tree)
+        with contextlib.suppress(errors.BzrError, OSError), tree.lock_read():
+            state = tree.current_dirstate()
+            self._ghosts.update(state.get_ghosts())
+            parents = [each for each in state.get_parent_ids() if each not in self._ghosts]
+            self._rests_on.update(dict.fromkeys(parents))
+            self._bases.update(parents[:1])
+        lacking = self.lacking_of_trees()
+        if lacking:  # What differs from it is read without a look at the branch.
+            with contextlib.suppress(errors.ConnectionError, errors.NotBranchError):  # It may not be read at all.
+                if self.level is not Level.HISTORY:
+                    self.ask_for(Level.HISTORY)
+                    lacking = self.lacking_of_trees()
+                self.bring(lacking, by_name=True)
+            self._say_gone(each for each in lacking if each in self.refused)
+
+    def _say_gone(self, revisions: Iterable[RevisionId]) -> None:
+        """Say that what a tree rests on is nowhere."""
+        for each in revisions:
+            if each not in self._bases:
+                continue  # What was merged may not have been sent.
+            self.gone = GONE.format(shown(each), self.url)
+            trace.warning("hpss: %s", self.gone)
+
+    def lacking_of_trees(self) -> list[RevisionId]:
+        """What the trees of lightweight checkouts rest on and the mirror lacks: the branch may have lost it."""
+        return [each for each in self._rests_on if not (self.knowledge.met and self.mirror().has(each))]
+
+    def is_named(self, revision: RevisionId) -> bool:
+        """Whether a revision is likely to be on the server though no branch reaches it: the user or a tag names it. A
+        program knows what it asks for.
+        """
+        if current() is None or revision in (self.seen.tags.values() if self.seen is not None else ()):
+            return True
+        specs = [str(getattr(each, "user_spec", "")) for each in given("revision") or ()]
+        return any(revision.decode("utf-8", "replace") in each for each in specs)
+
+    # -- changes
+
+    def write(self, name: str, content: bytes) -> None:
+        """Change one of the files."""
+        self.look()
+        self._written[name] = content
+        if _gathered is None:
+            self.send()
+            return
+        self._loaded = {}
+        self.files.load({name: content})
+        if self not in _gathered:
+            _gathered.append(self)
+
+    def drop(self) -> None:
+        """Leave the branch as it is."""
+        self._written.clear()
+        self.load()
+
+    def send(self) -> None:
+        """Send what was changed, in one request.
+
+        Raises:
+            Outdated: the branch is not what it was taken for.
+        """
+        written, self._written = self._written, {}
+        try:
+            seen = self.there()
+            updates, maps = self._requests(seen, written)
+            if updates or maps:
+                self._change(seen, updates, maps)
+            elif self.is_assumed:
+                self.is_assumed = False
+                self.ask_for(Level.REFS)
+                if not _is_same(seen, self.seen):
+                    raise Outdated(self.url)
+        finally:
+            self.load()
+
+    def _requests(self, seen: State, written: dict[str, bytes]) -> tuple[list[RefUpdate], list[MapUpdateRequest]]:
+        updates: list[RefUpdate] = []
+        maps: list[MapUpdateRequest] = []
+        if TIP_FILE in written:
+            number, tip = tip_of(written[TIP_FILE])
+            if tip != seen.tip:
+                updates.append(RefUpdate(HERE, tip, Rule.LEASE, Create.NO, seen.tip or b"", b"%d" % number))
+        if TAGS_FILE in written:
+            entries = changed_tags(seen.tags, written[TAGS_FILE])
+            if self.is_assumed and not updates and any(each.value for each in entries):
+                updates.append(stays(seen))  # A tag of what is remembered as the tip is one of the tip.
+            maps += tags_updates(entries, strict=True)
+        options = written.get(OPTIONS_FILE, seen.config)
+        if options != seen.config:
+            maps.append(options_change(options, seen.config))
+        elif updates and updates[0].tip != seen.tip:
+            maps.append(options_are(seen.config))
+        return updates, maps
+
+    def _change(self, seen: State, updates: list[RefUpdate], maps: list[MapUpdateRequest]) -> None:
+        moved = [each.tip for each in updates if each.tip is not None and each.tip != seen.tip]
+        is_here = bool(moved) and all(map(self.mirror().has, moved))  # Of what is not here, the server has it.
+        source = Lacking(BrzRepository(self.mirror().whole())) if is_here else None
         with self.words():
+            error = self.push(updates, maps, source).error()
+            if isinstance(error, (StaleLease, StaleEntry, DivergedBranches, BranchExists)):
+                self.learn_refusal()
+                self.level = Level.REFS
+                raise Outdated(self.url) from error
+            if error is not None:
+                raise error
             self.learned()
 
-    def look_at_graph(self) -> None:
-        """Have whatever is asked of ancestry read off the ids and parents alone, once it is asked."""
-        self.content = Content(self.repository, Selection())
+    def push(self, *arguments: Any, **options: Any) -> PushOutcome:
+        """As of `Place`. A command that has changed something cannot run again."""
+        pushed = super().push(*arguments, **options)
+        command = current()
+        if pushed.error() is not None:
+            self.is_assumed = False  # It was not asked, but has said what is there.
+        elif command is not None:
+            command.has_changed = True
+        self._tell()
+        return pushed
 
-    def read_first(self, asked: Selection) -> None:
-        """Read this, if nobody has asked anything yet."""
-        if self.seen is None:
-            self._ask_content(asked)
-
-    def read_for(self, asked: Selection) -> Content:
-        """What was read, if that has the first inventory this wants; else it is read."""
-        had = asked.trees.had[:1] if asked.trees is not None else ()
-        content = self.content
-        if content is None or any((INVENTORY, revision) not in content.records for revision in had):
-            content = Content(self.repository, asked)
-            with self.asking():
-                content.begin()
-                self.learned()
-            self.content = content
-        return content
-
-    @property
-    def numbers(self) -> Mapping[RevisionId, int]:
-        """The numbers of revisions in the line of the tip's first parents, as far as they are known without that."""
-        state = self.look()
-        if self.content is None:
-            return self.branch_history.numbers
-        # What was read of a branch beside this one may number another line.
-        is_own = state.tip is None or self.content.numbers.get(state.tip) == state.revno
-        return self.content.numbers if is_own else {}
-
-    def is_now(self, target: Repository) -> None:
-        """Take what the answer to a push from `target` says for what it is."""
-        self.branch_history.all_is_here(target)
-        self.learned()
-
-
-def learn_beside(remote: Remote) -> None:
-    """Learn from what is said of the branch that a command reads besides, if what this one has is here."""
-    second, checkout = running().second, None
-    if running().moves_checkout:
-        find = open_checkout if second is Second.SWITCHED_TO else checkout_of
-        checkout = find(str(given("directory") or "."))
-    if checkout is not None:
-        _learn_from_new(remote, checkout)
-        return
-    if second is Second.TREE and len(places := compared_branches(arguments())) == 2 and not given("revision"):
-        _compare(remote, places)
-        return
-    beside = next((other for other in read_of(remote.server).remotes.values() if other is not remote), None)
-    if beside is not None and second is Second.GRAPH:
-        _share_graph(remote, beside)
-        return
-    if beside is None or remote.branch_history.target is None or second is Second.MERGED:
-        return
-    if not beside.is_known:
-        beside.branch_history.ask_anew()
-    said = _said_of(remote, beside)
-    if said is not None and remote.branch_history.target.has_revision(said[1]):
-        remote.learn_from(said[0])
-
-
-def _said_of(remote: Remote, other: Remote) -> tuple[Knowledge, RevisionId] | None:
-    """What the answer about another branch said of this one, and its tip; None where it is of another repository."""
-    at, known = other.look().at, other.knowledge.beside(remote.path)
-    value = known.ref(known.named or b"")
-    return None if known.at != at or value is None else (known, value[0].id)
-
-
-def _compare(remote: Remote, places: Sequence[str]) -> None:
-    """Read what differs between the trees of two branches of one repository; of others the tree of this one's tip."""
-    branches = [_on_server_of(remote, place) for place in places]
-    if any(each is None or (each.is_known and each is not remote) for each in branches):
-        return  # The other one was asked, and is in another repository.
-    remote.look_again()
-    if remote.remembered().tip is None:
-        return
-    tips: list[Named] = []
-    for each in branches:
-        said = None if each is None else _said_of(each, remote)
-        if each is None or said is None:
-            remote.read_for(Selection(trees=TreesField([TIP])))
+    def send_beside(self, repository: Any, revisions: Sequence[RevisionId]) -> None:
+        """Have the server keep revisions of a repository that none of its branches leads to yet."""
+        if not revisions:
             return
-        if each is not remote:
-            each.knowledge = each.repository.knowledge = said[0]
-        tips.append(said[1])
-    trees = TreesField(tips, changed=True) if len(set(tips)) > 1 else TreesField(tips[:1], texts=False)
-    content = remote.read_for(Selection(trees=trees))
-    for each in branches:
-        if each is not None and each is not remote:
-            each.learn_from(each.knowledge, content)
+        with repository.lock_read(), self.words():
+            self.change([stays(self.state())], (), Lacking(BrzRepository(repository), revisions))
+
+    def is_now(self) -> None:
+        """Take the answer to a push for what it is."""
+        self.learned()
+        self.level = self.level or Level.REFS
+
+    def ask(self, verb: AnyVerb, arguments: Arguments) -> Any:
+        """As of `Place`."""
+        done = super().ask(verb, arguments)
+        self.level = self.level or Level.REFS
+        return done
+
+    def delete(self) -> bool:
+        """Remove the branch; whether there was one."""
+        with self.words():
+            return bool(self.change([RefUpdate(HERE, None)]).refs[0].old)
+
+    def is_beside(self, other: Remote) -> bool:
+        """Whether both are on one server."""
+        return self.server is other.server
+
+    def is_in_repository_of(self, other: Remote) -> bool:
+        """Whether both are branches of one repository, as far as is known of the other."""
+        at = other.knowledge.at
+        return self.is_beside(other) and at is not None and self.knowledge.met and self.knowledge.at == at
+
+    def new_repository(self) -> NewRepository:
+        """As what the repository is made where there is none."""
+        return NewRepository(VCS, KINDS)
 
 
-def _share_graph(remote: Remote, beside: Remote) -> None:
-    """Have one graph for two branches of one repository."""
-    said = _said_of(remote, beside)
-    if beside.content is not None and said is not None:
-        with beside.asking():
-            beside.content.look_beside(said[1])
-        remote.learn_from(said[0], beside.content)
+def _is_same(one: State | None, other: State | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return (one.tip, dict(one.tags), one.config) == (other.tip, dict(other.tags), other.config)
 
 
-def _learn_from_new(remote: Remote, checkout: Checkout) -> None:
-    """Learn from what is said of the branch that a lightweight checkout of this one is to be like."""
-    is_pulled = running().second is Second.PULLED
-    other = _pulled(remote) if is_pulled else _switched_to(remote, checkout)
-    if other is None or other is remote:
+def remote_of(branch: Any) -> Remote | None:
+    """The branch on a server that an object of Breezy's is; None for a local one."""
+    found = getattr(branch, "remote", None)
+    return found if isinstance(found, Remote) else None
+
+
+_told: dict[str, tuple[hpss.RunningCommand, Knowledge]] = {}
+"""By server, the command whose answer was the last, and what that said."""
+
+_remotes: dict[tuple[str, str, bool], tuple[hpss.RunningCommand, Remote]] = {}
+"""Those of the command that runs, by server and path."""
+
+
+def remote_at(transport: HpssTransport, name: str = "", *, inside: bool = False) -> Remote:
+    """The branch of a place: in a command the same one each time it is opened."""
+    made = Remote(transport, name, inside=inside)
+    command = current()
+    if command is None:
+        return made
+    key = served_by(made.location), made.path, inside
+    found = _remotes.get(key)
+    if found is None or found[0] is not command:
+        _remotes[key] = found = command, made
+    return found[1]
+
+
+def share(transport: HpssTransport, remote: Remote) -> None:
+    """Have what was asked of a path inside of a branch be known of the branch's own path."""
+    command = current()
+    if command is not None:
+        own = Remote(transport)
+        _remotes[served_by(own.location), own.path, False] = command, remote
+
+
+def explain(error: Exception) -> None:
+    """Say so where a command failed because a mirror is damaged, or because what its tree rests on is nowhere.
+
+    Raises:
+        CommandError: so it is.
+    """
+    is_plain = isinstance(error, errors.BzrError) and not error.internal_error
+    if is_plain and not (isinstance(error, UNREAD) or type(error).__module__.startswith("breezy.bzr.")):
         return
-    if is_pulled:
-        other.read_first(pulled_into(checkout, arguments()))
-    said = _said_of(remote, other)
-    if other.content is not None and said is not None:
-        remote.learn_from(said[0], other.content)
-
-
-def _switched_to(remote: Remote, checkout: Checkout) -> Remote | None:
-    """The branch on the same server that a lightweight checkout is switched to."""
-    place = str(given("to_location") or "")
-    if not place or given("create_branch"):
-        return None
-    if not is_ours(place):
-        if ":" in place or os.path.exists(place):
-            return None
-        place = urlutils.join(checkout.branch, "..", urlutils.escape(place))
-    return _on_server_of(remote, place)
-
-
-def makes_elsewhere(remote: Remote) -> bool:
-    """Whether a checkout of this branch is switched to a new one outside of its repository, as far as that is known."""
-    at = remote.knowledge.at
-    if at is None or not (running().second is Second.SWITCHED_TO and given("create_branch")):
-        return False
-    place = str(given("to_location") or "")
-    made = _on_server_of(remote, place if is_ours(place) else urlutils.join(remote.url, "..", urlutils.escape(place)))
-    return made is None or (at != "" and not f"{made.path}/".startswith(f"{at}/"))
-
-
-def _pulled(remote: Remote) -> Remote | None:
-    """The branch that is pulled, if it is likely to lie in the same repository."""
-    place = str(given("location") or _parent(remote) or "")
-    other = _on_server_of(remote, place) if is_ours(place) else None
-    if other is None:
-        return None
-    at = remote.knowledge.at
-    above = remote.path.rpartition("/")[0] if at is None else at
-    return other if not above or other.path.startswith(f"{above}/") else None
-
-
-def _parent(remote: Remote) -> str | None:
-    """The URL that the branch's options say it is pulled from, as they were seen last."""
-    found = re.search(rb"^parent_location\s*=\s*(.+)$", remote.remembered().config, re.MULTILINE)
-    return None if found is None else str(urlutils.join(remote.url, found[1].decode("utf-8", "replace").strip()))
-
-
-def _on_server_of(remote: Remote, place: str) -> Remote | None:
-    transport = HpssTransport(place)
-    if transport.server is not remote.server:
-        return None
-    other = type(remote)(transport, transport.get_segment_parameters().get("branch", ""))
-    return read_of(remote.server).remotes.setdefault(other.path, other)
+    gone = [remote.gone for command, remote in _remotes.values() if command is current() and remote.gone]
+    why = damage() or "".join(gone[:1])
+    if why:
+        raise errors.CommandError(why) from error

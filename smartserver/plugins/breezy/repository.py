@@ -1,37 +1,41 @@
-"""`HpssRepository`: what of a repository on a server a pull brought, as a repository of Breezy's.
+"""`HpssRepository`: Breezy's own repository of format 2a, whose files are a mirror's, under the URL of the server's.
 
-Questions of ancestry are answered from what came and from the local repository it came for. Whatever else is asked goes
-to a repository that holds what came, on this disk (`shadow`), or in memory and stacked on the local one.
+Revisions that it lacks are asked for when they are looked for: what is new of the branch if nobody has asked for that,
+and else what the server has besides, by id. What a write group of Breezy's adds to it is sent when the group ends, but
+for a commit, which goes with the move of the tip.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import contextlib
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
-from breezy import errors, gpg, trace, ui, urlutils
-from breezy.lock import LogicalLockResult
+from breezy import errors, ui, urlutils
+from breezy.bzr.groupcompress_repo import CHKInventoryRepository
+from breezy.lockable_files import LockableFiles
 from breezy.repository import FetchResult, Repository
 from breezy.revision import NULL_REVISION
 
 from smartserver.errors import shown
-from smartserver.plugins.breezy.checkouts import parents_over
-from smartserver.plugins.breezy.commands import running
-from smartserver.plugins.breezy.content import Content
-from smartserver.plugins.breezy.given import ids_given
+from smartserver.plugins.breezy.mirror import FileLock
 from smartserver.plugins.breezy.remote import Remote
-from smartserver.plugins.breezy.sending import INSERTS, WriteGroup, send_beside
-from smartserver.plugins.breezy.shown import repository_of
-from smartserver.plugins.breezy.signatures import Signatures, testament
-from smartserver.plugins.breezy.stores import in_memory, repository_over
+from smartserver.plugins.breezy.running import only_compares, runs
 from smartserver.plugins.breezy.transport import path_of
 from smartserver.plugins.breezy.upkeep import CheckReport, ReconcileReport, pack, reconcile, verify
-from smartserver.plugins.breezy.words import NO_POLICY, PAGES, NotOnServer, NoTreePolicy, check_has
+from smartserver.plugins.breezy.words import NO_POLICY, PAGES, NotOnServer, NoTreePolicy
 from smartserver.records.model import RevisionId
-from smartserver.vcs.bzr.compat import BzrDir, format_2a, make_graph
-from smartserver.vcs.bzr.repository import BrzRepository
+from smartserver.vcs.bzr.compat import BzrDir, format_2a, groupcompress
+from smartserver.vcs.bzr.kinds import SIGNATURES
+from smartserver.verbs.fields import MAX_IDS
+from smartserver.verbs.map_update import EntryChange, MapKind, MapUpdateRequest
+
+GroupCompressVersionedFiles: Any = groupcompress.GroupCompressVersionedFiles
 
 NOTHING_TO_RECONCILE = "The server has checked every record: there is nothing to reconcile."
+
+Parents = dict[RevisionId, tuple[RevisionId, ...]]
 
 
 class RevisionNotThere(errors.NoSuchRevision):  # type: ignore[misc]  # Breezy is not typed.
@@ -45,47 +49,51 @@ class RevisionNotThere(errors.NoSuchRevision):  # type: ignore[misc]  # Breezy i
         self.named = shown(revision)
 
 
-def heads_of(fetch_spec: Any) -> list[RevisionId]:
-    """The revisions whose history a search of Breezy's names."""
-    return [] if fetch_spec.is_empty() else list(getattr(fetch_spec, "heads", None) or fetch_spec.get_keys())
+class _Parents:
+    """What a graph asks for parents: the mirror, and the server for what is lacking there."""
+
+    def __init__(self, repository: HpssRepository, stock: Any) -> None:
+        self._repository = repository
+        self._stock = stock
+
+    def get_parent_map(self, revisions: Iterable[RevisionId]) -> Parents:
+        return self._repository.parents_by(self._stock.get_parent_map, revisions)
+
+
+class _Revisions(GroupCompressVersionedFiles):  # type: ignore[misc]
+    """The revisions themselves, which `brz cat-revision` reads by their ids without a look at a branch."""
+
+    repository: HpssRepository
+
+    def get_record_stream(self, keys: Iterable[tuple[bytes, ...]], *arguments: Any) -> Any:
+        """The records of those that are there."""
+        wanted = [*keys]
+        self.repository.have([key[0] for key in wanted])
+        return super().get_record_stream(wanted, *arguments)
 
 
 def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part]
 
 
-class _Parents:
-    """What a graph asks for parents. It has no more than that: what it seems to have it is asked for, too."""
+class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
+    """The repository of a branch on a server."""
 
-    def __init__(self, repository: HpssRepository) -> None:
-        self._repository = repository
-
-    def get_parent_map(self, revisions: Iterable[RevisionId]) -> dict[RevisionId, tuple[RevisionId, ...]]:
-        return self._repository.get_parent_map(revisions)
-
-
-class HpssRepository:
-    """Not one of Breezy's classes: it must not have what it cannot answer."""
-
-    def __init__(self, control: BzrDir, remote: Remote) -> None:
-        self.controldir = control
+    def __init__(self, control: BzrDir, remote: Remote, *, makes: bool = True) -> None:
+        """`makes`: a mirror on the disk, though nothing is kept yet."""
         self.remote = remote
-        self._format = format_2a().repository_format
-        self._fallback_repositories: list[Repository] = []
-        self._shadow: Repository | None = None
-        self._read: Repository | None = None
-        """What the shadow was made with. It asks for nothing: `whole` may rest on it, and would ask `whole` again."""
-        self._beside: list[Repository] = []
-        """What there is besides what was read: merged, committed, read before the branch moved, or out of its reach."""
-        self._unreached: list[Repository] = []
-        """Of those, what is out of its reach, which is whole: what was committed may be parts of revisions."""
-        self._named = ids_given()
-        """Revisions that the user named by tags or ids: the branch may not reach them."""
-        self._signatures = Signatures(remote)
-        self._in_group = False
-        self._group: WriteGroup | None = None
-        """What was inserted since the write group began."""
-        self._locks = 0
+        self.mirror = remote.mirror(makes=makes)
+        self.builds = False
+        """Whether the write group is that of a commit."""
+        self._signed: list[RevisionId] = []
+        self._is_bringing = False
+        known = format_2a().repository_format
+        files = LockableFiles(self.mirror.transport, "lock", FileLock)
+        super().__init__(known, control, files, known._commit_builder_class, known._serializer)
+        self.revisions.__class__ = _Revisions
+        self.revisions.repository = weakref.proxy(self)
+        self._writing = contextlib.ExitStack()
+        self.mirror.attach(self)
 
     def __repr__(self) -> str:
         return f"HpssRepository({self.user_url})"
@@ -93,30 +101,16 @@ class HpssRepository:
     # -- where and what it is
 
     @property
-    def user_url(self) -> str:
-        """Its URL, or as long as that is not known the one of the place it was opened at."""
-        url: str = self.user_transport.base
-        return url
-
-    base = control_url = user_url
-
-    @property
     def user_transport(self) -> Any:
-        """Its place."""
-        place = self.controldir.root_transport
-        if not self.remote.is_known:
+        """Its place, or as long as that is not known the one it was opened at."""
+        place, at = self.controldir.root_transport, self.remote.knowledge.at
+        if at is None:
             return place
-        return place.above(len(_parts(place.location.path)) - len(_parts(self.remote.look().at)))
-
-    control_transport = user_transport
+        return place.above(max(0, len(_parts(place.location.path)) - len(_parts(at))))
 
     def has_same_location(self, other: Repository) -> bool:
-        """Whether another object is the same repository, and has what this one has: some read two branches of one."""
-        return not running().reads_two_parts and getattr(other, "user_url", None) == self.user_url
-
-    def supports_rich_root(self) -> bool:
-        """As format 2a does."""
-        return True
+        """Whether another object reads the same mirror."""
+        return isinstance(other, HpssRepository) and other.mirror is self.mirror
 
     def is_shared(self) -> bool:
         """Any number of branches share one."""
@@ -124,7 +118,7 @@ class HpssRepository:
 
     def make_working_trees(self) -> bool:
         """What is cloned from it gets one. There are none on a server, be that asked for (`--no-trees`) or not."""
-        return not running().shows_repository
+        return not (runs("info") or runs("init-shared-repository"))
 
     def set_make_working_trees(self, new_value: bool) -> NoReturn:
         """There are none."""
@@ -134,172 +128,170 @@ class HpssRepository:
         """There are no locks."""
         return False
 
+    def break_lock(self) -> None:
+        """There is nothing to break."""
+
     def _warn_if_deprecated(self, branch: object = None) -> None:
         """It is not."""
 
-    # -- locks
+    # -- what is lacking
 
-    def is_locked(self) -> bool:
-        """Whether this object is."""
-        return self._locks > 0
+    def bring(self, revisions: Sequence[RevisionId], *, by_name: bool) -> bool:
+        """Ask for revisions that are lacking; whether anything was asked. `by_name`: as of `Remote.bring`."""
+        if self._is_bringing or not revisions or self.is_in_write_group():
+            return False
+        self._is_bringing = True  # What is received is looked at.
+        try:
+            return self.remote.bring(revisions, by_name=by_name)
+        finally:
+            self._is_bringing = False
 
-    def is_write_locked(self) -> bool:
-        """Nobody writes to it but by a request of its own."""
-        return False
+    def have(self, revisions: Iterable[RevisionId]) -> None:
+        """Have these revisions, which Breezy names, if the server has them. A write group may be about to add them."""
+        wanted = [each for each in revisions if each and each != NULL_REVISION and not self.is_in_write_group()]
+        for _ in range(2):
+            with self.lock_read():
+                here = super().has_revisions(wanted)
+            lacking = [each for each in wanted if each not in here]
+            if not lacking or not self.bring(lacking, by_name=True):
+                return
 
-    def is_in_write_group(self) -> bool:
-        """Whether a write group was started and has not ended."""
-        return self._in_group
-
-    def lock_read(self) -> LogicalLockResult:
-        """Lock this object: the server needs no lock."""
-        self._locks += 1
-        if self._shadow is not None:
-            self._shadow.lock_read()
-        return LogicalLockResult(self.unlock)
-
-    def lock_write(self, token: object = None) -> LogicalLockResult:
-        """As `lock_read`."""
-        return self.lock_read()
-
-    def unlock(self) -> None:
-        """Undo one lock."""
-        self._locks -= 1
-        if self._shadow is not None:
-            self._shadow.unlock()
-
-    # -- ancestry
-
-    def get_parent_map(self, revisions: Iterable[RevisionId]) -> dict[RevisionId, tuple[RevisionId, ...]]:
-        """The parents of those of `revisions` that are on either side."""
-        found = self._parent_map(revisions := list(revisions))
-        if self.remote.content is None and self.remote.branch_history.ask_above(set(revisions) - found.keys()):
-            found = self._parent_map(revisions)
-        for lost in self._named.intersection(revisions) - found.keys():
-            self.bring_unreached(lost)
-            found = self._parent_map(revisions)
-        return found
-
-    def unreached(self, revisions: Iterable[RevisionId]) -> list[tuple[RevisionId, Repository]]:
-        """Those of some revisions that the branch does not reach, and where each is."""
-        return [(each, beside) for each in revisions for beside in self._unreached if beside.has_revision(each)]
-
-    def named(self, revision: RevisionId) -> None:
-        """Have a revision that the user names by a tag: once it is asked for, where less than whole revisions came."""
-        if self.remote.content is None:
-            self.bring_unreached(revision)
-        else:
-            self._named.add(revision)
-
-    def _parent_map(self, revisions: list[RevisionId]) -> dict[RevisionId, tuple[RevisionId, ...]]:
-        came = self._parents(revisions)
-        found: dict[RevisionId, tuple[RevisionId, ...]] = {}
-        other = []
-        for revision in revisions:
-            if revision == NULL_REVISION:
-                found[revision] = ()
-            elif revision in came:
-                found[revision] = came[revision] or (NULL_REVISION,)
-            else:
-                other.append(revision)
-        for local in [
-            *([] if self.remote.branch_history.target is None else [self.remote.branch_history.target]),
-            *self._beside,
-        ]:
-            if other:
-                with local.lock_read():
-                    found.update(local.get_parent_map(other))
-        return found
-
-    def rest_on(self, other: Repository) -> None:
-        """Have what another repository has, too: what was merged is there before it is committed."""
-        repository = other.shadow() if isinstance(other, HpssRepository) else other
-        self._beside.append(repository)
-        if self._shadow is not None:
-            before, self._shadow = self._shadow, self._lock(in_memory(self._shadow, repository))
-            for _ in range(self._locks):
-                before.unlock()
-
-    def keep(self) -> None:
-        """Have what the branch reaches now, wherever it is moved."""
-        self.shadow()
-        self.hold()
-
-    def hold(self) -> None:
-        """Have what was read of the branch, wherever it is moved."""
-        if self._read is not None and self._read not in self._beside:
-            self._beside.append(self._read)
-
-    def _parents(self, revisions: Collection[RevisionId]) -> Mapping[RevisionId, tuple[RevisionId, ...]]:
-        self.remote.look()
-        content = self.remote.content
-        if content is None:
-            return self.remote.shadow.parents()
-        with self.remote.asking():
-            return content.parents_of(revisions)
+    def parents_by(self, read: Callable[[list[RevisionId]], Parents], revisions: Iterable[RevisionId]) -> Parents:
+        """The parents of those of some revisions that are there, as they are read here."""
+        wanted = [*revisions]
+        with self.lock_read():
+            found = read(wanted)
+            for _ in range(2):  # What is new of the branch, then what the server has besides.
+                lacking = [each for each in wanted if each not in found and each != NULL_REVISION]
+                if not lacking or not self.bring(lacking, by_name=False):
+                    break
+                found = read(wanted)
+            return found
 
     def _make_parents_provider(self) -> _Parents:
-        return _Parents(self)
+        return _Parents(self, super()._make_parents_provider())
 
-    def get_graph(self, other_repository: Repository | None = None) -> Any:
-        """The graph of both sides, and of another repository's."""
-        # Two that read two branches of the same repository have different parts of it.
-        sides = [self] if other_repository is None else [self, other_repository]
-        return make_graph([side._make_parents_provider() for side in sides])
+    def get_parent_map(self, revision_ids: Iterable[RevisionId]) -> Parents:
+        """The parents of those of some revisions that are there."""
+        return self.parents_by(super().get_parent_map, revision_ids)
 
-    def has_revision(self, revision: RevisionId) -> bool:
-        """Whether it is on either side."""
-        return revision in self.get_parent_map([revision])
+    def get_known_graph_ancestry(self, revision_ids: Sequence[RevisionId]) -> Any:
+        """The graph of some revisions and all their ancestors."""
+        self.have(revision_ids)
+        return super().get_known_graph_ancestry(revision_ids)
 
-    def has_revisions(self, revisions: Iterable[RevisionId]) -> set[RevisionId]:
-        """Those that are on either side."""
-        return set(self.get_parent_map(revisions))
+    def has_revisions(self, revision_ids: Iterable[RevisionId]) -> set[RevisionId]:
+        """Those of some revisions that are there."""
+        wanted = [*revision_ids]
+        if len(wanted) == 1 and self.remote.is_named(wanted[0]):
+            self.have(wanted)
+        else:
+            self.get_parent_map(wanted)
+        found: set[RevisionId] = super().has_revisions(wanted)
+        return found
 
-    def gather_stats(self, revid: RevisionId | None = None, committers: bool | None = None) -> dict[str, Any]:
-        """What `brz info -v` tells, of what a branch has."""
-        self.remote.look()
-        content = self.remote.content
-        if content is None or content.stats is None:
-            found: dict[str, Any] = self.shadow().gather_stats(revid, committers)
-            return found
-        stats: dict[str, Any] = {"revisions": content.stats.revisions, "size": content.stats.size}
-        if committers and revid is not None:
-            found = self.shadow().gather_stats(revid, committers)
-            return found | stats
-        first = next((revision for revision, number in content.numbers.items() if number == 1), None)
-        if revid is not None and revid != NULL_REVISION and first is not None:
-            ends = [self.get_revision(each) for each in (first, revid)]
-            stats["firstrev"], stats["latestrev"] = [(each.timestamp, each.timezone) for each in ends]
-        return stats
+    def get_revisions(self, revision_ids: Iterable[RevisionId]) -> Any:
+        """What revisions say of themselves."""
+        wanted = [*revision_ids]
+        self.have(wanted)
+        return super().get_revisions(wanted)
+
+    def revision_tree(self, revision_id: RevisionId) -> Any:
+        """The tree of a revision.
+
+        Raises:
+            RevisionNotThere: there is no such revision.
+        """
+        self.have([revision_id])
+        try:
+            return super().revision_tree(revision_id)
+        except errors.NoSuchRevision as wrong:
+            raise RevisionNotThere(self.user_url, revision_id) from wrong
+
+    def revision_trees(self, revision_ids: Iterable[RevisionId]) -> Any:
+        """The trees of revisions."""
+        wanted = [*revision_ids]
+        self.have(wanted)
+        return super().revision_trees(wanted)
+
+    # -- what is written
 
     def fetch(
         self,
         source: Repository,
         revision_id: RevisionId | None = None,
-        *,
+        find_ghosts: bool = False,
         fetch_spec: Any = None,
-        **options: object,
+        lossy: bool = False,
     ) -> FetchResult:
-        """Have what another repository has, and the server too, where a command does not only compare.
+        """Have what another repository has, and the server too."""
+        if self.has_same_location(source):
+            if revision_id not in (None, NULL_REVISION) and not self.has_revision(revision_id):
+                raise errors.NoSuchRevision(source, revision_id)
+            return FetchResult(0)
+        self._settle()  # What is local alone is missing on the server.
+        return super().fetch(source, revision_id, find_ghosts=find_ghosts, fetch_spec=fetch_spec, lossy=lossy)
 
-        The request sends the history that `fetch_spec` or else `revision_id` names, or else the whole repository.
+    def search_missing_revision_ids(self, other: Repository, *arguments: Any, **options: Any) -> Any:
+        """What another repository has and the server lacks."""
+        self._settle()
+        return super().search_missing_revision_ids(other, *arguments, **options)
 
-        Raises:
-            NotBranchError: there is no branch here, only a repository.
-            NoSuchRevision: the other repository has no `revision_id`.
-        """
-        if revision_id not in (None, NULL_REVISION):
-            check_has(source, revision_id)
-        is_there = isinstance(source, HpssRepository) and source.user_url == self.user_url
-        if not is_there and not running().only_compares:
-            with source.lock_read():
-                if fetch_spec is not None:
-                    wanted = heads_of(fetch_spec)
-                else:
-                    wanted = BrzRepository(source).heads() if revision_id is None else [revision_id]
-            send_beside(self.remote, source, [revision for revision in wanted if revision != NULL_REVISION])
-        self.rest_on(source)
-        return FetchResult(0)
+    def rest_on(self, source: Any) -> None:
+        """Have what a branch has that was pushed here: the mirror stays as it is."""
+        if not self.has_same_location(source.repository):
+            with contextlib.suppress(errors.BzrError):
+                self.mirror.rest_on(source.controldir.open_branch(source.name).repository)
+
+    def _settle(self) -> None:
+        """Have what the branch has in the mirror itself: it has whole revisions, and is not stacked on local ones."""
+        if self._fallback_repositories and not self.is_in_write_group():
+            self.mirror.settle(self.remote.tip())
+
+    def _start_write_group(self) -> None:
+        if not self.builds:
+            tip = self.remote.tip()  # It is looked at within the group, when nothing can be received.
+            self.have([] if tip is None else [tip])
+        self._settle()
+        self._writing.enter_context(self.mirror.writing(commits=self.builds))
+        super()._start_write_group()
+
+    def _abort_write_group(self) -> None:
+        self.builds = False
+        self._signed.clear()
+        try:
+            super()._abort_write_group()
+        finally:
+            self._writing.close()
+
+    def _commit_write_group(self) -> Any:
+        builds, self.builds = self.builds, False
+        signed, self._signed = self._signed, []
+        group = self._pack_collection._new_pack.revision_index
+        new = [key[0] for _, key, *_ in group.iter_all_entries()]
+        try:
+            hint = super()._commit_write_group()
+        finally:
+            self._writing.close()
+        if not builds and not only_compares():
+            parents = super().get_parent_map(new)
+            inner = {parent for named in parents.values() for parent in named}
+            self.remote.send_beside(self.mirror.whole(), [each for each in new if each not in inner])
+        self._send_signatures(signed)
+        return hint
+
+    def sign_revision(self, revision_id: RevisionId, gpg_strategy: object) -> None:
+        """Sign a revision; the end of the write group sends that."""
+        super().sign_revision(revision_id, gpg_strategy)
+        self._signed.append(revision_id)
+
+    def _send_signatures(self, revisions: Sequence[RevisionId]) -> None:
+        """Send signatures. What somebody else has signed meanwhile stays as it is."""
+        entries = [EntryChange(revision, self.get_signature_text(revision)) for revision in revisions]
+        parts = [entries[at : at + MAX_IDS] for at in range(0, len(entries), MAX_IDS)]
+        if parts:
+            with self.remote.words():
+                self.remote.change([], [MapUpdateRequest(SIGNATURES, MapKind.OPAQUE, part) for part in parts])
 
     # -- upkeep
 
@@ -326,9 +318,9 @@ class HpssRepository:
 
         A check looks at them first: they are verified by the same request.
         """
-        if running().upgrades:
+        if runs("upgrade"):
             return []
-        if running().verifies:
+        if runs("check"):
             verify(self.remote)
         self.remote.look()
         place, control = self.user_transport, self.controldir
@@ -338,151 +330,13 @@ class HpssRepository:
             found.append(type(control)(place.clone(path) if path else place, control._format).unasked(""))
         return found
 
-    def get_revision(self, revision_id: RevisionId) -> Any:
-        """What a revision says of itself."""
-        try:
-            return self.shadow().get_revision(revision_id)
-        except errors.NoSuchRevision:
-            if revision_id not in self._named or not self.has_revision(revision_id):
-                raise
-        return self.shadow().get_revision(revision_id)
-
-    def revision_tree(self, revision_id: RevisionId) -> Any:
-        """The tree of a revision.
-
-        Raises:
-            RevisionNotThere: there is no such revision.
-        """
-        try:
-            return self.shadow().revision_tree(revision_id)
-        except errors.NoSuchRevision as wrong:
-            if revision_id not in self._named or not self.has_revision(revision_id):
-                raise RevisionNotThere(self.user_url, revision_id) from wrong
-        return self.shadow().revision_tree(revision_id)
-
-    # -- signatures
-
-    def has_signature_for_revision_id(self, revision_id: RevisionId) -> bool:
-        """Whether a revision is signed."""
-        return self._signature(revision_id) is not None
-
-    def _signature(self, revision: RevisionId) -> bytes | None:
-        """The signature of a revision, if it has one."""
-        check_has(self, revision)
-        return self._signatures.find(revision, self.shadow())
-
-    def get_signature_text(self, revision_id: RevisionId) -> bytes:
-        """The signature of a revision."""
-        found = self._signature(revision_id)
-        if found is None:
-            raise errors.NoSuchRevision(self, revision_id)
-        return found
-
-    def sign_revision(self, revision_id: RevisionId, gpg_strategy: object) -> None:
-        """Sign a revision; the end of the write group sends that."""
-        self._signatures.sign(revision_id, self.shadow(), gpg_strategy)
-
-    def verify_revision_signature(self, revision_id: RevisionId, gpg_strategy: Any) -> tuple[int, Any]:
-        """What is to be said of a revision's signature, and of who signed."""
-        signature = self._signature(revision_id)
-        if signature is None:
-            return gpg.SIGNATURE_NOT_SIGNED, None
-        status, key, signed = gpg_strategy.verify(signature)
-        return (status, key) if signed == testament(self.shadow(), revision_id) else (gpg.SIGNATURE_NOT_VALID, None)
-
-    def verify_revision_signatures(
-        self, revision_ids: Iterable[RevisionId], gpg_strategy: Any
-    ) -> Iterator[tuple[RevisionId, int, Any]]:
-        """The same of several."""
-        for revision in revision_ids:
-            yield revision, *self.verify_revision_signature(revision, gpg_strategy)
-
-    def start_write_group(self) -> None:
-        """Collect what is written until the group ends: signatures, and what a bundle has."""
-        self._signatures.drop()
-        self._in_group = True
-
-    def abort_write_group(self, suppress_errors: bool = False) -> None:
-        """Send nothing."""
-        self._signatures.drop()
-        group = self._end_group()
-        if group is not None:
-            group.abort()
-
-    def commit_write_group(self) -> None:
-        """Send what was written: one request for the revisions, then one for signatures of revisions that are there."""
-        group = self._end_group()
-        if group is not None:
-            group.send(self.remote)
-            self.rest_on(group.repository)
-        self._signatures.send()
-
-    def _end_group(self) -> WriteGroup | None:
-        group, self._group, self._in_group = self._group, None, False
-        return group
-
-    # -- everything else
-
-    def shadow(self) -> Repository:
-        """All that came, and below it the local repository."""
-        if self._shadow is None:
-            self.remote.look()
-            content = self.remote.content
-            if content is not None:
-                over, self._read = self.over(content), self.over(content, asks=False)
-                self._shadow = self._lock(in_memory(over, *self._beside) if self._beside else over)
-            else:
-                self._shadow = self._read = self._lock(self.whole())
-                self._bring_parents()
-        return self._shadow
-
-    def _bring_parents(self) -> None:
-        """Have what the tree of a lightweight checkout rests on and the branch does not reach: what was merged.
-
-        A command that only reads and has nothing merged does without, as what it rests on may be nowhere any more.
-        """
-        parents = parents_over(self)
-        for revision in parents if len(parents) > 1 or running().fetches else ():
-            self.bring_unreached(revision)
-
-    def bring_unreached(self, revision: RevisionId) -> None:
-        """Have a revision that the branch may not reach, if the server has it."""
-        self._named.discard(revision)
-        if revision != self.remote.branch_history.refused and not self.has_revision(revision):
-            beside = HpssRepository(self.controldir, self.remote.for_one())
-            if beside.remote.branch_history.ask_for(revision):
-                self.rest_on(beside)
-                self._unreached.append(beside.shadow())
-            else:
-                self.remote.branch_history.refused = revision
-
-    def _lock(self, repository: Repository) -> Repository:
-        """Lock a repository as this object is."""
-        for _ in range(self._locks):
-            repository.lock_read()
-        return repository
-
-    def over(self, content: Content, *, asks: bool = True) -> Any:
-        """A repository of Breezy's that has what is in `content`; `asks`: and asks for what is not."""
-        return repository_over(content, self.remote.asking, self.whole, asks=asks)
-
-    def bring(self) -> None:
-        """Have the whole history come, where less of it was read or the branch is as remembered: it goes elsewhere."""
-        if self.remote.content is not None or self.remote.is_assumed:
-            self.remote.content = self._shadow = self._read = None
-            self.remote.branch_history.ask_anew()
-
-    def whole(self) -> Repository:
-        """The whole history that came, which is asked for where it was not yet."""
-        made: Repository = repository_of(self.remote.shadow)
-        return in_memory(made, *self._beside) if self._beside else made
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if self._in_group and name in INSERTS:
-            self._group = self._group or WriteGroup(self.shadow())
-        if self._group is not None:
-            return getattr(self._group.repository, name)
-        trace.mutter("hpss: %s is read from what came", name)
-        return getattr(self.shadow(), name)
+    def gather_stats(self, revid: RevisionId | None = None, committers: bool | None = None) -> dict[str, Any]:
+        """What `brz info -v` tells; the number of revisions and their size are those of the server."""
+        remote = self.remote
+        remote.look()
+        if remote.stats is None and remote.knowledge.met:
+            with remote.words():
+                remote.stats = remote.repository.learn_refs(stats=True)
+        found: dict[str, Any] = super().gather_stats(revid, committers)
+        stats = remote.stats
+        return found if stats is None else {**found, "revisions": stats.revisions, "size": stats.size}

@@ -17,7 +17,6 @@ from smartserver.client.medium import Medium
 from smartserver.client.places import behind, connect, login_of, of_buckets, served_by
 from smartserver.client.url import Location
 from smartserver.plugins.breezy.credentials import BreezyCredentials
-from smartserver.plugins.breezy.history import History
 from smartserver.plugins.breezy.terminal import ServerProgress
 from smartserver.plugins.breezy.tracer import flags_of, tracing_of
 from smartserver.trace.tracing import PARENT
@@ -91,7 +90,6 @@ class Server:
         def connected() -> Medium:
             return connect(location, login, fast_open=fast_open, flags=flags.told(), lends=holder is not None)
 
-        self._unread: History | None = None
         tracing = tracing_of(served_by(location), flags, behind(location), _environment(PARENT))
         given = _environment(TOKEN_VARIABLE).get(TOKEN_VARIABLE, "")
         self.client = Client(
@@ -105,20 +103,6 @@ class Server:
             traceparent=tracing.traceparent,
         )
         breezy.get_global_state().exit_stack.callback(self._leave)
-
-    def read_on(self, history: History) -> None:
-        """Have the body of this one unread on the connection."""
-        self._unread = history
-
-    def settle(self) -> None:
-        """Receive what is unread: only then another request can go the same way.
-
-        Raises:
-            CodedError, MediumError, ProtocolError, Malformed: it could not be received whole.
-        """
-        unread, self._unread = self._unread, None
-        if unread is not None:
-            unread.receive()
 
     def close(self) -> None:
         """Close the connection; the next request opens another."""

@@ -12,7 +12,7 @@ from breezy import trace, ui
 from smartserver.client.body import OnSent
 from smartserver.client.places import served_by
 from smartserver.client.plain import plain
-from smartserver.plugins.breezy.commands import running
+from smartserver.plugins.breezy.running import runs
 
 if TYPE_CHECKING:
     from smartserver.client.advice import Advice
@@ -61,7 +61,7 @@ class ServerProgress:
 
 def listen(repository: RemoteRepository, location: Place) -> None:
     """Show what the answers to a repository's requests advise."""
-    repository.asks_for_advice = running().shows_advice
+    repository.asks_for_advice = runs("info")
 
     def advised(found: Sequence[Advice]) -> None:
         from smartserver.client.advice import lines  # There is nearly never any.
@@ -70,7 +70,7 @@ def listen(repository: RemoteRepository, location: Place) -> None:
             return
         known = repository.knowledge
         url = served_by(location) + (known.at or "")
-        for line in lines(found, url, "brz pack", known.path, always=running().shows_advice):
+        for line in lines(found, url, "brz pack", known.path, always=runs("info")):
             trace.note("%s", line)
 
     repository.advised = advised

@@ -17,7 +17,7 @@ from smartserver.client.listing import repositories
 from smartserver.client.places import parse_place
 from smartserver.client.plain import plain
 from smartserver.client.url import BadUrl, without_secrets
-from smartserver.plugins.breezy.commands import Makes, running
+from smartserver.plugins.breezy.running import current, runs
 from smartserver.plugins.breezy.server import Server, server_of
 from smartserver.plugins.breezy.words import NoTrees, in_breezys_words
 from smartserver.records.model import HERE
@@ -66,7 +66,6 @@ class HpssTransport(ConnectedTransport):
         own = self.location.path
         found: list[str] = []
         with in_breezys_words(self.base, self.location):
-            self.server.settle()
             for each in repositories(self.server.client, own, refs=True):
                 found += _branches(each)
         return below(found, own)
@@ -89,7 +88,7 @@ class HpssTransport(ConnectedTransport):
 
     def listable(self) -> bool:
         """There are no folders; but `brz branches -R` asks whether what lies below can be told."""
-        return running().lists_below
+        return runs("branches")
 
     def has(self, relpath: str) -> bool:
         """There are no files."""
@@ -116,7 +115,7 @@ class HpssTransport(ConnectedTransport):
         Raises:
             TransportNotPossible: it is another folder.
         """
-        if relpath not in (".", "") or running().makes is Makes.NOTHING:
+        if relpath not in (".", "") or current() is None:
             raise errors.TransportNotPossible(f"an hpss:// server has no folders: {self.abspath(relpath)}")
 
     def ensure_base(self, mode: int | None = None) -> bool:
@@ -125,7 +124,7 @@ class HpssTransport(ConnectedTransport):
         Raises:
             NoTrees: a checkout is to be made there.
         """
-        if running().makes is Makes.CHECKOUT:
+        if runs("checkout"):
             raise NoTrees(self.base)
         return False
 

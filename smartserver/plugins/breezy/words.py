@@ -25,7 +25,7 @@ from smartserver.errors import (
     ServerBusy,
     WrongVcs,
 )
-from smartserver.plugins.breezy.commands import running
+from smartserver.plugins.breezy.running import runs
 from smartserver.records.model import HERE, RevisionId
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import VcsError
@@ -55,7 +55,7 @@ def in_breezys_words(url: str, location: Place) -> Iterator[None]:
     except WrongVcs as wrong:
         use = ", which git clones and pushes to" if wrong.vcs.startswith("git ") else ""
         other = errors.NotBranchError(path=url, detail=plain(f"there is a repository of {wrong.vcs}{use}"))
-        if running().shows_options:  # Where no branch is it shows what locations.conf says of the place.
+        if runs("config"):  # Where no branch is it shows what locations.conf says of the place.
             raise errors.CommandError(str(other)) from wrong
         raise other from wrong
     except (AccessDenied, StoreDenies) as wrong:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Mapping
+from types import NoneType
 from typing import Any
 
 from breezy.commands import Command, plugin_cmds
 from breezy.controldir import ControlDirFormat, Prober
-from breezy.errors import NotBranchError
+from breezy.errors import BzrError, NotBranchError
 from breezy.hooks import install_lazy_named_hook
 from breezy.pyutils import get_named_object
 from breezy.transport import Transport, register_lazy_transport, register_transport_proto
@@ -24,6 +25,7 @@ for _name in ("breezy.plugins.hpss", "smartserver.plugins.breezy_shim"):
 SCHEMES = ("hpss://", "hpss+tls://", "hpss+ssh://", "hpss+sftp://", "hpss+s3://", "hpss+vfs://")
 
 CONTROLDIR = "smartserver.plugins.breezy.controldir"
+REMOTE = "smartserver.plugins.breezy.remote"
 
 opened: list[weakref.ref[Any]] = []
 """The branches this process has opened and not dropped, newest last: what they hold need not be sent."""
@@ -35,7 +37,28 @@ class RunningCommand:
     def __init__(self, name: str, arguments: Mapping[str, Any]) -> None:
         self.name = name
         self.arguments = arguments
+        self.assumed: list[Any] = []
+        """The branches on servers that the command took for what is remembered of them."""
+        self.has_changed = False
+        """Whether it has changed one of them."""
+        self._again = TRIES
 
+    def is_outdated(self, error: Exception | None) -> bool:
+        """Whether what the command did or said follows from a branch that is another by now; it runs again then.
+
+        What is remembered refuses nothing by itself: where nothing was sent that a server could refuse, it is asked.
+        """
+        assumed, self.assumed = self.assumed, []
+        if self.has_changed or not self._again:
+            return False
+        self._again -= 1
+        if getattr(error, "is_outdated", False):
+            return True
+        return isinstance(error, (BzrError, NoneType)) and any(remote.confirm() for remote in assumed)
+
+
+TRIES = 2
+"""Times that a command runs again."""
 
 running: list[RunningCommand] = []
 """The commands this process runs, each begun by the one before it. A program that calls Breezy runs none."""
@@ -59,11 +82,19 @@ def _record(command: Command) -> None:
             # They make a branch before they have met the URL of one.
             directory_format()
         try:
-            return run(*positional, **named)
-        except RuntimeError as error:
-            if isinstance(error.__cause__, KeyboardInterrupt):  # So says Python 3.11 of ^C while it makes a class.
-                raise error.__cause__ from None
-            raise
+            while True:
+                try:
+                    done = run(*positional, **named)
+                except Exception as error:
+                    if isinstance(error, RuntimeError) and isinstance(error.__cause__, KeyboardInterrupt):
+                        raise error.__cause__ from None  # So says Python 3.11 of ^C while it makes a class.
+                    if running[-1].is_outdated(error):
+                        continue
+                    if REMOTE in sys.modules:
+                        sys.modules[REMOTE].explain(error)
+                    raise
+                if not running[-1].is_outdated(None):
+                    return done
         finally:
             running.pop()
 

@@ -23,8 +23,9 @@ from breezy.transport import NoSuchFile, get_transport_from_path
 from suite_breezy import hpss
 from suite_servers import Server
 
-from smartserver.plugins.breezy.checkouts import _trees
+from smartserver.plugins.breezy.mirror import _mirrors
 from smartserver.plugins.breezy.push import push
+from smartserver.plugins.breezy.remote import _remotes, _told
 from smartserver.plugins.breezy.server import _servers
 
 REFERENCE = "Bazaar-NG Branch Reference Format 1\n"
@@ -57,7 +58,8 @@ def forget() -> None:
         server.close()
     _servers.clear()
     hpss.opened.clear()
-    _trees.clear()
+    for kept in (_mirrors, _remotes, _told):
+        kept.clear()
 
 
 @contextmanager
@@ -157,8 +159,8 @@ class Places:
             control = ControlDir.open(self.url_of(path))
             if local is not None and local.last_revision() != NULL_REVISION:
                 push(local, control.unasked(), overwrite=True, hooks=False)
-            remote = ControlDir.open(self.url_of(path)).open_branch()
             try:
+                remote = ControlDir.open(self.url_of(path)).open_branch()
                 remote.last_revision()
             except errors.NotBranchError:
                 return None

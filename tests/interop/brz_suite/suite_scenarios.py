@@ -30,11 +30,10 @@ from suite_servers import Server
 from smartserver.plugins.breezy import controldir
 from smartserver.plugins.breezy.branch import HpssBranch, HpssBranchFormat
 from smartserver.plugins.breezy.controldir import HpssDir, HpssDirFormat
-from smartserver.plugins.breezy.inter import FetchFromServer
+from smartserver.plugins.breezy.inter import FromMirror
 from smartserver.plugins.breezy.patches import put_around
 from smartserver.plugins.breezy.place import State
 from smartserver.plugins.breezy.remote import Remote
-from smartserver.plugins.breezy.repository import HpssRepository
 from smartserver.plugins.breezy.transport import HpssTransport
 from smartserver.vcs.bzr.compat import format_2a
 
@@ -69,7 +68,7 @@ def cases(suite: str, server: Server, reader: Server | None) -> Iterator[Any]:
     _HpssServer.server = server
     # Breezy asks whatever is registered what it has to be tried with.
     controldir.get_test_permutations = list  # type: ignore[attr-defined]
-    FetchFromServer._get_repo_format_to_test = staticmethod(lambda: None)
+    FromMirror._get_repo_format_to_test = staticmethod(lambda: None)
     whole = TestUtil.TestLoader().loadTestsFromModuleName(f"breezy.tests.{suite}")
     ours = None if reader is None else _ours(server, reader)
     for test in iter_suite_tests(whole):
@@ -143,8 +142,8 @@ def _make_unborn() -> None:
     put_around(HpssBranchFormat, "initialize", _initialize_branch)
     put_around(TestCaseWithTransport, "make_branch_and_tree", _make_tree)
     put_around(HpssDir, "create_workingtree", _create_workingtree)
-    put_around(Remote, "look", _read)
-    put_around(Remote, "state", _read)
+    put_around(Remote, "look", _look)
+    put_around(Remote, "there", _there)
     put_around(HpssBranch, "get_commit_builder", _get_builder)
     put_around(HpssBranch, "set_last_revision_info", _set_last)
 
@@ -183,7 +182,16 @@ def _create_workingtree(stock: Any, control: Any, *arguments: Any, **options: An
     raise errors.NotLocalUrl(control.user_url)  # The word for it that the cases know.
 
 
-def _read(stock: Any, remote: Any) -> Any:
+def _look(stock: Any, remote: Any) -> None:
+    try:
+        stock(remote)
+    except errors.NotBranchError:
+        remote.seen = State("", "")
+    if remote.seen is not None and remote.seen.tip is None:
+        remote.load()
+
+
+def _there(stock: Any, remote: Any) -> Any:
     try:
         return stock(remote)
     except errors.NotBranchError:
@@ -221,10 +229,4 @@ def _set_last(stock: Any, branch: Any, revno: int, revision: bytes) -> None:
         first.set_last_revision_info(revno, revision)
         first.unlock()
     branch.controldir.push_branch(first, name=branch.name)
-    branch.controldir._remotes.clear()  # What was read before there was a branch is of no use to it.
-    branch.remote = branch.controldir.remote(branch.name)
-    # A case may have the repository object already.
-    HpssRepository.__init__(branch.repository, branch.controldir, branch.remote)
-    for _ in range(branch._locks):
-        branch.repository.lock_write()
     branch._clear_cached_state()

@@ -1,6 +1,6 @@
-"""Where shadows lie: copies of repositories on servers, kept to be read. What they take is bounded.
+"""Where mirrors lie: copies of repositories on servers, kept to be read. What they take is bounded.
 
-The rule of this file: a shadow may be gone at any time, and that is no loss; what is there was made whole before it got
+The rule of this file: a mirror may be gone at any time, and that is no loss; what is there was made whole before it got
 its name. There is a folder for each, named after its repository's URL and incarnation: a recreated one never meets what
 was copied of the one before. A lock says that it is in use, another that it is written to; both end with the process.
 """
@@ -14,27 +14,28 @@ import os
 import shutil
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-SHADOW_BYTES: Final = 1_000_000_000
-"""Bytes of one shadow, unless the user says otherwise: a history of 3,000 revisions and 270 files takes 3.1 MB."""
+MIRROR_BYTES: Final = 1_000_000_000
+"""Bytes of one mirror, unless the user says otherwise: a history of 3,000 revisions and 270 files takes 3.1 MB."""
 
-ALL_SHADOWS: Final = 4
+ALL_MIRRORS: Final = 4
 """How many times that all of a user's together may take."""
 
 USE = ".use"
 WRITE = ".write"
+ADD = ".add"
 NEW = ".new"
 GONE = ".gone-"
 
 URL_FILE = "url"
-"""In a shadow's folder, the URL of what it is a copy of."""
+"""In a mirror's folder, the URL of what it is a copy of."""
 
 
-class ShadowEntry(NamedTuple):
-    """A shadow that is there."""
+class MirrorEntry(NamedTuple):
+    """A mirror that is there."""
 
     name: str
     url: str
@@ -43,25 +44,25 @@ class ShadowEntry(NamedTuple):
     """When it was last used, in seconds since 1970."""
 
 
-class Shadows:
+class Mirrors:
     """Those of one user, in a folder that nobody else may read."""
 
-    def __init__(self, folder: str, limit: int = SHADOW_BYTES) -> None:
-        """`limit`: bytes of one; all together may take `ALL_SHADOWS` times that."""
+    def __init__(self, folder: str, limit: int = MIRROR_BYTES) -> None:
+        """`limit`: bytes of one; all together may take `ALL_MIRRORS` times that."""
         self.folder = folder
         self.limit = limit
 
-    def place(self, url: str, incarnation: bytes) -> Place:
-        """Where the shadow of one repository is, or would be."""
-        return Place(self, f"{_digest(url)}-{incarnation.hex()}", url)
+    def place(self, url: str, incarnation: bytes) -> MirrorFolder:
+        """Where the mirror of one repository is, or would be."""
+        return MirrorFolder(self, f"{_digest(url)}-{incarnation.hex()}", url)
 
-    def kept(self) -> list[ShadowEntry]:
+    def kept(self) -> list[MirrorEntry]:
         """All that are there, the one used last first."""
         found = []
         for name in self._names():
             path = os.path.join(self.folder, name)
             if "." not in name and os.path.isdir(path):
-                found.append(ShadowEntry(name, _read(os.path.join(path, URL_FILE)), size_of(path), _used(path)))
+                found.append(MirrorEntry(name, _read(os.path.join(path, URL_FILE)), size_of(path), _used(path)))
         return sorted(found, key=lambda each: each.used, reverse=True)
 
     def remove(self, name: str) -> bool:
@@ -72,13 +73,19 @@ class Shadows:
                 discard(path)
         return not os.path.isdir(path)
 
+    def remove_beside(self, name: str) -> None:
+        """Remove those of the same URL but this one."""
+        for each in self._names():
+            if "." not in each and each != name and each.partition("-")[0] == name.partition("-")[0]:
+                self.remove(each)
+
     def make_room(self, wanted: int, best: str = "") -> bool:
-        """Remove shadows, the least recently used first, until there is room for so many bytes more; whether there is.
+        """Remove mirrors, the least recently used first, until there is room for so many bytes more; whether there is.
 
         `best`: the one that stays in any case.
         """
         self._sweep()
-        left = self.limit * ALL_SHADOWS - wanted - size_of(self.folder)
+        left = self.limit * ALL_MIRRORS - wanted - size_of(self.folder)
         for each in reversed(self.kept()):
             if left >= 0:
                 break
@@ -104,13 +111,13 @@ class Shadows:
             return []
 
 
-class Place:
-    """Where the shadow of one repository is, or would be."""
+class MirrorFolder:
+    """Where the mirror of one repository is, or would be."""
 
-    def __init__(self, shadows: Shadows, name: str, url: str) -> None:
+    def __init__(self, mirrors: Mirrors, name: str, url: str) -> None:
         self.name = name
-        self.path = os.path.join(shadows.folder, name)
-        self._shadows = shadows
+        self.path = os.path.join(mirrors.folder, name)
+        self._mirrors = mirrors
         self._url = url
         self._in_use = False
 
@@ -125,7 +132,7 @@ class Place:
             if lock is None:
                 return False  # Somebody removes it.
             self._in_use = True
-            weakref.finalize(self, _end_use, self._shadows, self.name, lock)
+            weakref.finalize(self, _end_use, self._mirrors, self.name, lock)
             with contextlib.suppress(OSError):
                 os.utime(self.path + USE)
         return self._in_use and os.path.isdir(self.path)
@@ -136,16 +143,36 @@ class Place:
 
     def takes(self, more: int) -> bool:
         """Whether it may grow by so many bytes; others are removed for that."""
-        return self.size() + more <= self._shadows.limit and self._shadows.make_room(more, self.name)
+        return self.size() + more <= self._mirrors.limit and self._mirrors.make_room(more, self.name)
 
     @contextmanager
-    def writing(self) -> Iterator[bool]:
-        """Around what adds to it or makes it; False: another process does. What is made and not published is removed.
+    def adding(self, tidy: Callable[[], None], *, known: bool = True) -> Iterator[None]:
+        """Around what adds to it. Other processes wait if it is `known` content, which they may be about to add, too.
+        `tidy`: called first where no process adds anything. It removes what was left by those that were ended.
 
         Raises:
             OSError: it cannot be written to.
         """
-        os.makedirs(self._shadows.folder, mode=0o700, exist_ok=True)
+        with _locked(self.path + WRITE) as alone:
+            if alone:
+                tidy()
+        locks = [_lock(self.path + ADD, fcntl.LOCK_EX, wait=True)] if known else []
+        locks.append(_lock(self.path + WRITE, fcntl.LOCK_SH, wait=True))
+        try:
+            yield
+        finally:
+            for lock in locks:
+                if lock is not None:
+                    os.close(lock)
+
+    @contextmanager
+    def writing(self) -> Iterator[bool]:
+        """Around what makes it; False: another process does, or adds to it. What is not published is removed.
+
+        Raises:
+            OSError: it cannot be written to.
+        """
+        os.makedirs(self._mirrors.folder, mode=0o700, exist_ok=True)
         with _locked(self.path + WRITE) as alone:
             try:
                 yield alone
@@ -165,10 +192,11 @@ class Place:
         with open(os.path.join(path, URL_FILE), "w", encoding="utf-8") as file:
             file.write(self._url)
         os.rename(path, self.path)
-        older = self.name.partition("-")[0]
-        for each in self._shadows.kept():  # Of the repository that was at this URL before.
-            if each.name.partition("-")[0] == older and each.name != self.name:
-                self._shadows.remove(each.name)
+        self.remove_older()
+
+    def remove_older(self) -> None:
+        """Remove those of repositories that were at this URL before."""
+        self._mirrors.remove_beside(self.name)
 
     def throw_away(self) -> None:
         """Remove it, whoever uses it: it is damaged."""
@@ -195,11 +223,11 @@ def size_of(folder: str) -> int:
     return total
 
 
-def _end_use(shadows: Shadows, name: str, lock: int) -> None:
+def _end_use(mirrors: Mirrors, name: str, lock: int) -> None:
     """Let it be removed; it is, where it has become larger than it may be."""
     os.close(lock)
-    if size_of(os.path.join(shadows.folder, name)) > shadows.limit:
-        shadows.remove(name)
+    if size_of(os.path.join(mirrors.folder, name)) > mirrors.limit:
+        mirrors.remove(name)
 
 
 def _digest(url: str) -> str:
@@ -219,11 +247,11 @@ def _read(path: str) -> str:
     return ""
 
 
-def _lock(path: str, how: int) -> int | None:
-    """Lock a file, which is made, and stays; None: another process holds it."""
+def _lock(path: str, how: int, *, wait: bool = False) -> int | None:
+    """Lock a file, which is made, and stays; None: another process holds it, and this one is not to `wait`."""
     file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(file, how | fcntl.LOCK_NB)
+        fcntl.flock(file, how if wait else how | fcntl.LOCK_NB)
     except BaseException as wrong:
         os.close(file)
         if isinstance(wrong, BlockingIOError):

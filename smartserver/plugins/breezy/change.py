@@ -1,0 +1,187 @@
+"""What is sent of a change of a branch: the difference between what it was and what it is to be, as one request.
+
+A change goes with what makes the server refuse it where the branch is another by now: a lease on the tip, equal values
+of tags and options. The options go with a change of the tip as a condition, since they may forbid it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from breezy import errors
+from breezy.bzr.tag import BasicTags
+from breezy.revision import NULL_REVISION
+
+from smartserver.client.plain import plain
+from smartserver.client.updates import MapUpdateOutcome, RefUpdate
+from smartserver.plugins.breezy.place import State
+from smartserver.plugins.breezy.words import HAS_A_REVISION, NotOnServer
+from smartserver.records.model import HERE, Plan, RevisionId
+from smartserver.vcs.bzr.kinds import CONFIG, TAGS
+from smartserver.vcs.bzr.repository import BrzRepository
+from smartserver.verbs.fields import MAX_IDS, MAX_NAME
+from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapKind, MapUpdateRequest
+from smartserver.verbs.rules import Create, Rule
+
+TIP_FILE, TAGS_FILE, OPTIONS_FILE = "last-revision", "tags", "branch.conf"
+"""The files in which Breezy keeps what a branch is."""
+
+SHOWN = 40
+"""Characters of a name that is too long that a message shows."""
+
+UNMADE = b"new"
+"""Attributes of a tip that no branch has: theirs are numbers."""
+
+_TAGS = BasicTags.__new__(BasicTags)
+
+
+class Outdated(errors.BzrError):  # type: ignore[misc]  # Breezy is not typed.
+    """A change was decided on what the branch is not any more. What it is is known now."""
+
+    _fmt = "%(url)s has changed since it was last seen from here: nothing was changed; try again"
+    is_outdated = True
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url=url)
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """The part of a local repository that a server lacks, as a push is given it; `only`: of these revisions."""
+
+    repository: BrzRepository
+    only: Sequence[RevisionId] | None = None
+
+    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:
+        """The revisions to be sent, given what the server is thought to have."""
+        from smartserver.vcs.bzr.plan import plan  # A push of nothing new needs it not.
+
+        return plan(self.repository, tips if self.only is None else self.only, haves)
+
+
+# -- the files
+
+
+def files_of(state: State) -> dict[str, bytes]:
+    """The content of the files of a branch; empty options are no file."""
+    tags = dict(state.tags)
+    return {
+        TIP_FILE: b"%d %s\n" % (state.revno, state.tip or NULL_REVISION),
+        TAGS_FILE: _TAGS._serialize_tag_dict(tags) if tags else b"",
+        OPTIONS_FILE: state.config,
+    }
+
+
+def tip_of(content: bytes) -> tuple[int, RevisionId]:
+    """The number and the revision that a file names as the tip.
+
+    Raises:
+        NotOnServer: it is none.
+    """
+    number, revision = content.rstrip(b"\n").split(b" ", 1)
+    if revision == NULL_REVISION:
+        raise NotOnServer(HAS_A_REVISION)
+    return int(number), revision
+
+
+def changed_tags(before: Mapping[str, RevisionId], content: bytes) -> list[EntryChange]:
+    """The changes that make the tags of a file of those that were there; what a server does not take is left out."""
+    now: dict[str, RevisionId] = _TAGS._deserialize_tag_dict(content)
+    names = [name for name in {**before, **now} if before.get(name) != now.get(name) and not objection(name)]
+    return [EntryChange(name.encode(), now.get(name), How.EQUAL, before.get(name)) for name in names]
+
+
+# -- what is sent
+
+
+def stays(state: State) -> RefUpdate:
+    """The update that does nothing where the branch's tip is this one, and else is refused."""
+    return RefUpdate(HERE, state.tip, Rule.LEASE, Create.NO, state.tip or b"", state.attributes)
+
+
+def made(tip: RevisionId, attributes: bytes) -> list[RefUpdate]:
+    """How a branch is made where there must be none, so that nothing else of the request is done where there is one.
+
+    To make what is there already, attributes included, is success; so it is made with others first.
+    """
+    return [
+        RefUpdate(HERE, tip, create=Create.MUST, attributes=UNMADE),
+        RefUpdate(HERE, tip, Rule.FF, Create.NO, attributes=attributes),
+    ]
+
+
+def options_are(content: bytes) -> MapUpdateRequest:
+    """The condition that these are the branch's options: a change that changes nothing."""
+    return options_change(content, content)
+
+
+def options_become(content: bytes) -> list[MapUpdateRequest]:
+    """The options of a branch that has none."""
+    return [options_change(content, b"")] if content else []
+
+
+def options_change(content: bytes, before: bytes) -> MapUpdateRequest:
+    """A change of the options where they are as they were."""
+    change = EntryChange(b"", content or None, How.EQUAL, before or None)
+    return MapUpdateRequest(CONFIG, MapKind.OPAQUE, [change], HERE, True)
+
+
+def tags_updates(
+    entries: Sequence[EntryChange], branch: bytes = HERE, *, strict: bool = False
+) -> list[MapUpdateRequest]:
+    """Changes of a branch's tags as calls, each with no more of them than one takes; `strict`: a conflict refuses."""
+    parts = [entries[at : at + MAX_IDS] for at in range(0, len(entries), MAX_IDS)]
+    return [MapUpdateRequest(TAGS, MapKind.IDS, list(part), branch, strict) for part in parts]
+
+
+def outcomes(done: Sequence[MapUpdateOutcome]) -> dict[str, EntryOutcome]:
+    """What became of each tag of calls that were done."""
+    return {
+        change.key.decode("utf-8", "replace"): outcome
+        for each in done
+        for change, outcome in zip(each.update.entries, each.entries, strict=True)
+    }
+
+
+def objection(tag: str) -> str:
+    """Why a tag cannot be on a server; empty where it can."""
+    try:
+        tag.encode()
+    except UnicodeEncodeError:
+        return plain(f"the tag {tag[:SHOWN]}: its name is not UTF-8")
+    size = len(tag.encode())
+    if size <= MAX_NAME:
+        return ""
+    return plain(f"the tag {tag[:SHOWN]}...: its name has {size} bytes, expected no more than {MAX_NAME}")
+
+
+# -- which way a tip moves
+
+
+def is_on_top(graph: Any, revision: RevisionId, tip: RevisionId) -> bool:
+    """Whether `tip` is in the line of first parents from a revision."""
+    at: RevisionId = revision
+    while at != tip:
+        parents = graph.get_parent_map([at]).get(at)
+        if not parents:
+            return False
+        at = parents[0]
+    return True
+
+
+def is_linear(graph: Any, revision: RevisionId, tip: RevisionId | None) -> bool:
+    """Whether nothing was merged on the way from `tip`, None: from the beginning, to a revision.
+
+    Whatever branch can be moved ahead on that way has its tip on it.
+    """
+    at: RevisionId = revision
+    while at != tip:
+        parents = graph.get_parent_map([at]).get(at, ())
+        if parents == (NULL_REVISION,):
+            return tip is None
+        if len(parents) != 1:
+            return False
+        (at,) = parents
+    return True
