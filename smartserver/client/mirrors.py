@@ -31,7 +31,7 @@ NEW = ".new"
 GONE = ".gone-"
 
 URL_FILE = "url"
-"""In a mirror's folder, the URL of what it is a copy of."""
+"""The file in a mirror's folder that has the URL of the mirrored repository."""
 
 
 class MirrorEntry(NamedTuple):

@@ -243,7 +243,7 @@ def test_a_file_of_it_is_a_folder(users: Users, part: str) -> None:
         file.mkdir()
     done = read(users, 2)
     (line,) = said(done)
-    assert line.startswith("hpss: what was kept of URL is damaged, and is fetched anew"), done.said
+    assert line.startswith("hpss: the local mirror of URL is damaged: fetching it again"), done.said
     little(read(users))
 
 

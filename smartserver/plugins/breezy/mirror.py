@@ -242,7 +242,7 @@ class Mirror:
 
     def _throw_away(self, folder: MirrorFolder, wrong: BaseException) -> None:
         folder.throw_away()
-        trace.warning("hpss: what was kept of %s is damaged, and is fetched anew (%s)", self.url, _short(str(wrong)))
+        trace.warning("hpss: the local mirror of %s is damaged: fetching it again (%s)", self.url, _short(str(wrong)))
 
     @property
     def is_sound(self) -> bool:
@@ -306,7 +306,7 @@ class Mirror:
         return sorted(found, key=lambda each: each not in heads)[: len(heads) + OLDER], absent[:MAX_IDS]
 
     def _start_again(self, wrong: BaseException) -> None:
-        """Throw it away, and make it anew where it was."""
+        """Delete the mirror, and create an empty one in its place."""
         if self._folder is None:
             raise errors.BzrError(str(wrong)) from wrong
         self._throw_away(self._folder, wrong)

@@ -325,7 +325,7 @@ class Remote(Place):
                 self._announce(coming)
             coming.receive()
             old = None if before is None else before.open()
-            local |= {} if old is None else dict.fromkeys(haves, old)  # It was made anew, with some of what it had.
+            local |= {} if old is None else dict.fromkeys(haves, old)  # It was created again, with some old revisions.
             common = set(pulled.common(asked)) & local.keys()
             beside = list(dict.fromkeys([local[each] for each in common]))
             heads = [(each, [have for have in asked if have in common and local[have] is each]) for each in beside]
@@ -418,7 +418,7 @@ class Remote(Place):
         self.learned()
 
     def load(self) -> None:
-        """Have the files say what the branch is; whoever has read them reads them again."""
+        """Write the state of the branch into the files, and have those that read them before read them again."""
         if self.seen is None:
             return
         files = files_of(self.seen)
