@@ -158,7 +158,8 @@ def test_one_that_cannot_take_the_place_of_another_ends_nothing(tmp_path: Path) 
     )
     with Server(tmp_path, "--workers", "2", program=("-c", broken)) as server:
         first, second = children(server.process.pid)
-        until(partial(opened, second, "anon_inode"))
+        with stopped(first):
+            assert run(*SMARTSERVER, "list", f"hpss://127.0.0.1:{server.port}/").worked().out == ""
         (tmp_path / "broken").touch()
         os.kill(first, signal.SIGKILL)
         until(lambda: "ended with status 3: another one takes its place" in "".join(server.log))

@@ -288,6 +288,7 @@ def test_a_client_that_goes_without_a_word_of_tls(secure: Secure) -> None:
         for _ in range(3):
             medium = TlsMedium(HOST, server.port, secure.trust)
             medium.write_some(memoryview(PREFACE))
+            wait_until(lambda: connections_of(server.process.pid) == 1, "the connection")
             medium.close()
             wait_until(lambda: connections_of(server.process.pid) == 0, "the end of the connection")
         assert info(TlsMedium(HOST, server.port, secure.trust))
