@@ -10,7 +10,7 @@
 #   make lint    ruff and mypy alone
 #   make fuzz    prove and change histories at random natively and in Python, for some minutes: both must say the same
 #   make wheels  wheels with the native parts, of the platforms that can be built for here (others: see pyproject.toml)
-#   make docs    write the generated reference pages anew
+#   make docs    write the reference pages that are generated (commands, verbs, errors, bans, counters) into doc/built
 #   make bench   count the round trips of every git operation, ours beside git's, in half a minute
 #                (other measurements: make bench ARGS="history PATH"; what there is: make bench ARGS=--help)
 #   make hg-versions   the tests of hg with Mercurial 6.9, which comes from PyPI into a folder of the user's cache, and with 6.3
@@ -126,7 +126,7 @@ lint: $(TOOLS)
 	  cd native && cargo fmt --check && cargo clippy --quiet --release --locked -- --deny warnings; fi
 
 docs: $(INSTALLED)
-	$(BIN)/smartserver docs --write
+	$(BIN)/smartserver docs
 
 bench: $(TOOLS)
 	$(BENCH) $(or $(ARGS),trips --rtt 100ms --repeat 1)

@@ -1,4 +1,4 @@
-"""`smartserver docs`: write or check the generated pages of the reference."""
+"""`smartserver docs`: write the reference pages that are generated."""
 
 from __future__ import annotations
 
@@ -6,32 +6,21 @@ from pathlib import Path
 
 import click
 
-from smartserver.cli.errors import CommandError
-
 
 @click.command(hidden=True)
-@click.option("--write/--check", default=False, help="Write the pages, or say which are stale (default).")
 @click.option(
     "--folder",
-    type=click.Path(path_type=Path),
-    default=Path("doc/reference"),
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("doc/built"),
     show_default=True,
-    help="Where they are.",
+    help="Where the pages are written.",
 )
-def command(write: bool, folder: Path) -> None:
-    """Make the reference pages from the declarations."""
+def command(folder: Path) -> None:
+    """Write the reference pages of commands, verbs, errors, bans, counters and traces."""
     from smartserver.cli.reference import pages
 
-    if not folder.is_dir():
-        raise CommandError(
-            f"{folder} is not a folder: this command needs a checkout of smartserver, and to run in its top folder"
-        )
-    stale = []
+    folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():
         path = folder / name
-        if write:
-            path.write_text(text, encoding="utf-8")
-        elif not path.is_file() or path.read_text(encoding="utf-8") != text:
-            stale.append(str(path))
-    if stale:
-        raise CommandError(f"stale: {', '.join(stale)}; run `smartserver docs --write`")
+        path.write_text(text, encoding="utf-8")
+        click.echo(path)

@@ -1,7 +1,7 @@
 """What a trace consists of: one JSON object a line, in the order in which things ended.
 
 Times are whole microseconds of the system's monotonic clock, which all processes of a machine share. Fields are only
-ever added; a reader skips those and events that it does not know. `doc/reference/trace-schema.json` is made from this
+ever added; a reader skips those and events that it does not know. `make docs` makes `trace-schema.json` from this
 file.
 """
 
@@ -73,7 +73,7 @@ class RequestEnded(Event, tag="request"):
     """Microseconds that the server worked on it, by its own count."""
     server: list[ServerSpan] = []
     counts: dict[str, int] = {}
-    """What the server counted of it (`doc/reference/counters.md`), and as `tcp_` what the kernel says there."""
+    """What the server counted of it (`smartserver.meters`), and as `tcp_` what the kernel says there."""
     where: str = ""
     """The lines of the program that made a VFS call, the innermost first."""
 

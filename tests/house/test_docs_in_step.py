@@ -1,4 +1,4 @@
-"""The documents are in step: generated pages are fresh and complete, and every link leads somewhere."""
+"""The documents are in step: generated pages are complete, and every link leads somewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from smartserver.cli.reference import pages
 from smartserver.verbs.all import every_verb
 from transports.errors import CodedError
 
-REFERENCE = ROOT / "doc" / "reference"
+DOC = ROOT / "doc"
+BUILT = DOC / "built"
 PAGES = pages()
 
 LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)|!\[[^\]\n]*\]\(([^)\s]+)\)|^\[[^\]\n]+\]:\s*(\S+)", re.MULTILINE)
@@ -23,7 +24,8 @@ SPAN = re.compile(r"`[^`\n]*`")
 
 def documents() -> list[Path]:
     """Every page a reader of the repository meets."""
-    return [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md")), *sorted((ROOT / "doc").rglob("*.md"))]
+    pages = [page for page in sorted(DOC.rglob("*.md")) if BUILT not in page.parents]
+    return [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md")), *pages]
 
 
 def anchors(text: str) -> set[str]:
@@ -55,11 +57,6 @@ def broken(page: Path, text: str) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("name", sorted(PAGES))
-def test_a_generated_page_is_fresh(name: str) -> None:
-    assert (REFERENCE / name).read_text(encoding="utf-8") == PAGES[name], "run `smartserver docs --write`"
-
-
 def test_every_verb_error_and_command_has_its_place() -> None:
     for verb in every_verb():
         assert f"\n## {verb.name}\n" in PAGES["verbs.md"]
@@ -72,6 +69,11 @@ def test_every_verb_error_and_command_has_its_place() -> None:
 @pytest.mark.parametrize("page", documents(), ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(page: Path) -> None:
     assert broken(page, page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("name", sorted(name for name in PAGES if name.endswith(".md")))
+def test_links_of_a_generated_page_lead_somewhere(name: str) -> None:
+    assert broken(BUILT / name, PAGES[name]) == []
 
 
 @pytest.mark.parametrize(

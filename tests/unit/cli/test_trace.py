@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from smartserver.cli.main import group
+from smartserver.cli.reference import pages
 from smartserver.trace.events import CommandEnded, decode
 
 RECORDING = """
@@ -94,8 +95,7 @@ def test_the_schema_is_that_of_the_lines(tmp_path: Path) -> None:
     """A reader in another language has the page alone."""
     path = tmp_path / "trace"
     CliRunner().invoke(group, ["trace", "run", "-o", str(path), "--", sys.executable, "-c", RECORDING])
-    page = Path(__file__).parents[3] / "doc" / "reference" / "trace-schema.json"
-    kinds = msgspec.json.decode(page.read_bytes())["$defs"]
+    kinds = msgspec.json.decode(pages()["trace-schema.json"])["$defs"]
     by_event = {each["properties"]["event"]["enum"][0]: each for each in kinds.values() if "event" in str(each)}
     for line in filter(None, path.read_bytes().splitlines()):
         said = msgspec.json.decode(line)
