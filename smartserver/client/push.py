@@ -4,6 +4,44 @@ Where that was wrong the refusal carries what is right, and the push is planned 
 server holds is not sent twice.
 """
 
+# Theory of operation
+# ===================
+#
+# A push in one round trip must be planned without asking. So `Push` plans on what earlier answers said of the remote
+# (`client.knowledge`), sends the plan with its conditions, and lets the server decide. Every answer and every refusal
+# carries the remote's state, which updates the knowledge. If the plan was wrong, it is made again.
+#
+# The parts, in the order of `run`:
+#
+# 1) `_plan`: the source says which revisions the remote lacks, given `_haves`, the ids that the remote is taken to
+#    have.
+# 2) `_outgoing`: the calls of the request. Create the repository, if it is not known; bring the pack; move refs;
+#    change maps. A long body begins with the graph of its revisions, so that the server can refuse before the records
+#    come.
+# 3) `exchange`: an answer, which `_done` splits into one outcome for each update; or a refusal.
+# 4) `_learns`: does the refusal say something that makes another plan worth while? Then `_haves`, `_creating`,
+#    `_unusable` or `_bulk` change, and the loop begins again. Else `_refused` gives each update its own error.
+#
+# Rules:
+#
+# 1) A wrong guess may cost one round trip, never correctness. The server's conditions decide, not the knowledge.
+# 2) There are at most `PLANS` plans. The last one announces no graph, so that it cannot be answered by `known` again.
+# 3) Nothing is decided here from an error's text. Each reason to plan again is a class of error.
+#
+# The hard cases:
+#
+# - *The remote was recreated or restored.* It lacks revisions that it is remembered to have, so the refusal is
+#   `missing-parents`. Only the tips that this answer names count then, and only for the first plan: if they are the
+#   same as before, another plan would be refused, too.
+# - *The remote was recreated, and some updates were possible all the same.* `_done` has successes and `missing-
+#   revision` side by side. The rest is a second push; if it fails, what was done stays done.
+# - *Others push the same revisions concurrently.* Each plan is answered by `known`. `_is_settled` notices that
+#   everything is there already.
+# - *A lost answer* is not settled here: `client.call` repeats the request, and `client.certainty` says what is known.
+#
+# What is ugly: the outcomes of calls are matched to updates by position, counted from the end (`_parted`), because
+# the calls before them differ from plan to plan.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

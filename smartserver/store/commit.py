@@ -5,6 +5,40 @@ among the others, and a record is appended that names it. If another writer was 
 its state; if that writer brought part of the body, the body is checked again.
 """
 
+# Theory of operation
+# ===================
+#
+# A commit turns one request, whose body is already checked and lies in quarantine, into one record of the log. It
+# must give the same result however often it is interrupted and repeated, and it must not hold anything that others
+# wait for.
+#
+# The steps, in the order of `run`:
+#
+# 1) `_first_plan`: the request's calls run on a `Transaction` over a state. The result is a list of changes, or a
+#    refusal. If the state was merely remembered, a refusal does not count, and the newest state is read first.
+# 2) `_brought`: the entry is written behind the pack (its trailer), the pack moves from `incoming` to `packs`, the
+#    log is looked at, and the pack is looked at once more. Behind a link all of that is one round trip.
+# 3) `_append`: `Group` puts the change into a record together with others that wait, and `Log.append` publishes it.
+#    `judge` runs the calls again for each newer state.
+# 4) The answer is made from the entry that is in the log. A repeated request gets its first answer (`earlier`).
+#
+# Rules:
+#
+# 1) Refused is only what is refused on the newest state.
+# 2) The history is asked for the request's id before anything else is done on a new state. If the id is there, this
+#    request was carried out by an earlier sending.
+# 3) The pack is looked at *after* the state was read and *before* the record is published. A process that was stopped
+#    for a day may find that its pack was deleted as a leftover.
+# 4) From the moment a record may name the pack, nothing may delete it, unless it is certain that no record does. That
+#    is why `_append` takes the clean-up away (`undo.pop_all`) and gives it back only on a clear refusal.
+#
+# The hard case is a concurrent push that brought some of the same revisions. Their segments must not be stored twice,
+# so `_planned` finds the upload stale, `check_again` cuts them out, and the pack has another content and another
+# name. `_moves` then gives steps a second time.
+#
+# What is ugly: the three closures in `_append` share `planned`, `made` and `last`. `judge` may run in another thread,
+# that of the change that appends the record, but never twice at once.
+
 from __future__ import annotations
 
 import contextlib

@@ -1,15 +1,51 @@
 """`Log`: the log of one repository on a store, and the state after its newest record.
 
 The rules are those of doc/design/0032-one-log.md, which says why each is there and which run of the model breaks
-without it. In short:
-
-- A record is created exclusively under the number after the head. Nothing is ever written twice.
-- To look: read on until a record is missing, *then* see that the record one stood on is still there, and the last but
-  one of those one passed: records are read from the newest down. They are deleted in rising order, so then "missing"
-  means "not made yet".
-- To change: publish, sync, then look back at the record that the new one follows.
-- What is not sure is looked at from the disk again, never guessed.
+without it.
 """
+
+# Theory of operation
+# ===================
+#
+# A repository is a folder `log` of numbered files. Record N says what change N did, and has the hash of record N - 1.
+# The newest record *is* the repository. A store offers one primitive that makes this work: to create a file that must
+# not exist (`Publish`). Of any number of servers that publish record N, one succeeds. There are no locks.
+#
+# A `Log` is the view of one process on that folder. It keeps a `Head`: the state after the newest record that it saw.
+#
+# The parts:
+#
+# 1) `look` brings the head up to date. `_walk` reads record after record until one is missing, and then looks back.
+# 2) `_open`, which `look` needs without a head or after a look back that failed, starts from a checkpoint.
+# 3) `append` publishes a record. It asks `judge` for the content, once for each state that turns out to be the
+#    newest.
+# 4) `_settled` and `_counts` find out what happened when a store did not say whether it published.
+#
+# Rules:
+#
+# 1) A number that is missing means "not made yet" only if the record that the head follows is still there. Old
+#    records are deleted from the lowest up, so if that one is there, nothing above it was deleted. Hence the look
+#    back. A server that was stopped for a day would otherwise see a free number in a log that was cleaned long ago.
+# 2) In one batch, steps are ordered from the newest down, so each record that is found was read after the one that
+#    was missing. The look back costs no extra round trip.
+# 3) A damaged record, or one that does not follow, is never skipped. The head then carries the damage: reads go on
+#    from the state before it, `append` refuses.
+# 4) A sync that failed is never repeated, because an operating system may report success without having written.
+# 5) Before anything is answered from a record that somebody else published, `make_durable` syncs the folder.
+#
+# The hard case is a publication whose outcome is unclear: the connection to the store broke, or a gateway answered
+# twice. Then one of four things is there, and `_settled` looks which:
+#
+#      our record                 it is made; `_counts` also checks that it follows what it should
+#      another record             `judge` is asked again, on the new state
+#      nothing                    the *same bytes* are published at the *same number* again, at most `TRIES` times.
+#                                 If the first attempt lands later, it finds the number taken by itself.
+#      it cannot be read          the outcome is unknown, and nothing may be deleted
+#
+# To publish other bytes, or at another number, after an unclear attempt would allow both to land.
+#
+# What is ugly: a store behind a link wants few round trips, so `_walk` and `_open` guess how many records there are
+# and ask for them with the first listing. That is why both take a `perform` and steps to send along.
 
 from __future__ import annotations
 

@@ -6,6 +6,42 @@ mostly asks the graph for nothing but parents: a commit's base is one, the trees
 on down to the files.
 """
 
+# Theory of operation
+# ===================
+#
+# A server must never store a revision that cannot be cloned. So before a segment is taken, everything its records
+# rest on and refer to must come with it or have been introduced by an ancestor, and be of the right type. To walk the
+# whole history for each push would cost what the history holds. The proof here costs what the revision changed.
+#
+# The parts:
+#
+# 1) `check_own_record`: the segment's parents are those that the revision's own record names.
+# 2) `SegmentProof.add`, for each record: what it refers to, minus what its base refers to, is *needed*.
+# 3) `SegmentProof.finish`: each needed key is in this segment, or granted by a base, or found in an ancestor.
+#
+# The argument: a record's base was stored with a proof of its own. Whatever the base refers to was introduced by an
+# ancestor of the base's revision, which is an ancestor of ours. So the base *grants* these keys, and only the
+# difference needs a look at the graph. Of a tree with 10,000 entries of which one changed, one key is needed.
+#
+# Rules:
+#
+# 1) A base from this segment grants nothing to other records: what it refers to is itself still to be proved.
+# 2) A grant is of a kind, a type (`meta`) and a key. A base of another type grants nothing: a text that merely looks
+#    like a list of references would otherwise vouch for them.
+# 3) A base itself must be reachable (`base`), not just present: a revision that is no ancestor may not be cloned with
+#    it.
+# 4) `ReferenceCache` is keyed by what the key proves. A kind whose key does not prove the text is not cached.
+#
+# The hard case is a key that an ancestor introduced, but no record that was looked at says what type it is. These are
+# collected in `unknown` and their headers read in one go at the end, because each would be a read of a pack.
+#
+# The native prover (`native/src/prover.rs`) does the same for what is in order and common. Whatever it does not take
+# comes here, so every error is worded here.
+#
+# What is ugly: `add_repeat` takes a record whose bytes were proved in another segment of the same body, without its
+# text. It is an optimisation of histories that bring the same record many times, and doubles the paths through
+# `_need`.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence

@@ -4,6 +4,44 @@ Each request has two machines, one for what the client sends and one for what th
 They are coupled in one place, `AFTER_CLIENT`: what the client has sent decides when the server may answer.
 """
 
+# Theory of operation
+# ===================
+#
+# Rule 1: whatever changes the state of a connection or a request is in this file. As much as possible is in tables.
+#
+# Rule 2: nothing here knows which side we are. Both peers run the same machines on the same frames, so a frame that
+# our side may not send is one that the other side would refuse. The role is used for one thing: whom an error blames.
+# `LocalProtocolError` is a bug of ours, `RemoteProtocolError` is the peer's.
+#
+# There are three kinds of machine:
+#
+# 1) For each request a client machine (`CLIENT`): what the client has sent of it.
+# 2) For each request a server machine (`SERVER`): what the server has sent of the answer.
+# 3) For each side of the connection a small one (`SIDES`): silent, open, or closed.
+#
+# A machine moves when its own side sends a frame (`step`). The two machines of a request are coupled in one place,
+# `AFTER_CLIENT`, which is asked after every step with the pair of states. It says when the server may answer:
+#
+#      client has sent            server may send
+#      a part of the request      ERROR only                           (REFUSABLE)
+#      all of it, or CANCEL       PROGRESS, then REPLY or ERROR        (ANSWERING)
+#
+# A request is forgotten when both machines have ended (`OVER`). Its id can never be used again, because ids only
+# rise. So nothing is kept of requests that are over but the highest id.
+#
+# Two things are limited to one of a kind for each side of a connection (`Slot`): a body, and a message of several
+# frames. A state says what it holds (`HOLDS`). That is how flow control works without windows: a body fills the link
+# until it ends, and short frames of other requests pass between its frames.
+#
+# The hard case is CANCEL. It may cross the final answer on the link. Then the server has forgotten the request and
+# reads a CANCEL for an id that is not open. That is no error, so `step` returns False for an id that it has seen. A
+# client never needs this: it knows whether it has read the final answer. The other crossing is a refusal that comes
+# while the client still sends its body. The server's machine is then over and the client's is not, so the request
+# stays here, and the frames that still come count as correct, until END or CANCEL.
+#
+# What is ugly: GOAWAY, PING and PONG belong to no request and have no table. They are `step_connection`. The count of
+# body bytes, which END must confirm, is beside the tables, too.
+
 from __future__ import annotations
 
 import enum

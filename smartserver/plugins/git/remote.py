@@ -6,6 +6,38 @@ git compares all refs (`listing.must_ask`), or its command line cannot be read, 
 trip.
 """
 
+# Theory of operation
+# ===================
+#
+# Git talks to a remote helper in lines: `capabilities`, `option`, `list`, `fetch` or `list for-push`, `push`. It
+# wants the refs first and decides on them, which would be one round trip for the refs and one for the rest. Here a
+# whole conversation makes one request.
+#
+# *A fetch.* `list` sends `Repository.pull` for refs and history together, and answers from its reply. The objects
+# wait in the unread stream (`fetch.Fetch`) until git says `fetch`, which names what it wants. What to pull must be
+# known before that: `hint` reads the command line of the git that started us, and `wants` applies git's rules for
+# what that command will want.
+#
+# *A push.* `list for-push` asks nobody. It lists the cached refs, each with the value `?`, so git leaves "up to
+# date", "non-fast-forward" and "already exists" to the server. `push.Push` sends all refspecs as one request.
+#
+# Rules:
+#
+# 1) The hint is never needed to be right. If it is wrong or missing, more history comes, or one more request is made.
+# 2) What git decides on a cached list must not depend on values that may be stale. Where it does (`--mirror`,
+#    `--prune`, `:`, followed tags), `listing.must_ask` is true, and the server's refs are asked first.
+# 3) A leased ref is listed with the value that its lease expects. Then git agrees with the lease and passes it on,
+#    and the server compares it with the real value.
+# 4) Git's line protocol has no escapes: names that cannot be a word of a line are left out (`_sayable`).
+#
+# The hard case is a short target, as in `git push origin main:x`. Git resolves `x` against the list: it may be a
+# branch or a tag, and somebody may have created the other one meanwhile. The request then carries conditions, calls
+# that fail if one of the other meanings exists (`listing.conditions`). If one fails, nothing was done; `refspecs`
+# resolves the name on the refs that the refusal brought, and `push` sends it again.
+#
+# What is ugly: much of git's own parsing is repeated in `hint` and `refspecs`, because a helper is told too little.
+# Each of those rules saves one round trip of an everyday command, and each is tested against git.
+
 from __future__ import annotations
 
 import functools

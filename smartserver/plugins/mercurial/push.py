@@ -6,6 +6,24 @@ state of the remote. If the server refuses, the push is planned again on that st
 it. If the server accepts, and its state shows more to send than the cache did, another request sends that.
 """
 
+# Theory of operation
+# ===================
+#
+# `push_bundle` takes the place of Mercurial's `exchange._pushbundle2`. Discovery before it is Mercurial's own and
+# runs on `remote.Remote`, which answers from the cache.
+#
+# 1) `_check` runs Mercurial's checks (new heads, new branches, hooks). On cached state a refusal is swallowed.
+# 2) `_changes` makes one request's worth of updates: heads for each branch, entries of the maps of bookmarks, markers
+#    and public changesets.
+# 3) `_send` makes the request. The answer brings the state.
+# 4) On success `_discover_remainder` finds what the cached state did not show. Mostly that is nothing.
+# 5) On a refusal that stale state explains (`STALE`), discovery and checks run again on the new state. Now a refusal
+#    of Mercurial's is final, so users read its stock messages.
+#
+# The hard case is a head that obsolescence makes disappear. The server drops it by the markers of the same request,
+# the client names the head that takes its place, and where the server cannot count heads as Mercurial does, it checks
+# that each of its heads is known here instead (`Growth.COVERED`).
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -4,6 +4,41 @@ A pull sends one request, whose answer serves all of Mercurial's questions. A pu
 cached state says what it sends, and the server decides.
 """
 
+# Theory of operation
+# ===================
+#
+# Mercurial asks a peer many small questions: heads, branches, bookmarks, which of these nodes it knows, what is
+# public. Each would be a round trip. `Remote` answers all of them from one request.
+#
+# How much a command needs is a `Level`. `ask` requests a level once; what is asked later at the same level or below
+# is answered from what came:
+#
+#      REFS      heads of branches, bookmarks, phases        `hg identify`, the check before an empty push
+#      GRAPH     and ids and parents of what is missing      `outgoing`, phases of a repository that does not publish
+#      HISTORY   and the changesets themselves               `pull`, `clone`, `incoming`
+#
+# The first question decides the level: `peer` knows which command asks. A pull asks for HISTORY at once, and the
+# received changesets wait in a file (`Arrived`) until Mercurial's own code takes them as a bundle.
+#
+# Rules:
+#
+# 1) A push asks nothing before its own request. `push` plans on the cached state; what Mercurial's own checks refuse
+#    on that state is sent all the same, and only a refusal on the server's answer is shown.
+# 2) A failed request is remembered (`_wrong`) and raised again for each further question, so that a command that asks
+#    three things shows one error and makes one request.
+# 3) Names travel in UTF-8 and are shown in the user's encoding (`in_utf8`, `shown_here`). Nothing else converts.
+#
+# The hard case is a command that names revisions (`-r`, `-B`, `#branch`). The server resolves the names in the same
+# request that brings their history (`vcs.hg.selector`). But what is public, or what is missing besides, may then need
+# the graph of the rest, so `ask_beside_history` sends one more request.
+#
+# Obsolescence markers are the other hard case. They travel with the history, never with the refs, because a
+# repository may have many. `markers` remembers up to which version of the server this repository took them. If the
+# new ones do not fit into one answer, `_ask_history_and_pages` takes all of them in parts.
+#
+# What is ugly: `level` is both a record of what was asked and a switch that others read ("was the server asked in
+# this command?"), and `push` depends on that.
+
 from __future__ import annotations
 
 import enum
