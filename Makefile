@@ -18,7 +18,7 @@
 #   make versitygw   an S3 store for the tests, which Go builds into a folder of the user's cache in three minutes; `make test-all`
 #                does so too where there is Go
 #   make engine-suite   the tests of buckets on another S3 store, SeaweedFS, whose wheel is large, in some minutes
-#   make papers  what the Subversion performance documents measured, into doc/papers.md; it goes on where it stopped, and takes
+#   make papers  what the Subversion performance documents measured, into doc/measurements/papers.md; it goes on where it stopped, in
 #                two hours (ARGS=PATH: the repository or bundle whose history is the real one; what there is: make bench ARGS="papers -h")
 #   make profile a profile of an import, by library, function and line (ARGS="--row '1,000 small texts'")
 #   make soak    everything at once for ten minutes: readers, writers, kills, strangers, a clock stepped, a record damaged
@@ -27,7 +27,7 @@
 #   make hg-suite   Mercurial's own tests of push, pull, clone, bookmarks, phases and obsolescence over hpss:// (some of them:
 #                make hg-suite ARGS="test-push test-pull-r"; with Mercurial alone: make hg-suite ARGS=--plain)
 #   make ratchet every remote command of brz, stock over bzr:// beside our plugin over hpss://: calls, round trips, bytes, in
-#                three minutes (make ratchet ARGS="PATH --write" writes doc/performance.md; PATH: a bzr branch, a git
+#                three minutes (make ratchet ARGS="PATH --write" writes doc/measurements; PATH: a bzr branch, a git
 #                repository or bundle). The same of hg, over http beside hpss://: make ratchet ARGS=--hg
 #   make brz-suite   Breezy's own tests over hpss://, and those that fail there over bzr://: which fail over hpss:// alone
 #                and have no reason; 20 minutes (one suite: make brz-suite ARGS="named --filter test_push")

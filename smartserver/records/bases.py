@@ -59,7 +59,7 @@ _LARGE_FIRST: Final = _Looks(128 << 10, 3, 1000, delta.BULK_LEVEL)
 (doc/design/0005)."""
 
 _ALIKE: Final = _Looks(0, 1, 2000, 5)
-"""Of texts that are nearly their bases: doc/design/0010, *Levels*."""
+"""Of texts that are nearly their bases: doc/design/0005."""
 
 _FRAME_CACHE: Final = 32 << 20
 """Bytes of frames kept to be used again for further copies of a record."""

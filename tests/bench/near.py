@@ -50,7 +50,7 @@ COMMIT = ("commit", "--quiet", "--allow-empty", "-m", "one")
 @click.command()
 @options.number("--repeat", 20, "Times each command is run at each RTT.")
 @options.rtts("default: six, from 0 to 100 ms")
-@options.write("doc/performance.md")
+@options.write("doc/measurements/every_day.md")
 def command(repeat: int, rtts: Sequence[float], write: bool) -> None:
     """Everyday commands of git over our media, beside git:// and git over ssh, from exec to exit; medians.
 
@@ -62,7 +62,7 @@ def command(repeat: int, rtts: Sequence[float], write: bool) -> None:
     bench near
     bench near --repeat 5 --rtt 0ms --rtt 20ms
     """
-    pages = options.Pages("near", *([options.PERFORMANCE] if write else []))
+    pages = options.Pages("near", *([options.MEASUREMENTS / "every_day.md"] if write else []))
     progress = Progress()
     rtts = rtts or RTTS
     medians: dict[tuple[str, str, float], float] = {}

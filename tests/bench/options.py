@@ -11,7 +11,8 @@ import click
 from netem.units import parse_rate, parse_time
 from smartserver.cli.errors import CommandError
 
-PERFORMANCE = Path("doc/performance.md")
+MEASUREMENTS = Path("doc/measurements")
+"""The pages that measurements write."""
 
 Function = Callable[..., Any]
 Option = Callable[[Function], Function]

@@ -263,7 +263,7 @@ def notes(found: Ratchet) -> list[str]:
 @click.command()
 @options.path(required=False)
 @options.only(NAMES, "NAME", "Some commands: push, 'push, diverged'")
-@options.write("doc/performance.md")
+@options.write("doc/measurements/brz_commands.md")
 def command(path: Path | None, only: Sequence[str], write: bool) -> None:
     """Every remote command of brz, by stock Breezy over bzr:// and by our plugin over hpss://: calls, trips, bytes.
 
@@ -276,7 +276,7 @@ def command(path: Path | None, only: Sequence[str], write: bool) -> None:
     bench ratchet
     bench ratchet ~/src/branch --only cat --only log
     """
-    pages = options.Pages("ratchet", *([options.PERFORMANCE] if write else []))
+    pages = options.Pages("ratchet", *([options.MEASUREMENTS / "brz_commands.md"] if write else []))
     found = measure(path, only)
     pages.write(markdown(found))
     click.echo(markdown(found))

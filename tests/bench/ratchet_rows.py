@@ -145,7 +145,7 @@ TAGGED = f"tag -d {TRUNK} -r {BACK} v1"
 
 WHOLE = 1.35
 """Of the bytes of bzr://, what a whole history may take: each text is compressed on its own, to be proved on its own,
-where Breezy copies blocks of many (doc/design/0010-breezy-beside-bzr.md).
+where Breezy copies blocks of many (doc/design/0005-compression.md).
 """
 
 ROWS: tuple[Row, ...] = (

@@ -160,7 +160,7 @@ def test_each_call_breaks(
 
 
 CALLS = {"nothing": (2, 1), "fetch": (9, 5), "push": (9, 6), "ref": (4, 2), "clone": (18, 13)}
-"""Calls at most to a bucket, and with the log in a database; doc/design/0035-several-servers.md has them."""
+"""Calls at most to a bucket, and with the log in a database; doc/design/0034-shared-stores.md has them."""
 
 
 @pytest.mark.parametrize("kind", KINDS)

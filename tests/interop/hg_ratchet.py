@@ -134,10 +134,10 @@ def measure(only: tuple[str, ...]) -> Ratchet:
 
 @click.command()
 @options.only(NAMES, "NAME", "Some commands: clone, 'push of one'")
-@options.write("doc/performance.md")
+@options.write("doc/measurements/hg_commands.md")
 def command(only: tuple[str, ...], write: bool) -> None:
     """Every remote command of hg, stock over http beside our extension over hpss://: calls, trips, bytes."""
-    pages = options.Pages("hg_ratchet", *([options.PERFORMANCE] if write else []))
+    pages = options.Pages("hg_ratchet", *([options.MEASUREMENTS / "hg_commands.md"] if write else []))
     found = measure(only)
     pages.write(markdown(found))
     click.echo(markdown(found))

@@ -65,7 +65,7 @@ def test_what_is_pushed_by_one_gateway_is_read_by_another(served: Open) -> None:
 
 
 def test_calls(served: Open) -> None:
-    """What each costs at most; doc/design/0034-s3.md has the figures."""
+    """What each costs at most; doc/design/0034-shared-stores.md has the figures."""
     history, server = History(), served(0)
     line = iter(history.line(3))
 

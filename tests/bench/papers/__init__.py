@@ -15,7 +15,7 @@ PARTS = {
 
 @click.command(cls=Commands, modules={name: f"bench.papers.{module}" for name, module in PARTS.items()})
 def command() -> None:
-    """Measure what the Subversion performance documents did: doc/papers.md has the tables.
+    """Measure what the Subversion performance documents did: doc/papers.md says what came of it.
 
     Repositories and results lie in a folder (--folder), and a part that is run again goes on where it stopped. PATH, a
     git repository or bundle, is the real history.

@@ -1,5 +1,5 @@
 """Results in a file: a cell is there once, with the commit that it measured, whatever ends the run; and the tables of
-doc/papers.md that come of them."""
+doc/measurements/papers.md that come of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench import options
 from bench.report import Progress, circumstances
 from bench.servers import run
 
-PAGE: Final = Path("doc/papers.md")
+PAGE: Final = options.MEASUREMENTS / "papers.md"
 
 
 class Cell(msgspec.Struct, frozen=True):

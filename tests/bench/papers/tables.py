@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from itertools import product
 from typing import Final, NamedTuple
 
 from bench.papers.repositories import ALL, CONFIGS, PACKINGS
@@ -60,17 +61,13 @@ def tables(cells: Cells, command: str, history: str) -> Iterator[str]:
                 if any(found):
                     shown = ["" if each is None else f"{each.values[0]:.2f} ({each.values[1]:.0%})" for each in found]
                     rows.append([f"{side}, {packing}", *shown])
-        for one, other in (("ours", "f6"), ("ours", "f7"), ("f7", "f6")):
-            for packing in packings:
-                # What we have without a size is beside Subversion's largest.
-                beside = [(time, config, "fast" if config == "auto" else config) for time, config in columns]
-                pairs = [
-                    (cell(one, packing, mine, time), cell(other, packing, his, time)) for time, mine, his in beside
-                ]
-                rows += _ratios(f"*{one} / {other}, {packing}*", pairs)
-        for side in ALL:
-            both = [tuple(cell(side, packing, config, time) for packing in packings) for time, config in columns]
-            rows += _ratios(f"*{side}, {packings[1]} / {packings[0]}*", [(second, first) for first, second in both])
+        for other, packing in product(("f6", "f7"), packings):
+            # What we have without a size is beside Subversion's largest.
+            beside = [(time, config, "fast" if config == "auto" else config) for time, config in columns]
+            pairs = [
+                (cell("ours", packing, mine, time), cell(other, packing, his, time)) for time, mine, his in beside
+            ]
+            rows += _ratios(f"*ours / {other}, {packing}*", pairs)
         if rows:
             of = f"`{command}`, the {history} history" + (f", from a {place}" if len(places) > 1 else "")
             yield f"{of}:\n\n{table(['', *(f'{time}, {config}' for time, config in columns)], rows)}\n"
