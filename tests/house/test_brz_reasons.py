@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from suite_main import Compared, Outcome, objections
 from suite_names import ARRANGEMENTS, SUITES
-from suite_reasons import SHORTCOMINGS, Reasons, read
+from suite_reasons import PAGE, Reasons, read
 
 PASSED, FAILED = Outcome("pass", True, ""), Outcome("fail", True, "said")
 
 
 def _lines() -> list[str]:
-    """The lines of a list in doc/shortcomings.md, each in one."""
-    text = SHORTCOMINGS.read_text(encoding="utf-8")
+    """The lines of a list in doc/howto/use_breezy.md, each in one."""
+    text = PAGE.read_text(encoding="utf-8")
     return [" ".join(line.split()) for line in text.split("\n* ")]
 
 

@@ -24,7 +24,7 @@ def test_there_is_no_tree(users: Users) -> None:
     assert "Not a branch" in users.run("", "stats", users.url("trunk/one")).err
 
 
-@pytest.mark.unbanned("doc/shortcomings.md: such a pull asks what the branch is as often as Breezy opens it")
+@pytest.mark.unbanned("doc/howto/use_breezy.md: such a pull asks what the branch is as often as Breezy opens it")
 def test_a_branch_is_pulled_into_one_on_the_server(users: Users) -> None:
     users.commit("b", "four")
     assert users.run("b", "push", users.url("other")).status == 0

@@ -1,4 +1,4 @@
-"""Why a case may fail over hpss:// alone: a closed list of reasons, each a line of doc/shortcomings.md."""
+"""Why a case may fail over hpss:// alone: a closed list of reasons, each a line of doc/howto/use_breezy.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 FILE = Path(__file__).parent / "reasons.toml"
-SHORTCOMINGS = Path(__file__).parents[3] / "doc" / "shortcomings.md"
+PAGE = Path(__file__).parents[3] / "doc" / "howto" / "use_breezy.md"
 
 PREFIX = "breezy.tests."
 """What the name of each case begins with; left out in the file."""
@@ -17,7 +17,7 @@ class Reasons(NamedTuple):
     """The reasons, and the cases that have one."""
 
     texts: dict[str, str]
-    """Reason -> words of the line of doc/shortcomings.md that says so."""
+    """Reason -> words of the line of doc/howto/use_breezy.md that says so."""
     cases: dict[str, dict[str, list[str]]]
     """Suite -> reason -> names of cases."""
 
