@@ -40,7 +40,6 @@ def test_a_table_has_seconds_shares_and_ratios() -> None:
         "|  | cold, fast | cold, auto |",
         "|---|---|---|",
         "| ours, packed | 2.00 (25%) | 3.00 (25%) |",
-        "| f7, packed | 1.00 (25%) |  |",
         "| *ours / f7, packed* | 2.00 | 3.00 |",
     ]
 

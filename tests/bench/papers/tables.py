@@ -41,7 +41,8 @@ def name_of(command: str, history: str, side: str, packing: str, place: str, con
 
 
 def tables(cells: Cells, command: str, history: str) -> Iterator[str]:
-    """Those of a command in Markdown: seconds of the client, the share of its processor, and ratios of seconds."""
+    """The tables of a command in Markdown: seconds of our client and of git with their share of a processor, and the
+    ratios of ours to Subversion's, whose seconds are in the plot."""
     packings, places, times = axes(command)
     for place in places:
 
@@ -55,18 +56,15 @@ def tables(cells: Cells, command: str, history: str) -> Iterator[str]:
             if any(cell(side, packing, config, time) for side in ALL for packing in packings)
         ]
         rows = []
-        for packing in packings:
-            for side in ALL:
-                found = [cell(side, packing, config, time) for time, config in columns]
-                if any(found):
-                    shown = ["" if each is None else f"{each.values[0]:.2f} ({each.values[1]:.0%})" for each in found]
-                    rows.append([f"{side}, {packing}", *shown])
+        for side, packing in product(("ours", "git"), packings):
+            found = [cell(side, packing, config, time) for time, config in columns]
+            if any(found):
+                shown = ["" if each is None else f"{each.values[0]:.2f} ({each.values[1]:.0%})" for each in found]
+                rows.append([f"{side}, {packing}", *shown])
         for other, packing in product(("f6", "f7"), packings):
             # What we have without a size is beside Subversion's largest.
             beside = [(time, config, "fast" if config == "auto" else config) for time, config in columns]
-            pairs = [
-                (cell("ours", packing, mine, time), cell(other, packing, his, time)) for time, mine, his in beside
-            ]
+            pairs = [(cell("ours", packing, mine, time), cell(other, packing, his, time)) for time, mine, his in beside]
             rows += _ratios(f"*ours / {other}, {packing}*", pairs)
         if rows:
             of = f"`{command}`, the {history} history" + (f", from a {place}" if len(places) > 1 else "")
