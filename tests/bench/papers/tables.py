@@ -41,8 +41,7 @@ def name_of(command: str, history: str, side: str, packing: str, place: str, con
 
 
 def tables(cells: Cells, command: str, history: str) -> Iterator[str]:
-    """The tables of a command in Markdown: seconds of our client and of git with their share of a processor, and the
-    ratios of ours to Subversion's, whose seconds are in the plot."""
+    """The tables of a command in Markdown: the ratios of ours to Subversion's. The plot has the seconds."""
     packings, places, times = axes(command)
     for place in places:
 
@@ -53,14 +52,9 @@ def tables(cells: Cells, command: str, history: str) -> Iterator[str]:
             (time, config)
             for time in times
             for config in CONFIGS
-            if any(cell(side, packing, config, time) for side in ALL for packing in packings)
+            if any(cell("ours", packing, config, time) for packing in packings)
         ]
         rows = []
-        for side, packing in product(("ours", "git"), packings):
-            found = [cell(side, packing, config, time) for time, config in columns]
-            if any(found):
-                shown = ["" if each is None else f"{each.values[0]:.2f} ({each.values[1]:.0%})" for each in found]
-                rows.append([f"{side}, {packing}", *shown])
         for other, packing in product(("f6", "f7"), packings):
             # What we have without a size is beside Subversion's largest.
             beside = [(time, config, "fast" if config == "auto" else config) for time, config in columns]
