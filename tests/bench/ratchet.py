@@ -223,7 +223,7 @@ def markdown(found: Ratchet) -> str:
          *_cells(each.ours), str(each.row.budget), "MISSED: " + "; ".join(each.problems) if each.problems else "ok"]
         for each in found.rows
     ]  # fmt: skip
-    sides = [word for scheme in (found.scheme, Plugin.label) for word in (f"{scheme} calls", "trips", "up / down")]
+    sides = [word for scheme in (found.scheme, Plugin.label) for word in (f"{scheme} trips", "up / down")]
     return f"{table(['command', *was, *sides, 'budget', ''], rows)}\n\n{listed(notes(found))}"
 
 
@@ -232,13 +232,12 @@ def _has_old(found: Ratchet) -> bool:
 
 
 def _cells(cost: Figures | None) -> list[str]:
-    """`9 (2 vfs)`, `9 + 1`, `1.2 KB / 145.0 KB`."""
+    """`9 + 1 (2 vfs)`, `1.2 KB / 145.0 KB`."""
     if cost is None:
-        return ["-", "-", "-"]
-    calls = f"{cost.calls} ({cost.vfs} vfs)" if cost.vfs else str(cost.calls)
+        return ["-", "-"]
+    calls = f" ({cost.vfs} vfs)" if cost.vfs else ""
     return [
-        calls,
-        f"{cost.rounds} + {cost.link.handshakes}",
+        f"{cost.rounds} + {cost.link.handshakes}{calls}",
         f"{size(cost.link.bytes_up)} / {size(cost.link.bytes_down)}",
     ]
 
@@ -252,7 +251,7 @@ def notes(found: Ratchet) -> list[str]:
     was = "was: the calls Breezy's own `test_vfs_ratchet` asserts; " if _has_old(found) else ""
     return [
         f"History: {found.about}. {found.tool} {found.version} on both sides; {found.circumstances}",
-        f"{was}trips: round trips on the link + those of handshakes",
+        f"{was}trips: round trips on the link + those of handshakes, and VFS calls",
         f"{len(ours)} of {plural(len(found.rows), 'command')} are done over hpss://: "
         f"{plural(sum(cost.rounds for cost in ours), 'round trip')} where {found.scheme} takes {stock}, "
         f"{plural(sum(cost.vfs for cost in ours), 'VFS call')}",
