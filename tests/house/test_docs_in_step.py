@@ -25,7 +25,7 @@ SPAN = re.compile(r"`[^`\n]*`")
 def documents() -> list[Path]:
     """Every page a reader of the repository meets."""
     pages = [page for page in sorted(DOC.rglob("*.md")) if BUILT not in page.parents]
-    return [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md")), *pages]
+    return [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")), *pages]
 
 
 def anchors(text: str) -> set[str]:
@@ -64,6 +64,15 @@ def test_every_verb_error_and_command_has_its_place() -> None:
         assert f"\n| `{code}` |" in PAGES["errors.md"]
     for name in COMMANDS:
         assert (f"\n## smartserver {name}\n" in PAGES["cli.md"]) == (name not in ("docs", "break-lock")), name
+
+
+def test_the_page_of_the_architecture_names_what_is_there() -> None:
+    text = (DOC / "architecture.md").read_text(encoding="utf-8")
+    tops = "|".join(each.name for each in (ROOT / "smartserver").iterdir() if each.is_dir())
+    names = set(re.findall(rf"`((?:{tops}|transports|tests|native)/[a-z_/]+)(?:\.\w+)?`", text))
+    assert len(names) > 60
+    absent = {name for name in names if not any(list(top.glob(f"{name}*")) for top in (ROOT, ROOT / "smartserver"))}
+    assert not absent
 
 
 @pytest.mark.parametrize("page", documents(), ids=lambda page: page.relative_to(ROOT).as_posix())
