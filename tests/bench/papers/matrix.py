@@ -142,7 +142,8 @@ def command(
     results.show("repositories", _listed(results), write=write, by="matrix")
     for each in commands or COMMANDS:
         parts = [part for history in HISTORIES for part in tables.tables(results.cells, each, history)]
-        results.show(f"matrix {each}", "\n".join(parts), write=write, by=f"matrix --command '{each}'")
+        by = f"matrix --command '{each}'"
+        results.show(f"matrix {each}", "\n".join(parts), write=write, by=by, is_drawn=True)
         if write and parts:
             drawn = PAGE.with_suffix("") / f"{each.replace(' ', '')}.svg"
             drawn.parent.mkdir(exist_ok=True)

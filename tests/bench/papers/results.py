@@ -58,17 +58,19 @@ class Results:
             self.keep(name, measured())
         return self.cells[name].values
 
-    def show(self, part: str, table: str, *, write: bool, by: str = "") -> None:
-        """Print what came of a part, and put it into its place in the page. `by`: the words that write it."""
+    def show(self, part: str, table: str, *, write: bool, by: str = "", is_drawn: bool = False) -> None:
+        """Print what came of a part, and put it into its place in the page. `by`: the words that write it. `is_drawn`:
+        the page has a plot in place of the table."""
         cells = [cell for name, cell in self.cells.items() if name.startswith(f"{part},")]
         if not cells:
             return
         last = max(cells, key=lambda cell: cell.circumstances).circumstances
         commits = ", ".join(sorted({cell.commit for cell in cells}))
-        shown = f"{table.strip()}\n\n{len(cells)} cells of {commits}; the last one: {last}."
+        source = f"{len(cells)} cells of {commits}; the last one: {last}."
+        shown = f"{table.strip()}\n\n{source}"
         click.echo(f"\n{shown}")
         if write:
-            options.Pages(f"papers {by or part}", PAGE).write(shown)
+            options.Pages(f"papers {by or part}", PAGE).write(source if is_drawn else shown)
 
 
 def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
