@@ -17,8 +17,8 @@ from smartserver.store.record import Record
 def numbers_of_one_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ids are drawn from a seed, and the first byte of a record's hash, where a mark is made of it, is 128 or more.
 
-    A mark travels as a number (doc/design/0006-messages.md), in fewer bytes where it is small: a request or an answer that
-    is cut at its last byte was a byte shorter the next time, one time in two hundred.
+    A mark travels as a number (doc/design/0006-messages.md), in fewer bytes where it is small: a request or an answer
+    that is cut at its last byte was a byte shorter the next time, one time in two hundred.
     """
     chance = random.Random(6)
     monkeypatch.setattr(os, "urandom", lambda size: (b"\xff" + chance.randbytes(size))[:size])
