@@ -220,11 +220,11 @@ def markdown(found: Ratchet) -> str:
     was = ["was"] if _has_old(found) else []
     rows = [
         [each.row.name, *["" if each.row.old is None else str(each.row.old) for _ in was], *_cells(each.stock),
-         *_cells(each.ours), str(each.row.budget), "MISSED: " + "; ".join(each.problems) if each.problems else "ok"]
+         *_cells(each.ours), "MISSED: " + "; ".join(each.problems) if each.problems else ""]
         for each in found.rows
     ]  # fmt: skip
     sides = [word for scheme in (found.scheme, Plugin.label) for word in (f"{scheme} trips", "up / down")]
-    return f"{table(['command', *was, *sides, 'budget', ''], rows)}\n\n{listed(notes(found))}"
+    return f"{table(['command', *was, *sides, ''], rows)}\n\n{listed(notes(found))}"
 
 
 def _has_old(found: Ratchet) -> bool:
