@@ -48,7 +48,7 @@ class Charged:
     def first_parent(self, ordinal: int) -> int | None:
         raise AssertionError("the driver asks for that")
 
-    def reached(self, wants: Sequence[int], haves: Sequence[int], absent: Sequence[int]) -> Sequence[int]:
+    def reached(self, wants: Sequence[int], haves: Sequence[int]) -> Sequence[int]:
         raise AssertionError("the driver asks for that")
 
     def record(self, kind: int, key: Key) -> Record | None:
