@@ -15,6 +15,7 @@ from breezy.trace import mutter
 
 from smartserver.errors import shown
 from smartserver.plugins.breezy.branch import HpssBranch
+from smartserver.plugins.breezy.change import Outdated
 from smartserver.plugins.breezy.push import Overwrite, Selector, push
 from smartserver.plugins.breezy.remote import GONE, remote_of
 from smartserver.plugins.breezy.repository import HpssRepository
@@ -91,7 +92,9 @@ class ToServer(GenericInterBranch):
         source = remote_of(self.source)
         if source is None or not source.is_in_repository_of(remote):
             return False
-        revision, _ = stop_revision or self.source.last_revision(), remote.confirm()
+        revision = stop_revision or self.source.last_revision()
+        if remote.confirm() and remote.trees:
+            raise Outdated(remote.url)  # Breezy changes the tree by what it took the branch for.
         there = self.target.last_revision()
         if revision == there:
             return bool(self.source.tags.get_tag_dict().items() <= self.target.tags.get_tag_dict().items())

@@ -17,6 +17,7 @@ from smartserver.client.updates import RefUpdate
 from smartserver.errors import BranchExists, DivergedBranches, StaleEntry, StaleLease
 from smartserver.plugins.breezy.change import (
     Lacking,
+    Outdated,
     is_linear,
     is_on_top,
     made,
@@ -24,6 +25,7 @@ from smartserver.plugins.breezy.change import (
     options_are,
     options_become,
     outcomes,
+    stays,
     tags_updates,
 )
 from smartserver.plugins.breezy.effects import only_appends
@@ -154,6 +156,8 @@ class _Push:
             if not isinstance(error, (StaleLease, StaleEntry)):
                 break
             remote.learn_refusal()
+            if remote.trees:
+                raise Outdated(remote.url)
             is_sure = True
         if isinstance(error, DivergedBranches):
             if not error.behind:
@@ -179,8 +183,13 @@ class _Push:
         update, options = self._update()
         tags = tags_updates(_changes(self.tags, self.target.remote.remembered().tags, self.how))
         if self.new is None:
-            return [update], [*options, *tags]
+            return [*self._conditions(), update], [*options, *tags]
         return made(self.tip, update.attributes), [*options_become(self.new), *tags]
+
+    def _conditions(self) -> list[RefUpdate]:
+        """The branch must be what it is taken for where a tree is changed by the difference to that."""
+        remote: Remote = self.target.remote
+        return [stays(remote.there())] if remote.is_assumed and remote.trees else []
 
     def _violates(self) -> bool:
         """Whether the branch, as it was seen last, may not be moved there by its options, and would be."""
