@@ -130,8 +130,8 @@ def test_pull_of_its_own_branch_that_has_moved_leaves_the_tree(light: Users) -> 
 @pytest.mark.parametrize("source", ["URL", "../new"])
 @pytest.mark.parametrize("forth", [True, False])
 def test_pull_into_a_branch_that_has_moved_since(light: Users, source: str, forth: bool) -> None:
-    """The tree is brought from where the branch was, not from where its user last saw it: ahead of what is pulled, or at
-    it and put back since."""
+    """The tree is brought from where the branch was, not from where its user last saw it: it is at what is pulled by now,
+    or was put back since."""
     place = light.url("new") if source == "URL" else source
     if forth:
         assert light.run("new", "push", light.url()).status == 0
