@@ -129,7 +129,8 @@ def test_pull_of_its_own_branch_that_has_moved_leaves_the_tree(light: Users) -> 
 
 @pytest.mark.parametrize("source", ["URL", "../new"])
 @pytest.mark.parametrize("forth", [True, False])
-def test_pull_into_a_branch_that_has_moved_since(light: Users, source: str, forth: bool) -> None:
+@pytest.mark.parametrize("option", ["--remember", "--no-remember"])
+def test_pull_into_a_branch_that_has_moved_since(light: Users, source: str, option: str, forth: bool) -> None:
     """The tree is brought from where the branch was, not from where its user last saw it: it is at what is pulled by now,
     or was put back since."""
     place = light.url("new") if source == "URL" else source
@@ -140,7 +141,7 @@ def test_pull_into_a_branch_that_has_moved_since(light: Users, source: str, fort
         assert light.run("light", "pull", "--no-remember", place).status == 0
         assert light.run("new", "push", "--overwrite", "-r", "4", light.url()).status == 0
         told = "Now on revision 5.\nAll changes applied successfully.\n"
-    done = light.run("light", "pull", "--no-remember", place)
+    done = light.run("light", "pull", option, place)
     assert (done.status, done.said) == (0, told)
     assert light.served_tip() == light.tip("new")
     assert (light.path("light") / "five").exists() is not forth

@@ -92,9 +92,9 @@ class ToServer(GenericInterBranch):
         source = remote_of(self.source)
         if source is None or not source.is_in_repository_of(remote):
             return False
-        revision = stop_revision or self.source.last_revision()
-        if remote.confirm() and remote.trees:
-            raise Outdated(remote.url)  # Breezy changes the tree by what it took the branch for.
+        revision, before = stop_revision or self.source.last_revision(), remote.state().tip
+        if remote.confirm() and remote.trees and remote.there().tip != before:
+            raise Outdated(remote.url)  # Breezy changes the tree by the difference to what it took the branch for.
         there = self.target.last_revision()
         if revision == there:
             return bool(self.source.tags.get_tag_dict().items() <= self.target.tags.get_tag_dict().items())

@@ -44,7 +44,7 @@ from smartserver.plugins.breezy.running import current, given, is_ours, runs
 from smartserver.plugins.breezy.transport import HpssTransport
 from smartserver.records.model import HERE, RevisionId
 from smartserver.vcs.base import VcsError
-from smartserver.vcs.bzr.kinds import SIGNATURES
+from smartserver.vcs.bzr.kinds import CONFIG, SIGNATURES
 from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.map_update import MapUpdateRequest
@@ -587,13 +587,15 @@ class Remote(Place):
                 raise error
             self.learned()
 
-    def push(self, *arguments: Any, **options: Any) -> PushOutcome:
-        """As of `Place`. A command that has changed something cannot run again."""
-        pushed = super().push(*arguments, **options)
+    def push(
+        self, updates: Sequence[RefUpdate], maps: Sequence[MapUpdateRequest], *arguments: Any, **options: Any
+    ) -> PushOutcome:
+        """As of `Place`. A command that has changed something cannot run again; to set an option twice is no harm."""
+        pushed = super().push(updates, maps, *arguments, **options)
         command = current()
         if pushed.error() is not None:
             self.is_assumed = False  # It was not asked, but has said what is there.
-        elif command is not None:
+        elif command is not None and (updates or any(each.map != CONFIG for each in maps)):
             command.has_changed = True
         self._tell()
         return pushed
