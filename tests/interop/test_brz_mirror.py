@@ -286,21 +286,21 @@ def test_it_is_gone(users: Users) -> None:
 BREAKS = """
 import os, signal
 from smartserver.client import mirrors
-from smartserver.plugins.breezy import mirror
+from smartserver.plugins.breezy import mirror, spool
 
 WHEN = os.environ["WHEN"]
 
 def killed(*arguments):
     os.kill(os.getpid(), signal.SIGKILL)
 
-def full(repository, coming):
+def full(received, repository):
     if repository._transport.base.startswith("file"):
         raise OSError(28, "No space left on device")
-    insert(repository, coming)
+    insert(received, repository)
 
-insert = mirror._insert
+insert = spool.Spool.insert_into
 if WHEN == "full":
-    mirror._insert = full
+    spool.Spool.insert_into = full
 elif WHEN == "mistaken":
     mirror.OLDER = None
 elif WHEN == "before":
@@ -558,10 +558,10 @@ def test_pulls_of_a_part_are_sent_what_is_new_once(users: Users) -> None:
 
 
 INTERRUPTS = """
-from smartserver.plugins.breezy import mirror
+from smartserver.plugins.breezy import spool
 
 seen = []
-decode = mirror.decode_revision
+decode = spool.decode_revision
 
 def interrupted(segment, at):
     seen.append(segment)
@@ -569,7 +569,7 @@ def interrupted(segment, at):
         raise KeyboardInterrupt
     return decode(segment, at)
 
-mirror.decode_revision = interrupted
+spool.decode_revision = interrupted
 """
 
 

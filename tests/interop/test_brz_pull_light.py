@@ -131,8 +131,8 @@ def test_pull_of_its_own_branch_that_has_moved_leaves_the_tree(light: Users) -> 
 @pytest.mark.parametrize("forth", [True, False])
 @pytest.mark.parametrize("option", ["--remember", "--no-remember"])
 def test_pull_into_a_branch_that_has_moved_since(light: Users, source: str, option: str, forth: bool) -> None:
-    """The tree is brought from where the branch was, not from where its user last saw it: it is at what is pulled by now,
-    or was put back since."""
+    """The tree is brought from where the branch was, not from where its user last saw it. By now it is at what is
+    pulled, or was put back."""
     place = light.url("new") if source == "URL" else source
     if forth:
         assert light.run("new", "push", light.url()).status == 0

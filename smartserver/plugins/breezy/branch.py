@@ -18,7 +18,7 @@ from breezy.lockable_files import LockableFiles
 
 from smartserver.plugins.breezy.change import OPTIONS_FILE, Outdated, objection
 from smartserver.plugins.breezy.effects import EffectiveConfig, EffectiveStack
-from smartserver.plugins.breezy.mirror import FileLock
+from smartserver.plugins.breezy.mirror_files import FileLock
 from smartserver.plugins.breezy.push import push
 from smartserver.plugins.breezy.remote import Remote
 from smartserver.plugins.breezy.repository import HpssRepository, RevisionNotThere

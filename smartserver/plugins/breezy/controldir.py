@@ -21,7 +21,8 @@ from smartserver.plugins.breezy.change import OPTIONS_FILE
 from smartserver.plugins.breezy.copy import copy
 from smartserver.plugins.breezy.patches import put_around, watch_trees, watch_uncommit
 from smartserver.plugins.breezy.push import Overwrite, Selector, push
-from smartserver.plugins.breezy.remote import Remote, remote_at, share
+from smartserver.plugins.breezy.remote import Remote
+from smartserver.plugins.breezy.remotes import remote_at, share
 from smartserver.plugins.breezy.repository import HpssRepository
 from smartserver.plugins.breezy.running import asks_itself, given, is_ours, runs
 from smartserver.plugins.breezy.transport import HpssTransport, below, path_of

@@ -16,8 +16,9 @@ from breezy.trace import mutter
 from smartserver.errors import shown
 from smartserver.plugins.breezy.branch import HpssBranch
 from smartserver.plugins.breezy.change import Outdated
+from smartserver.plugins.breezy.checkouts import GONE
 from smartserver.plugins.breezy.push import Overwrite, Selector, push
-from smartserver.plugins.breezy.remote import GONE, remote_of
+from smartserver.plugins.breezy.remote import remote_of
 from smartserver.plugins.breezy.repository import HpssRepository
 from smartserver.records.model import RevisionId
 from smartserver.spans import Part, spent
@@ -75,8 +76,8 @@ class ToServer(GenericInterBranch):
             if self._is_decided(overwrite, stop_revision):
                 return super().pull(overwrite, stop_revision, run_hooks=run_hooks, tag_selector=tag_selector)
             remote = self.target.remote
-            self.target.repository.have(remote.lacking_of_trees())
-            for lost in remote.lacking_of_trees():
+            self.target.repository.have(remote.history.lacking_of_checkouts())
+            for lost in remote.history.lacking_of_checkouts():
                 raise BzrError(GONE.format(shown(lost), remote.url))  # Nothing is changed then.
             pushed = push(self.source, self.target, overwrite, stop_revision, tag_selector, hooks=False)
             result = PullResult()
@@ -93,7 +94,7 @@ class ToServer(GenericInterBranch):
         if source is None or not source.is_in_repository_of(remote):
             return False
         revision, before = stop_revision or self.source.last_revision(), remote.state().tip
-        if remote.confirm() and remote.trees and remote.there().tip != before:
+        if remote.confirm() and remote.history.checkouts and remote.there().tip != before:
             raise Outdated(remote.url)  # Breezy changes the tree by the difference to what it took the branch for.
         there = self.target.last_revision()
         if revision == there:
@@ -178,7 +179,7 @@ class FromMirror(InterSameDataRepository):
 
     def _filled(self) -> list[RevisionId]:
         """Ghosts of the target that are none on the server: Breezy does not look for them below what is here."""
-        absent = self.source.remote.absent
+        absent = self.source.remote.history.absent
         there = self.source.has_revisions(absent) if absent else set()
         return [*there - self.target.has_revisions(there)] if there else []
 

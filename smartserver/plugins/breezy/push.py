@@ -156,7 +156,7 @@ class _Push:
             if not isinstance(error, (StaleLease, StaleEntry)):
                 break
             remote.learn_refusal()
-            if remote.trees:
+            if remote.history.checkouts:
                 raise Outdated(remote.url)
             is_sure = True
         if isinstance(error, DivergedBranches):
@@ -189,7 +189,7 @@ class _Push:
     def _conditions(self) -> list[RefUpdate]:
         """The branch must be what it is taken for where a tree is changed by the difference to that."""
         remote: Remote = self.target.remote
-        return [stays(remote.there())] if remote.is_assumed and remote.trees else []
+        return [stays(remote.there())] if remote.is_assumed and remote.history.checkouts else []
 
     def _violates(self) -> bool:
         """Whether the branch, as it was seen last, may not be moved there by its options, and would be."""

@@ -19,7 +19,7 @@ from breezy.repository import FetchResult, Repository
 from breezy.revision import NULL_REVISION
 
 from smartserver.errors import shown
-from smartserver.plugins.breezy.mirror import FileLock
+from smartserver.plugins.breezy.mirror_files import FileLock
 from smartserver.plugins.breezy.remote import Remote
 from smartserver.plugins.breezy.running import only_compares, runs
 from smartserver.plugins.breezy.transport import path_of
@@ -82,7 +82,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
     def __init__(self, control: BzrDir, remote: Remote, *, makes: bool = True) -> None:
         """`makes`: a mirror on the disk, though nothing is kept yet."""
         self.remote = remote
-        self.mirror = remote.mirror(makes=makes)
+        self.mirror = remote.history.mirror(makes=makes)
         self.builds = False
         """Whether the write group is that of a commit."""
         self._signed: list[RevisionId] = []
@@ -334,9 +334,10 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         """What `brz info -v` tells; the number of revisions and their size are those of the server."""
         remote = self.remote
         remote.look()
-        if remote.stats is None and remote.knowledge.met:
+        history = remote.history
+        if history.stats is None and remote.knowledge.met:
             with remote.words():
-                remote.stats = remote.repository.learn_refs(stats=True)
+                history.stats = remote.repository.learn_refs(stats=True)
         found: dict[str, Any] = super().gather_stats(revid, committers)
-        stats = remote.stats
+        stats = history.stats
         return found if stats is None else {**found, "revisions": stats.revisions, "size": stats.size}

@@ -25,7 +25,7 @@ for _name in ("breezy.plugins.hpss", "smartserver.plugins.breezy_shim"):
 SCHEMES = ("hpss://", "hpss+tls://", "hpss+ssh://", "hpss+sftp://", "hpss+s3://", "hpss+vfs://")
 
 CONTROLDIR = "smartserver.plugins.breezy.controldir"
-REMOTE = "smartserver.plugins.breezy.remote"
+REMOTES = "smartserver.plugins.breezy.remotes"
 
 opened: list[weakref.ref[Any]] = []
 """The branches this process has opened and not dropped, newest last: what they hold need not be sent."""
@@ -90,8 +90,8 @@ def _record(command: Command) -> None:
                         raise error.__cause__ from None  # So says Python 3.11 of ^C while it makes a class.
                     if running[-1].is_outdated(error):
                         continue
-                    if REMOTE in sys.modules:
-                        sys.modules[REMOTE].explain(error)
+                    if REMOTES in sys.modules:
+                        sys.modules[REMOTES].explain(error)
                     raise
                 if not running[-1].is_outdated(None):
                     return done
