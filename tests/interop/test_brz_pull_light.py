@@ -147,6 +147,15 @@ def test_pull_into_a_branch_that_has_moved_since(light: Users, source: str, opti
     assert (light.path("light") / "five").exists() is not forth
 
 
+@pytest.mark.parametrize("source", ["URL", "../new"])
+def test_pull_keeps_a_parent_that_somebody_else_set_since(light: Users, source: str) -> None:
+    assert light.run("a", "config", "-d", light.url(), "--scope=branch", "parent_location=../apart").status == 0
+    place = light.url("new") if source == "URL" else source
+    done = light.run("light", "pull", place)
+    assert (done.status, done.err) == (0, "+N  five\n+N  four\nAll changes applied successfully.\n")
+    assert light.run("a", "config", "-d", light.url(), "parent_location").out == "../apart\n"
+
+
 @pytest.mark.parametrize("source", ["here", "another repository"])
 def test_pull_from_elsewhere(light: Users, source: str) -> None:
     place = "../new"

@@ -118,6 +118,12 @@ class HpssBranch(BzrBranch8):
         if self.conf_store is not None and not self.conf_store.dirty_sections:
             self.conf_store.unload()
 
+    def outdated(self) -> Outdated:
+        """The error that makes the command run again; options that it set, given the old state, are dropped."""
+        if self.conf_store is not None:
+            self.conf_store.unload()
+        return Outdated(self.remote.url)
+
     def number_of(self, revision: RevisionId | None) -> int | None:
         """The number that a revision has as a tip; None where it is the tip, or none is named.
 

@@ -15,7 +15,6 @@ from breezy.trace import mutter
 
 from smartserver.errors import shown
 from smartserver.plugins.breezy.branch import HpssBranch
-from smartserver.plugins.breezy.change import Outdated
 from smartserver.plugins.breezy.checkouts import GONE
 from smartserver.plugins.breezy.push import Overwrite, Selector, push
 from smartserver.plugins.breezy.remote import remote_of
@@ -93,9 +92,9 @@ class ToServer(GenericInterBranch):
         source = remote_of(self.source)
         if source is None or not source.is_in_repository_of(remote):
             return False
-        revision, before = stop_revision or self.source.last_revision(), remote.state().tip
-        if remote.confirm() and remote.history.checkouts and remote.there().tip != before:
-            raise Outdated(remote.url)  # Breezy changes the tree by the difference to what it took the branch for.
+        revision = stop_revision or self.source.last_revision()
+        if remote.confirm() and remote.history.checkouts:
+            raise self.target.outdated()  # Breezy changes the tree by the difference to what it took the branch for.
         there = self.target.last_revision()
         if revision == there:
             return bool(self.source.tags.get_tag_dict().items() <= self.target.tags.get_tag_dict().items())

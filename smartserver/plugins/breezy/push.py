@@ -17,7 +17,6 @@ from smartserver.client.updates import RefUpdate
 from smartserver.errors import BranchExists, DivergedBranches, StaleEntry, StaleLease
 from smartserver.plugins.breezy.change import (
     Lacking,
-    Outdated,
     is_linear,
     is_on_top,
     made,
@@ -157,7 +156,7 @@ class _Push:
                 break
             remote.learn_refusal()
             if remote.history.checkouts:
-                raise Outdated(remote.url)
+                raise self.target.outdated()
             is_sure = True
         if isinstance(error, DivergedBranches):
             if not error.behind:
@@ -183,13 +182,17 @@ class _Push:
         update, options = self._update()
         tags = tags_updates(_changes(self.tags, self.target.remote.remembered().tags, self.how))
         if self.new is None:
-            return [*self._conditions(), update], [*options, *tags]
+            tip, same_options = self._conditions()
+            return [*tip, update], [*(same_options or options), *tags]
         return made(self.tip, update.attributes), [*options_become(self.new), *tags]
 
-    def _conditions(self) -> list[RefUpdate]:
-        """The branch must be what it is taken for where a tree is changed by the difference to that."""
+    def _conditions(self) -> Changes:
+        """The conditions that the branch is what it is assumed to be, if a tree is changed by the difference to that."""
         remote: Remote = self.target.remote
-        return [stays(remote.there())] if remote.is_assumed and remote.history.checkouts else []
+        if not (remote.is_assumed and remote.history.checkouts):
+            return [], []
+        state = remote.there()
+        return [stays(state)], [options_are(state.config)]
 
     def _violates(self) -> bool:
         """Whether the branch, as it was seen last, may not be moved there by its options, and would be."""
