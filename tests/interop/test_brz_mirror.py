@@ -314,6 +314,43 @@ elif WHEN == "uploading":
 """
 
 
+LOSES = """
+import os, shutil
+from smartserver.plugins.breezy import mirror, remote
+
+WHEN = os.environ["WHEN"]
+change = remote.Remote._change
+
+def changed(self, *arguments):
+    folder = self.history.mirror()._folder
+    shutil.rmtree(folder.path)
+    if WHEN == "replaced":
+        mirror.Mirror(self.url, folder).open()
+    return change(self, *arguments)
+
+remote.Remote._change = changed
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "why"), [("removed", "damaged (format is no file): it is removed"), ("replaced", "nothing was changed")]
+)
+def test_a_mirror_that_another_process_removes_before_a_commit_is_sent(users: Users, when: str, why: str) -> None:
+    """The error says what to do, the changes are still in the tree, and the second commit works."""
+    plugin = users.folder / "loses.py"
+    plugin.write_text(LOSES)
+    assert users.run(LIGHT, "update").status == 0
+    (users.path(LIGHT) / "one").write_text("mine\n")
+    tip = users.served_tip()
+    done = users.run(LIGHT, "commit", "-m", "mine", plugin=f"hpss@{SHIM}:loses@{plugin}", WHEN=when)
+    (line,) = [line for line in done.err.splitlines() if "ERROR" in line]
+    assert (done.status, why in line, "run the command again" in line) == (3, True, True), done.said
+    assert users.served_tip() == tip
+    assert users.run(LIGHT, "status", "--short").out == " M  one\n"
+    assert "Committed revision 5." in users.run(LIGHT, "commit", "-m", "mine").err
+    assert users.run(LIGHT, "status", "--short").out == ""
+
+
 @pytest.fixture
 def breaks(users: Users) -> str:
     """Plugins of brz: ours, and one that breaks off when it is told to."""

@@ -187,7 +187,7 @@ class _Push:
         return made(self.tip, update.attributes), [*options_become(self.new), *tags]
 
     def _conditions(self) -> Changes:
-        """The conditions that the branch is what it is assumed to be, if a tree is changed by the difference to that."""
+        """Conditions that the branch is what it is assumed to be, if a tree is changed by the difference to that."""
         remote: Remote = self.target.remote
         if not (remote.is_assumed and remote.history.checkouts):
             return [], []

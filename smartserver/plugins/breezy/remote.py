@@ -33,9 +33,9 @@
 # uncommit moves the tip and removes tags, as one request.
 #
 # A move of the tip sends what the server lacks of the mirror. If the mirror lacks the new tip, nothing is sent with
-# it: the revision is on the server (`brz uncommit`, `brz push --overwrite` of a revision that was removed before), or
-# the server refuses the tip as missing. Then the user is told that revision is nowhere, and the branch stays as it
-# was.
+# it: the revision is on the server (a program names one), or the server refuses the tip as missing. That happens if
+# another process has removed the mirror since a commit was written into it. The user is told so (`NOWHERE`); the
+# branch is as it was, the changes are still in the working tree, and the same command works.
 #
 # It is ugly that some rules name commands (`_may_assume`): Breezy has no sign for "will be changed" but the lock, and
 # `commit` reads the tip before it locks.
@@ -54,7 +54,7 @@ from breezy import errors
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.places import served_by
 from smartserver.client.updates import NewRepository, PushOutcome, RefUpdate
-from smartserver.errors import BranchExists, DivergedBranches, MissingRevision, StaleEntry, StaleLease
+from smartserver.errors import BranchExists, DivergedBranches, MissingRevision, StaleEntry, StaleLease, shown
 from smartserver.plugins import breezy_shim as hpss
 from smartserver.plugins.breezy.branch_files import BranchFiles
 from smartserver.plugins.breezy.change import (
@@ -81,6 +81,11 @@ from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.map_update import MapUpdateRequest
 from smartserver.verbs.rules import Create, Rule
+
+NOWHERE = (
+    "the revision {} is neither on the server nor in the local mirror of {}, which may have been removed meanwhile: "
+    "nothing was changed; run the command again"
+)
 
 
 class Level(enum.IntEnum):
@@ -404,6 +409,8 @@ class Remote(Place):
                 self.learn_refusal()
                 self.level = Level.REFS
                 raise Outdated(self.url) from error
+            if isinstance(error, MissingRevision) and moved and source is None:
+                raise errors.BzrError(NOWHERE.format(shown(error.revision), self.url)) from error
             if error is not None:
                 raise error
             self.learned()
