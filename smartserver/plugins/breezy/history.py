@@ -157,6 +157,8 @@ class History:
             branch = reference()
             if branch is None or getattr(branch, "remote", None) is not None or len(found) >= MAX_HAVES:
                 continue
+            if branch.repository._fallback_repositories:
+                continue  # A branch that is stacked on one of a server reads the mirror, which cannot rest on it.
             try:
                 BrzRepository(branch.repository).check_format()
                 tip = branch.last_revision()

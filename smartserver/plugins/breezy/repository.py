@@ -238,8 +238,8 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return super().search_missing_revision_ids(other, *arguments, **options)
 
     def rest_on(self, source: Any) -> None:
-        """Have what a branch has that was pushed here: the mirror stays as it is."""
-        if not self.has_same_location(source.repository):
+        """Read what was pushed from its source: the mirror stays as it is. A stacked source may read the mirror."""
+        if not self.has_same_location(source.repository) and not source.repository._fallback_repositories:
             with contextlib.suppress(errors.BzrError):
                 self.mirror.rest_on(source.controldir.open_branch(source.name).repository)
 
