@@ -40,11 +40,11 @@ from smartserver.records.model import RevisionId
 from smartserver.vcs.bzr.compat import BzrDir, BzrDirMetaFormat1, format_2a, git_directory
 
 NAME = "hpss"
-"""Of the format, in `brz info`."""
+"""The name of the format in `brz info`."""
 
 
 class HpssDirFormat(BzrDirMetaFormat1):
-    """What kind of control directory it is."""
+    """The format of a control directory on a server."""
 
     fixed_components = True
     supports_workingtrees = False
@@ -59,7 +59,7 @@ class HpssDirFormat(BzrDirMetaFormat1):
         return NAME.encode()
 
     def check_support_status(self, *arguments: object, **options: object) -> None:
-        """It is supported."""
+        """Accept the format."""
 
     def is_initializable(self) -> bool:
         """The first push makes one."""
@@ -70,7 +70,7 @@ class HpssDirFormat(BzrDirMetaFormat1):
         return isinstance(transport, HpssTransport)
 
     def open(self, transport: HpssTransport, _found: bool = False) -> HpssDir:
-        """What a URL leads to.
+        """Open a URL. The server is not asked.
 
         Raises:
             NotOnServer: a stacked branch is to be pushed there, for which Breezy would push a whole one; or what is
@@ -83,7 +83,7 @@ class HpssDirFormat(BzrDirMetaFormat1):
         return HpssDir(transport, self)
 
     def get_branch_format(self) -> HpssBranchFormat:
-        """That of its branches."""
+        """The format of its branches."""
         return HpssBranchFormat()
 
     @property
@@ -93,7 +93,7 @@ class HpssDirFormat(BzrDirMetaFormat1):
 
 
 class HpssDir(BzrDir):
-    """What a URL leads to: a branch, and what lies below it; or a repository."""
+    """The control directory of a URL: of a branch and the branches below it, or of a repository."""
 
     root_transport: HpssTransport
 
@@ -156,7 +156,7 @@ class HpssDir(BzrDir):
         return {name: self.unasked(name) for name in self.branch_names()}
 
     def find_branch_format(self, name: str | None = None) -> HpssBranchFormat:
-        """That of all of them."""
+        """The format of all branches."""
         return HpssBranchFormat()
 
     def get_branch_reference(self, name: str | None = None) -> None:
@@ -167,7 +167,7 @@ class HpssDir(BzrDir):
         raise errors.IncompatibleFormat(target_branch._format, self._format)
 
     def create_branch(self, name: str | None = None, repository: object = None, **options: object) -> NoReturn:
-        """There are no empty branches."""
+        """Refuse: a branch is created by its first push."""
         raise NotOnServer(made_by_a_push(self.user_url))
 
     def destroy_branch(self, name: str | None = None) -> None:
@@ -195,7 +195,7 @@ class HpssDir(BzrDir):
         return self.open_repository()
 
     def destroy_repository(self) -> NoReturn:
-        """It stays, as branches of other users may be in it."""
+        """Refuse: branches of other users may be in the repository."""
         repository = self.open_repository()
         repository.remote.look()  # Which tells where it begins.
         raise NotOnServer(deleted_by(repository.user_url.rstrip("/")))
@@ -213,7 +213,7 @@ class HpssDir(BzrDir):
         return False
 
     def needs_format_conversion(self, format: object = None) -> bool:  # noqa: A002
-        """It is never of an older format."""
+        """Return False: a server has one format."""
         return False
 
     def _get_file_mode(self) -> None:
@@ -234,7 +234,7 @@ class HpssDir(BzrDir):
     checkout_metadir = cloning_metadir
 
     def break_lock(self) -> None:
-        """As the branch's.
+        """Say that the branch has no locks.
 
         Raises:
             NotBranchError: there is no branch.

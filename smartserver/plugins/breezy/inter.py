@@ -1,4 +1,4 @@
-"""What goes between a local branch or repository and one on a server: found by Breezy in its registries."""
+"""Push, pull and fetch between a branch or repository on a server and another: classes for Breezy's registries."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class ToServer(GenericInterBranch):
         return result
 
     def _is_decided(self, overwrite: Overwrite, stop_revision: RevisionId | None) -> bool:
-        """Whether nothing is to be sent, as the answer about another branch of the repository says what there is."""
+        """Say whether Breezy's own pull decides: an answer about the source says that nothing is to be sent."""
         remote = self.target.remote
         source = remote_of(self.source)
         if source is None or not source.is_in_repository_of(remote):
@@ -164,7 +164,7 @@ class FromMirror(InterSameDataRepository):
         )
 
     def _bring(self, revision_id: RevisionId | None, fetch_spec: Any) -> None:
-        """Have the one revision that is asked for. Of several some are tags, which may be of what is nowhere.
+        """Receive the revision that is asked for. Of several, some are those of tags, which may be nowhere.
 
         Raises:
             NoSuchRevision: it is nowhere.

@@ -89,7 +89,7 @@ NOWHERE = (
 
 
 class Level(enum.IntEnum):
-    """How much the server was asked."""
+    """The extent of what the server was asked."""
 
     REFS = enum.auto()
     """Tip, tags and options."""

@@ -1,4 +1,4 @@
-"""What goes wrong and what cannot be done, as Breezy's own errors: its commands catch those, and end with its messages
+"""Errors of a server as Breezy's own errors: Breezy's commands catch those, and end with their messages
 and its status.
 """
 
@@ -69,13 +69,13 @@ def in_breezys_words(url: str, location: Place) -> Iterator[None]:
 
 
 def _at(location: Place, wrong: Exception) -> str:
-    """What is wrong, with the server or store it is about in front unless that is named in it."""
+    """The text of an error, with the server or store in front unless the text names it."""
     said = plain(str(wrong))
     return said if location.where in said else f"{location.where}: {said}"
 
 
 def _instead(found: str, location: Place) -> str:
-    """What lies where no repository is, and how it would be served."""
+    """A line about something else at the place of a repository, and how it can be served."""
     push = {A_GIT_REPOSITORY: "git push --mirror", A_BAZAAR_REPOSITORY: "brz push"}.get(found)
     return f"there is {found}" if push is None else f"there is {found}, {how_to_serve(location, push)}"
 
@@ -92,7 +92,7 @@ PAGES = "a repository on an hpss:// server keeps its pages as they were pushed"
 
 
 class NotOnServer(errors.UnsupportedOperation):  # type: ignore[misc]  # Breezy is not typed.
-    """What a server does not do; a command shows the reason alone."""
+    """An operation that a server does not do; a command shows the reason alone."""
 
     _fmt = "%(why)s"
 
@@ -101,7 +101,7 @@ class NotOnServer(errors.UnsupportedOperation):  # type: ignore[misc]  # Breezy 
 
 
 class NoTreePolicy(NotOnServer, NotImplementedError):
-    """Whether clones get working trees cannot be set; Breezy's copying goes on where this is not implemented."""
+    """A policy of working trees cannot be set; Breezy's copying goes on where this is not implemented."""
 
 
 class NoTrees(errors.NotLocalUrl):  # type: ignore[misc]
@@ -121,10 +121,10 @@ def check_has(repository: Repository, revision: RevisionId, named: object = None
 
 
 def deleted_by(url: str) -> str:
-    """Why a repository stays where Breezy would delete it."""
+    """The reason why a repository stays, although Breezy would delete it."""
     return f"a repository on an hpss:// server has other branches, too: `smartserver delete {url}` deletes all of it"
 
 
 def made_by_a_push(url: str) -> str:
-    """Why there is no branch without a revision."""
+    """The reason why there is no branch without a revision."""
     return f"a branch on an hpss:// server begins with its first revision: commit it here, then `brz push {url}`"

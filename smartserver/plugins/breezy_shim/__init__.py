@@ -40,11 +40,11 @@ class RunningCommand:
         self.assumed: list[Any] = []
         """The branches on servers that the command took for what is remembered of them."""
         self.has_changed = False
-        """Whether it has changed one of them."""
+        """The command has changed one of them."""
         self._again = TRIES
 
     def is_outdated(self, error: Exception | None) -> bool:
-        """Whether what the command did or said follows from a branch that is another by now; it runs again then.
+        """Say whether the command must run again, as a branch was another than it was assumed to be.
 
         What is remembered refuses nothing by itself: where nothing was sent that a server could refuse, it is asked.
         """
@@ -117,7 +117,7 @@ class HpssProber(Prober):
 
     @classmethod
     def known_formats(cls) -> list[object]:
-        """Nothing that could be asked for by name."""
+        """Return no formats: none can be asked for by name."""
         return []
 
 

@@ -106,7 +106,7 @@ class BzrContents:
         return b"" if found is None else self._stored.revision(found)
 
     def _branches(self) -> str:
-        """That a branch must be named, and which there are."""
+        """A line that a branch must be named, with the names there are."""
         names = list(map(shown, sorted(self._stored.refs())))
         if not names:
             return "there is no branch yet"
@@ -141,7 +141,7 @@ class BzrContents:
         return found
 
     def header(self, revision: RevisionId) -> Header:
-        """What a revision says."""
+        """The header of a revision."""
         said = self._revision(revision)
         message = message_of(_text(revision), said.message)
         if not _SECONDS.fullmatch(said.timestamp):
@@ -168,7 +168,7 @@ class BzrContents:
         return digest.digest()
 
     def changes(self, revision: RevisionId) -> Iterator[Change]:
-        """How its tree differs from that of its first parent."""
+        """The differences between a revision's tree and that of its first parent."""
         parents = self._revision(revision).parents
         first = parents[0] if parents and self._stored.ordinal(parents[0]) is not None else None
         mine, theirs = self._differing(revision, first)
@@ -180,7 +180,7 @@ class BzrContents:
                 yield Change("M", path)
 
     def _differing(self, one: RevisionId, other: RevisionId | None) -> tuple[dict[bytes, Entry], dict[bytes, Entry]]:
-        """What lies in each of two trees at the paths at which they may differ."""
+        """The entries of each of two trees at the paths at which they may differ."""
         new = self._tree(one)
         if other is None:
             return {path: entry for path, entry in new.walk() if path}, {}
@@ -225,7 +225,7 @@ class BzrContents:
 
 
 def _shallow(tree: BzrTree, path: bytes) -> Iterator[tuple[bytes, Entry]]:
-    """What is at a path and, of a folder, directly in it."""
+    """The entry at a path and, of a folder, the entries directly in it."""
     top = tree.find(path)
     if top is None:
         return
@@ -245,7 +245,7 @@ def _node(path: bytes, entry: Entry) -> Node:
 
 
 def _path(entry: Entry, path_of: Callable[[bytes], bytes | None]) -> bytes:
-    """Where an entry is. `path_of`: of folders, by their ids."""
+    """The path of an entry. `path_of`: of folders, by their ids."""
     if not entry.parent_id:
         return b""
     folder = path_of(entry.parent_id)
@@ -259,7 +259,7 @@ def _place(entry: Entry) -> tuple[bytes, bytes]:
 
 
 def _content(entry: Entry) -> object:
-    """What a change of its path does not change."""
+    """The part of an entry that a change of its path does not change."""
     return entry.kind, entry.sha1, entry.executable, entry.target
 
 

@@ -15,7 +15,7 @@ from smartserver.records.content import RepositoryView, TipReader
 from smartserver.records.model import RevisionId
 
 MAX_DIGITS: Final = 15
-"""Of a number in the attributes of a tip; what is longer is none."""
+"""Digits of a number in the attributes of a tip; a longer one is none."""
 
 
 def number_in(attributes: bytes) -> int:

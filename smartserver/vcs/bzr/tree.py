@@ -75,7 +75,7 @@ class BzrTree:
         return self.entry(file_id)
 
     def path_of(self, file_id: bytes) -> bytes | None:
-        """Where a file's id is; None where it is not in this tree.
+        """The path of a file's id; None if it is not in this tree.
 
         Raises:
             ValueError: a page cannot be read, or is not one of its map; or the folders go round.
@@ -94,7 +94,7 @@ class BzrTree:
         return b"/".join(reversed(names))
 
     def children(self, file_id: bytes) -> dict[bytes, bytes]:
-        """What lies in a folder: name to file id, by name.
+        """The entries of a folder: name to file id, by name.
 
         Raises:
             ValueError: a page cannot be read, or is not one of its map.
@@ -116,7 +116,7 @@ class BzrTree:
                 yield entry_of(file_id, value)
 
     def walk(self, path: bytes = b"") -> Iterator[tuple[bytes, Entry]]:
-        """What is at a path and all below it, each folder before what is in it; nothing where nothing is there.
+        """The entry at a path and all below it, each folder before its entries; nothing where nothing is.
 
         Raises:
             ValueError: a page cannot be read, or is not one of its map.
