@@ -42,9 +42,6 @@ class Charged:
     def revision(self, ordinal: int) -> RevisionId:
         return self.order[ordinal]
 
-    def parents(self, ordinal: int) -> Sequence[int]:
-        raise AssertionError("the driver asks for that")
-
     def first_parent(self, ordinal: int) -> int | None:
         raise AssertionError("the driver asks for that")
 

@@ -63,9 +63,6 @@ class RepositoryView(Protocol):
     def revision(self, ordinal: int) -> RevisionId:
         """The id of a revision."""
 
-    def parents(self, ordinal: int) -> Sequence[int]:
-        """The parents of a revision that are stored."""
-
     def first_parent(self, ordinal: int) -> int | None:
         """The first parent of a revision; None where it has none, or that is not stored."""
 

@@ -58,9 +58,6 @@ class Stored(Charged):
     def setting(self, name: str) -> bytes | None:
         return self.evolution if name == "evolution" else None
 
-    def parents(self, ordinal: int) -> Sequence[int]:
-        return self.above[ordinal]
-
     def first_parent(self, ordinal: int) -> int | None:
         return next(iter(self.above[ordinal]), None)
 
