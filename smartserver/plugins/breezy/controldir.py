@@ -129,9 +129,9 @@ class HpssDir(BzrDir):
                 remote.look()
             if remote.seen is not None:
                 remote.there()
-        except errors.NotBranchError as wrong:
+        except errors.NotBranchError as error:
             if runs("switch") and is_ours(given("to_location")):
-                raise errors.CommandError(str(wrong)) from wrong  # Breezy would look for a branch beside its own.
+                raise errors.CommandError(str(error)) from error  # Breezy would look for a branch beside its own.
             raise
         watch_trees()
         return self._branch(name, makes=True)
@@ -290,10 +290,10 @@ def _remember(source: Branch, target: HpssBranch, remember: bool | None) -> None
         return
     try:
         source.set_push_location(target.base)
-    except errors.BzrError as wrong:
+    except errors.BzrError as error:
         if not isinstance(source, HpssBranch):
             raise
-        trace.warning("%s does not remember where it was pushed: %s", source.user_url, wrong)  # It may be read-only.
+        trace.warning("%s does not remember where it was pushed: %s", source.user_url, error)  # It may be read-only.
 
 
 def _sprout_there(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones: bool = False) -> HpssDir:
@@ -341,9 +341,9 @@ def _sprout(stock: Any, source: Any, url: str, *arguments: Any, **options: Any) 
         return _sprout_there(source, url, inspect.signature(stock).bind(source, url, *arguments, **options).arguments)
     try:
         return stock(source, url, *arguments, **options)
-    except OSError as wrong:
-        if wrong.filename is None and isinstance(source.root_transport, HpssTransport):
-            wrong.filename = urlutils.unescape_for_display(url, "utf-8")  # Nobody says which disk is full.
+    except OSError as error:
+        if error.filename is None and isinstance(source.root_transport, HpssTransport):
+            error.filename = urlutils.unescape_for_display(url, "utf-8")  # Nobody says which disk is full.
         raise
 
 

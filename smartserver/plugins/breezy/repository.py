@@ -205,8 +205,8 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         self.have([revision_id])
         try:
             return super().revision_tree(revision_id)
-        except errors.NoSuchRevision as wrong:
-            raise RevisionNotThere(self.user_url, revision_id) from wrong
+        except errors.NoSuchRevision as error:
+            raise RevisionNotThere(self.user_url, revision_id) from error
 
     def revision_trees(self, revision_ids: Iterable[RevisionId]) -> Any:
         """The trees of revisions."""

@@ -75,8 +75,8 @@ class LocalCopy:
         """Bring all branches of the server here. `may_create`: the repository need not be there yet."""
         try:
             there = ControlDir.open(self._url).get_branches()
-        except errors.NotBranchError as wrong:
-            if not (may_create and isinstance(wrong.__cause__, NoSuchRepository)):
+        except errors.NotBranchError as error:
+            if not (may_create and isinstance(error.__cause__, NoSuchRepository)):
                 raise
             there, self._is_new = {}, True
         for name, branch in there.items():
@@ -127,10 +127,10 @@ def local_copy(folder: str, url: str, flags: Set[str], *, may_create: bool) -> I
             found = LocalCopy(folder, url)
             found.receive(may_create=may_create)
             yield found
-    except errors.DivergedBranches as wrong:
-        raise CannotSend(f"{wrong}; --force moves it") from wrong
-    except errors.BzrError as wrong:
-        raise CannotSend(str(wrong).partition("\n")[0]) from wrong
+    except errors.DivergedBranches as error:
+        raise CannotSend(f"{error}; --force moves it") from error
+    except errors.BzrError as error:
+        raise CannotSend(str(error).partition("\n")[0]) from error
 
 
 def ref_of(name: str, branches: Mapping[str, object]) -> bytes:
@@ -268,8 +268,8 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
                 name_of(cmd.ref, self._local.branches)
             cmd.iter_files = self._net_changes(first, cmd.iter_files()).__iter__
             super().commit_handler(cmd)
-        except (errors.BzrError, LookupError, ValueError) as wrong:
-            raise BadStream.at(cmd.lineno, " ".join(str(wrong).split())) from wrong
+        except (errors.BzrError, LookupError, ValueError) as error:
+            raise BadStream.at(cmd.lineno, " ".join(str(error).split())) from error
         made = self.cache_mgr.marks[cmd.id.lstrip(b":")]
         if cmd.mark:
             self._refs.marks[cmd.mark] = made
@@ -325,8 +325,8 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
             found = self._refs.find(name)
             if not self.repo.has_revision(found):
                 raise LookupError(f"no commit {name.decode('utf-8', 'replace')}")
-        except LookupError as wrong:
-            raise BadStream.at(getattr(cmd, "lineno", 0) or 0, str(wrong)) from None
+        except LookupError as error:
+            raise BadStream.at(getattr(cmd, "lineno", 0) or 0, str(error)) from None
         return found
 
     def _mark_of(self, revision: bytes) -> bytes:
@@ -352,8 +352,8 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         try:
             if ref.startswith(HEADS):
                 name_of(ref, self._local.branches)
-        except ValueError as wrong:
-            raise BadStream.at(getattr(cmd, "lineno", 0) or 0, str(wrong)) from None
+        except ValueError as error:
+            raise BadStream.at(getattr(cmd, "lineno", 0) or 0, str(error)) from None
         self._refs.set(ref, revision)
 
     def feature_handler(self, cmd: Any) -> None:

@@ -42,8 +42,8 @@ class HpssTransport(ConnectedTransport):
             query = parse_place(asked).query
             super().__init__(urlutils.join_segment_parameters(asked.removesuffix(query), parameters), _from_transport)
             self.location = parse_place(urlutils.split_segment_parameters(self.base)[0] + query)
-        except BadUrl as wrong:
-            raise urlutils.InvalidURL(path=without_secrets(base), extra=str(wrong)) from None
+        except BadUrl as error:
+            raise urlutils.InvalidURL(path=without_secrets(base), extra=str(error)) from None
 
     @property
     def server(self) -> Server:

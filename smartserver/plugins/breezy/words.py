@@ -42,35 +42,35 @@ def in_breezys_words(url: str, location: Place) -> Iterator[None]:
     """Raise Breezy's error for whatever goes wrong with what is at `url`."""
     try:
         yield
-    except CannotConnect as wrong:
-        raise errors.ConnectionError(plain(str(wrong))) from wrong
-    except (MediumError, ProtocolError, NotOurProtocol, ServerBusy, OutcomeUnknown) as wrong:
-        raise errors.ConnectionError(_at(location, wrong)) from wrong
-    except NoSuchRepository as wrong:
-        there = plain(_instead(wrong.found, location)) if wrong.found else None
-        raise errors.NotBranchError(path=url, detail=there) from wrong
-    except NoSuchBranch as wrong:
-        there = "location is a repository" if wrong.ref == HERE else None  # In Breezy's own words.
-        raise errors.NotBranchError(path=url, detail=there) from wrong
-    except WrongVcs as wrong:
-        use = ", which git clones and pushes to" if wrong.vcs.startswith("git ") else ""
-        other = errors.NotBranchError(path=url, detail=plain(f"there is a repository of {wrong.vcs}{use}"))
+    except CannotConnect as error:
+        raise errors.ConnectionError(plain(str(error))) from error
+    except (MediumError, ProtocolError, NotOurProtocol, ServerBusy, OutcomeUnknown) as error:
+        raise errors.ConnectionError(_at(location, error)) from error
+    except NoSuchRepository as error:
+        there = plain(_instead(error.found, location)) if error.found else None
+        raise errors.NotBranchError(path=url, detail=there) from error
+    except NoSuchBranch as error:
+        there = "location is a repository" if error.ref == HERE else None  # In Breezy's own words.
+        raise errors.NotBranchError(path=url, detail=there) from error
+    except WrongVcs as error:
+        use = ", which git clones and pushes to" if error.vcs.startswith("git ") else ""
+        other = errors.NotBranchError(path=url, detail=plain(f"there is a repository of {error.vcs}{use}"))
         if runs("config"):  # Where no branch is it shows what locations.conf says of the place.
-            raise errors.CommandError(str(other)) from wrong
-        raise other from wrong
-    except (AccessDenied, StoreDenies) as wrong:
-        raise errors.PermissionDenied(url, plain(str(wrong))) from wrong
-    except Malformed as wrong:
-        raise errors.ConnectionError(f"{location.where}: what it sent cannot be read: {plain(str(wrong))}") from wrong
-    except TransportError as wrong:
-        raise errors.BzrError(_at(location, wrong)) from wrong
-    except (CodedError, VcsError) as wrong:
-        raise errors.BzrError(plain(str(wrong))) from wrong
+            raise errors.CommandError(str(other)) from error
+        raise other from error
+    except (AccessDenied, StoreDenies) as error:
+        raise errors.PermissionDenied(url, plain(str(error))) from error
+    except Malformed as error:
+        raise errors.ConnectionError(f"{location.where}: what it sent cannot be read: {plain(str(error))}") from error
+    except TransportError as error:
+        raise errors.BzrError(_at(location, error)) from error
+    except (CodedError, VcsError) as error:
+        raise errors.BzrError(plain(str(error))) from error
 
 
-def _at(location: Place, wrong: Exception) -> str:
+def _at(location: Place, error: Exception) -> str:
     """The text of an error, with the server or store in front unless the text names it."""
-    said = plain(str(wrong))
+    said = plain(str(error))
     return said if location.where in said else f"{location.where}: {said}"
 
 
