@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from builders import ancestors, request_id
 
 from smartserver.records.bases import NewRecord, SegmentWriter
 from smartserver.records.model import Key, Parent, Record, Tip
 from smartserver.records.system import system_of
-from smartserver.store.model import ContentPlan
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
-from smartserver.vcs.bzr.selector import Parts, RevisionsField, TreesField, encode
 
 BZR = "bzr 2a"
 KINDS = system_of(BZR).kinds
@@ -175,19 +172,3 @@ def _page(items: Mapping[bytes, bytes], parts: int) -> Record:
     lines = b"".join(b"%b\0%d\n%b" % (key, items[key].count(b"\n"), items[key]) for key in sorted(items))
     text = b"chkleaf:\n65536\n%d\n%d\n\n%b" % (parts, len(items), lines)
     return Record(CHK, b"sha1:" + hashlib.sha1(text).hexdigest().encode(), b"", text)
-
-
-def planned(
-    transaction: Transaction,
-    wants: Sequence[bytes],
-    haves: Sequence[bytes] = (),
-    absent: Sequence[bytes] = (),
-    *,
-    trees: TreesField | None = None,
-    **chosen: Any,
-) -> ContentPlan:
-    """What is sent where less than whole revisions is read: revisions unless `trees` are alone."""
-    selector = Parts(RevisionsField(**chosen) if wants or trees is None else None, trees)
-    plan, _ = transaction.plan_read(encode(selector), wants, haves, absent)
-    assert isinstance(plan, ContentPlan)
-    return plan

@@ -42,13 +42,10 @@ class Charged:
     def revision(self, ordinal: int) -> RevisionId:
         return self.order[ordinal]
 
-    def parents(self, ordinal: int) -> Sequence[int]:
-        raise AssertionError("the driver asks for that")
-
     def first_parent(self, ordinal: int) -> int | None:
         raise AssertionError("the driver asks for that")
 
-    def reached(self, wants: Sequence[int], haves: Sequence[int], absent: Sequence[int]) -> Sequence[int]:
+    def reached(self, wants: Sequence[int], haves: Sequence[int]) -> Sequence[int]:
         raise AssertionError("the driver asks for that")
 
     def record(self, kind: int, key: Key) -> Record | None:

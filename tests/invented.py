@@ -57,14 +57,13 @@ class Slate(System):
         return ((PAGE, None, [word[5:].encode() for word in text.decode().split() if word.startswith("page=")]),)
 
     def read(self, stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
-        """The page of that number of each note that is wanted, with the note; says how many have one."""
-        found = []
-        for note in question.wants:
-            ordinal, page = stored.ordinal(note), stored.record(PAGE, selector)
-            if ordinal is None or page is None:
-                raise NoSuchPart(f"no page {selector.decode()}")
-            found.append((ordinal, [(NOTE, note), (PAGE, selector)]))
-        return ReadPlan(b"%d" % len(found), pieces=iter(found))
+        """The graph of the notes that are wanted; says the page of that number."""
+        page = stored.record(PAGE, selector)
+        if page is None:
+            raise NoSuchPart(f"no page {selector.decode()}")
+        notes = [each for note in question.wants if (each := stored.ordinal(note)) is not None]
+        had = [each for note in question.haves if (each := stored.ordinal(note)) is not None]
+        return ReadPlan(page.text, graph=stored.reached(notes, had))
 
 
 SLATE: Final = Slate()

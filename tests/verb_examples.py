@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from builders import MAIN
-from bzr_builders import BzrHistory
+from bzr_builders import TRUNK, BzrHistory
 from dialogs import CREATE, Served
 
-from smartserver.vcs.bzr.selector import Parts, encode
+from smartserver.records.browse import LogSelector, encode_selector
+from smartserver.records.model import Tip
 from smartserver.verbs.branch_add_heads import AddHeadsRequest, NewHead
 from smartserver.verbs.branch_create import BranchCreateRequest
 from smartserver.verbs.branch_delete import BranchDeleteRequest
@@ -72,7 +73,7 @@ EXAMPLES = {
     "Repository.open": Example(lambda line: OpenRequest(), R, path="project/below"),
     "Repository.pack": Example(lambda line: PackRequest(), R, W),
     "Repository.pull": Example(lambda line: PullRequest(), R),
-    "Repository.read": Example(lambda line: ReadRequest(encode(Parts())), R, path="trees"),
+    "Repository.read": Example(lambda line: ReadRequest(encode_selector(LogSelector()), refs=[TRUNK]), R, path="trees"),
     "Repository.stats": Example(lambda line: StatsRequest(), R),
     "Repository.verify": Example(lambda line: VerifyRequest(), R),
     "Server.info": Example(lambda line: InfoRequest(), R),
@@ -101,7 +102,8 @@ def served_examples() -> tuple[Served, list[bytes]]:
     line = served.history.line(4)
     served.push(line[:3], {MAIN: line[2], TOPIC: line[1]})
     history = BzrHistory()
-    history.push(served.repository("trees"), history.line(1), {})
+    line_of_trees = history.line(1)
+    history.push(served.repository("trees"), line_of_trees, {TRUNK: Tip(line_of_trees[0])})
     served.site.allows_vfs = True
     served.transport.make_directory("files")
     served.transport.make_directory("files/empty")

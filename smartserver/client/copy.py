@@ -301,8 +301,7 @@ def pull(
 
 def _beyond(source: RemoteRepository, tips: Sequence[RevisionId], others: Sequence[RevisionId]) -> Iterator[GraphNode]:
     selector = system_of(source.knowledge.vcs).graph
-    for part in source.read(selector, refs=[], ids=tips, haves=others[:MAX_HAVES]).parts:
-        yield GraphNode(part.revision, part.parents)
+    yield from source.read(selector, refs=[], ids=tips, haves=others[:MAX_HAVES]).graph
 
 
 def _made_as(known: Knowledge) -> NewRepository:

@@ -10,11 +10,11 @@ import msgspec
 from smartserver import spans
 from smartserver.client.body import OnSent, unpacked
 from smartserver.client.call import Client
-from smartserver.client.content import Part, read_content
+from smartserver.client.graph import read_graph
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.request import Answer, BodySource, Outgoing, Refusal
 from smartserver.errors import OutcomeUnknown, WrongVcs
-from smartserver.records.model import HERE, Kind, RevisionId
+from smartserver.records.model import HERE, GraphNode, Kind, RevisionId
 from smartserver.records.system import system_of
 from smartserver.verbs.declare import AnyVerb, Arguments, RequestT, ResultT, Verb
 from smartserver.verbs.repository_open import OpenRequest, OpenResult, repository_open
@@ -43,14 +43,13 @@ class Content(msgspec.Struct, frozen=True):
     """The answer to a read: the state is in the knowledge, the body comes as it is read, in one of two ways."""
 
     result: ReadResult
-    stats: StatsResult | None
     body: Iterator[bytes]
     kinds: Sequence[Kind]
 
     @property
-    def parts(self) -> Iterator[Part]:
-        """Of records."""
-        return read_content(self.body, self.kinds)
+    def graph(self) -> Iterator[GraphNode]:
+        """The ids and parents of revisions."""
+        return read_graph(self.body, self.kinds)
 
     @property
     def segments(self) -> Iterator[bytes]:
@@ -118,30 +117,25 @@ class RepositoryExchange:
         refs: Sequence[bytes] | None = (HERE,),
         ids: Sequence[RevisionId] = (),
         haves: Sequence[RevisionId] = (),
-        absent: Sequence[RevisionId] = (),
-        *,
-        stats: bool = False,
     ) -> Content:
-        """Learn the refs and receive the parts that a selector names.
-
-        The arguments are those of `Repository.read`. `stats`: ask what the repository consists of, too.
+        """Learn the refs and receive the parts that a selector names. The arguments are those of `Repository.read`.
 
         Raises:
             CodedError: the server refused.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
         wanted = None if refs is None else list(refs)
-        request = ReadRequest(selector, list(haves), wanted, list(ids), list(absent))
-        result, counted, body = self._receive(repository_read, request, stats=stats)
+        request = ReadRequest(selector, list(haves), wanted, list(ids))
+        result, _, body = self._receive(repository_read, request)
         vcs = self.knowledge.vcs
-        return Content(result, counted, body, system_of(vcs).kinds if vcs else ())
+        return Content(result, body, system_of(vcs).kinds if vcs else ())
 
     def _pull(self, request: PullRequest, *, stats: bool = False) -> PullAnswer:
         result, counted, body = self._receive(repository_pull, request, stats=stats)
         return PullAnswer(result, body, counted)
 
     def _receive(
-        self, verb: Verb[RequestT, ResultT], request: RequestT, *, stats: bool
+        self, verb: Verb[RequestT, ResultT], request: RequestT, *, stats: bool = False
     ) -> tuple[ResultT, StatsResult | None, Iterator[bytes]]:
         before: list[tuple[AnyVerb, Arguments]] = [(repository_stats, StatsRequest())] if stats else []
         answer = self.ask(*before, (verb, cast("Arguments", request)))

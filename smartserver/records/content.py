@@ -1,4 +1,4 @@
-"""What a system sees of a repository that parts are read of (`Repository.read`), and what it answers."""
+"""The view that a system has of a repository it answers `Repository.read` from, and its answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from smartserver.errors import CorruptRecord
 from smartserver.records.hunks import Buffer
-from smartserver.records.model import Key, Piece, Record, RefValue, RevisionId, Tip
+from smartserver.records.model import Key, Record, RefValue, RevisionId, Tip
 
 
 class Text(NamedTuple):
@@ -63,14 +63,11 @@ class RepositoryView(Protocol):
     def revision(self, ordinal: int) -> RevisionId:
         """The id of a revision."""
 
-    def parents(self, ordinal: int) -> Sequence[int]:
-        """The parents of a revision that are stored."""
-
     def first_parent(self, ordinal: int) -> int | None:
         """The first parent of a revision; None where it has none, or that is not stored."""
 
-    def reached(self, wants: Sequence[int], haves: Sequence[int], absent: Sequence[int]) -> Sequence[int]:
-        """What `wants` reach and `haves` do not, ascending. `absent`: as in `ReadScope`."""
+    def reached(self, wants: Sequence[int], haves: Sequence[int]) -> Sequence[int]:
+        """The ordinals that `wants` reach and `haves` do not, ascending."""
 
     def record(self, kind: int, key: Key) -> Record | None:
         """The record of a kind and key; None where there is none."""
@@ -130,12 +127,8 @@ class ReadScope(NamedTuple):
 
     wants: Sequence[RevisionId] = ()
     haves: Sequence[RevisionId] = ()
-    absent: Sequence[RevisionId] = ()
-    """Revisions that the reader lacks although it has their children."""
     ref: bytes = b""
     """The first ref that was named."""
-    inner: bytes = b""
-    """What of the request's path leads into a branch."""
 
 
 class ReadPlan(NamedTuple):
@@ -144,16 +137,16 @@ class ReadPlan(NamedTuple):
     said: bytes = b""
     """Goes into the result as it is: the client's side of the system reads it."""
     heads: Sequence[RevisionId] | None = None
-    """Whole revisions are sent: what these reach and the haves do not. None: `pieces` are."""
-    pieces: Iterator[Piece] | None = None
-    """What is sent; None: nothing."""
+    """Whole revisions are sent: what these reach and the haves do not. None: none are."""
+    graph: Sequence[int] | None = None
+    """The ids and parents of these ordinals are sent instead."""
     items: Iterator[Buffer] | None = None
-    """What is sent instead, as a content body (`records.browse`); None: none is."""
+    """A content body (`records.browse`) is sent instead."""
 
 
 @contextmanager
-def damage_of(revision: RevisionId, what: str = "it") -> Iterator[None]:
-    """Take a ValueError for damage of this revision: `what` cannot be read.
+def damage_of(revision: RevisionId) -> Iterator[None]:
+    """Take a ValueError for damage of this revision.
 
     Raises:
         CorruptRecord: in its place.
@@ -161,4 +154,4 @@ def damage_of(revision: RevisionId, what: str = "it") -> Iterator[None]:
     try:
         yield
     except ValueError as wrong:
-        raise CorruptRecord(revision, revision, f"{what} cannot be read: {wrong}") from wrong
+        raise CorruptRecord(revision, revision, f"it cannot be read: {wrong}") from wrong

@@ -53,10 +53,6 @@ class Record(NamedTuple):
     text: bytes
 
 
-Piece = tuple[int, Iterable[tuple[int, Key]]]
-"""Records, by kind and key, that are sent under a revision, which is an ordinal; `()`: only its id and parents are."""
-
-
 class BaseTag:
     """How a record header names its delta base (DESIGN 4): `NONE`, `FULL_KEY`, else 2+2i or 3+2i."""
 

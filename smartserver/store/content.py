@@ -1,34 +1,19 @@
-"""`ContentReader`: an answer put together from records, where a reader asked for less than whole revisions.
-
-It is a bulk stream (`records.bulk`) of segments that are not those of the repository: the id and the parents are a
-revision's, the records those that its system named, each stored whole and sent once.
-"""
+"""Answers to `Repository.read`: the view that a system reads a repository through, and a graph as a body."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from smartserver.records.bulk import BulkWriter
-from smartserver.records.check import make_check
 from smartserver.records.content import Text
 from smartserver.records.hunks import Buffer
-from smartserver.records.model import BaseTag, Entry, Key, Piece, Record, RefValue, RevisionId
-from smartserver.records.segment import STORED, encode_header
+from smartserver.records.model import Key, Record, RefValue, RevisionId
+from smartserver.records.segment import encode_header
 from smartserver.store.allowance import Allowance
 from smartserver.store.model import KnownVersion
 from smartserver.store.parts import LARGE
 from smartserver.store.snapshot import Snapshot
-
-PART_BYTES = 4 << 20
-"""Bytes of text after which a piece goes on in another segment: neither side holds much more."""
-
-PART_RECORDS = 4096
-"""Records after which it does."""
-
-
-Place = tuple[int, Key]
-"""The kind and key of a record."""
 
 
 class SnapshotView:
@@ -75,8 +60,8 @@ class SnapshotView:
         self._allowance.charge(1)
         return self.snapshot.first_parent(ordinal)
 
-    def reached(self, wants: Sequence[int], haves: Sequence[int], absent: Sequence[int]) -> Sequence[int]:
-        return self.snapshot.graph.missing(wants, haves, absent, self._allowance.charge)
+    def reached(self, wants: Sequence[int], haves: Sequence[int]) -> Sequence[int]:
+        return self.snapshot.graph.missing(wants, haves, (), self._allowance.charge)
 
     def newest_first(self, wants: Sequence[int], haves: Sequence[int]) -> Iterator[int]:
         """The ordinals of `wants` and their ancestors without `haves` and theirs, descending. The walk is lazy."""
@@ -135,54 +120,17 @@ class PartReader:
         return read
 
 
-class ContentReader(PartReader):
-    """The bytes of an answer of pieces."""
+class GraphReader(PartReader):
+    """The bytes of a graph: a bulk stream of segments without records, one for each revision."""
 
-    def __init__(self, moment: SnapshotView, pieces: Iterable[Piece]) -> None:
-        super().__init__(self._compress())
-        self._moment = moment
-        self._pieces = pieces
-        self._sent: set[Place] = set()
+    def __init__(self, view: SnapshotView, ordinals: Sequence[int]) -> None:
+        super().__init__(self._encode(view, ordinals))
 
-    def _compress(self) -> Iterator[bytes]:
+    def _encode(self, view: SnapshotView, ordinals: Sequence[int]) -> Iterator[bytes]:
         bulk = BulkWriter()
-        for ordinal, places in self._pieces:
-            self._moment.charge(1)
-            for records in self._cut(places) if places != () else [[]]:
-                self.segments += 1
-                for part in self._segment(ordinal, records):
-                    yield bulk.add(part)
+        snapshot, kinds = view.snapshot, view.snapshot.state.kinds
+        for ordinal in ordinals:
+            view.charge(1)
+            self.segments += 1
+            yield bulk.add(encode_header(snapshot.revision(ordinal), snapshot.parents(ordinal), (), 0, kinds))
         yield bulk.finish()
-
-    def _cut(self, places: Iterable[Place]) -> Iterator[list[tuple[Place, Text]]]:
-        """The records of a piece that were not sent before, in parts of a bounded size."""
-        gathered: list[tuple[Place, Text]] = []
-        size = 0
-        for place in places:
-            self._moment.charge(1)
-            text = None if place in self._sent else self._moment.text(*place)
-            self._sent.add(place)
-            if text is None:
-                continue
-            gathered.append((place, text))
-            size += text.length
-            if size >= PART_BYTES or len(gathered) >= PART_RECORDS:
-                yield gathered
-                gathered, size = [], 0
-        if gathered:
-            yield gathered
-
-    def _segment(self, ordinal: int, records: Sequence[tuple[Place, Text]]) -> Iterator[Buffer]:
-        """A segment: its header, then the texts."""
-        snapshot = self._moment.snapshot
-        kinds = snapshot.state.kinds
-        entries = []
-        for (kind, key), text in records:
-            check = text.check
-            if not check and isinstance(text.parts, tuple):
-                check = make_check(kinds[kind], key, text.meta, b"".join(text.parts))
-            entries.append(Entry(kind, STORED, key, text.meta, BaseTag.NONE, b"", text.length, text.length, check))
-        size = sum(text.length for _, text in records)
-        yield encode_header(snapshot.revision(ordinal), snapshot.parents(ordinal), entries, size, kinds)
-        for _, text in records:
-            yield from text.parts

@@ -7,12 +7,10 @@ another writer was first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
-
-from smartserver.records.model import Piece
 
 INCOMPLETE = "incomplete"
 """The setting of a repository into which a copy takes more requests than have come."""
@@ -39,15 +37,16 @@ class PullPlan(msgspec.Struct, frozen=True):
 
 
 class ContentPlan(msgspec.Struct, frozen=True):
-    """What an answer is put together from that is not whole revisions; to be read once."""
+    """The source of an answer that is not whole revisions; to be read once."""
 
-    pieces: Iterator[Piece] | None
+    graph: Sequence[int] | None
+    """The ordinals whose ids and parents are sent."""
     items: Iterator[bytes | memoryview] | None = None
     """Of a content body (`records.browse`), instead."""
 
     def __bool__(self) -> bool:
         """Whether anything is to be sent."""
-        return self.pieces is not None or self.items is not None
+        return self.graph is not None or self.items is not None
 
 
 class KnownVersion(NamedTuple):

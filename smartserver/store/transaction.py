@@ -31,7 +31,7 @@ from smartserver.records.system import EntryValues, System, Tips, system_of
 from smartserver.store.allowance import Allowance
 from smartserver.store.browse import ContentBody, browse
 from smartserver.store.bulk import BulkReader
-from smartserver.store.content import ContentReader, PartReader, SnapshotView
+from smartserver.store.content import GraphReader, PartReader, SnapshotView
 from smartserver.store.graph import Graph, announced_graph
 from smartserver.store.model import INCOMPLETE, ContentPlan, PullPlan, RepositoryStats
 from smartserver.store.segment_reader import SegmentReader
@@ -579,7 +579,6 @@ class Transaction:
         selector: bytes,
         wants: Sequence[RevisionId],
         haves: Sequence[RevisionId] = (),
-        absent: Sequence[RevisionId] = (),
         ref: bytes = b"",
         inner: str = "",
     ) -> tuple[PullPlan | ContentPlan, bytes]:
@@ -593,17 +592,17 @@ class Transaction:
         """
         if self.created is not None:
             raise NoSuchRepository(self.path)
-        question = ReadScope(wants, haves, absent, ref, inner.encode())
+        question = ReadScope(wants, haves, ref)
         system, view, common = system_of(self.vcs), self._moment(), decode_selector(selector)
         if common is None:
             reading = system.read(view, selector, question)
         else:
             # Where the path names no branch, all of it below the repository leads into a tree.
-            within = question.inner if ref in self.refs() else ref if ref != HERE else b""
+            within = inner.encode() if ref in self.refs() else ref if ref != HERE else b""
             reading = browse(view, system.contents(view, question), common, within)
         if reading.heads is None:
-            return ContentPlan(reading.pieces, reading.items), reading.said
-        plan = self.plan_pull(reading.heads, haves, absent)
+            return ContentPlan(reading.graph, reading.items), reading.said
+        plan = self.plan_pull(reading.heads, haves)
         return msgspec.structs.replace(plan, bulk=True, expanded=True), reading.said
 
     def open_body(self, plan: PullPlan | ContentPlan, level: int = 0) -> SegmentReader | BulkReader | PartReader:
@@ -611,7 +610,7 @@ class Transaction:
         if isinstance(plan, ContentPlan) and plan.items is not None:
             return ContentBody(plan.items, level)
         if isinstance(plan, ContentPlan):
-            return ContentReader(self._moment(), plan.pieces or ())
+            return GraphReader(self._moment(), plan.graph or ())
         segments = self._present().read_ranges(plan.ranges)
         if not plan.bulk:
             return segments

@@ -24,7 +24,8 @@ def test_each_reason_is_a_line_of_the_documentation() -> None:
 def test_each_reason_is_used_and_each_used_one_is_there() -> None:
     reasons = read()
     used = {reason for grouped in reasons.cases.values() for reason in grouped}
-    assert used == reasons.texts.keys()
+    assert used == reasons.texts.keys() | reasons.of_tests.keys()
+    assert not reasons.texts.keys() & reasons.of_tests.keys()
 
 
 def test_suites_are_those_of_the_run() -> None:
@@ -37,7 +38,7 @@ def test_a_case_has_one_reason() -> None:
         assert sorted(set(names)) == sorted(names), suite
 
 
-REASONS = Reasons({"locks": ""}, {"named": {"locks": ["x.test_a"]}})
+REASONS = Reasons({"locks": ""}, {}, {"named": {"locks": ["x.test_a"]}})
 CASE = "breezy.tests.x.test_a"
 
 

@@ -47,7 +47,7 @@ PLAIN = (
     (r": location is a repository", ""),
     # A branch that is made where a local branch was removed gets a repository of its own.
     (r"Standalone branch (\(format: 2a\)\n.*\n)  branch root: @", r"Repository branch \1  repository branch: @"),
-    (r"  shared repository: (?:HERE/shared|@)\n", ""),
+    (r"(?m)^ +shared repository: (?:HERE/shared|@)\n", ""),
     (r"\(format: hpss\)", "(format: 2a)"),
     (r"(?m)^(@\S+) +(?=\S+$)", r"\1 "),  # Columns as wide as a URL.
     (r"(?<=_location = )(?:\.\./)+shared/(\w+)/", r"@\1"),

@@ -286,21 +286,21 @@ def test_it_is_gone(users: Users) -> None:
 BREAKS = """
 import os, signal
 from smartserver.client import mirrors
-from smartserver.plugins.breezy import mirror
+from smartserver.plugins.breezy import mirror, spool
 
 WHEN = os.environ["WHEN"]
 
 def killed(*arguments):
     os.kill(os.getpid(), signal.SIGKILL)
 
-def full(repository, coming):
+def full(received, repository):
     if repository._transport.base.startswith("file"):
         raise OSError(28, "No space left on device")
-    insert(repository, coming)
+    insert(received, repository)
 
-insert = mirror._insert
+insert = spool.Spool.insert_into
 if WHEN == "full":
-    mirror._insert = full
+    spool.Spool.insert_into = full
 elif WHEN == "mistaken":
     mirror.OLDER = None
 elif WHEN == "before":
@@ -312,6 +312,43 @@ elif WHEN == "uploading":
     from breezy.bzr import pack_repo
     pack_repo.NewPack.finish = killed
 """
+
+
+LOSES = """
+import os, shutil
+from smartserver.plugins.breezy import mirror, remote
+
+WHEN = os.environ["WHEN"]
+change = remote.Remote._change
+
+def changed(self, *arguments):
+    folder = self.history.mirror()._folder
+    shutil.rmtree(folder.path)
+    if WHEN == "replaced":
+        mirror.Mirror(self.url, folder).open()
+    return change(self, *arguments)
+
+remote.Remote._change = changed
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "why"), [("removed", "damaged (format is no file): it is removed"), ("replaced", "nothing was changed")]
+)
+def test_a_mirror_that_another_process_removes_before_a_commit_is_sent(users: Users, when: str, why: str) -> None:
+    """The error says what to do, the changes are still in the tree, and the second commit works."""
+    plugin = users.folder / "loses.py"
+    plugin.write_text(LOSES)
+    assert users.run(LIGHT, "update").status == 0
+    (users.path(LIGHT) / "one").write_text("mine\n")
+    tip = users.served_tip()
+    done = users.run(LIGHT, "commit", "-m", "mine", plugin=f"hpss@{SHIM}:loses@{plugin}", WHEN=when)
+    (line,) = [line for line in done.err.splitlines() if "ERROR" in line]
+    assert (done.status, why in line, "run the command again" in line) == (3, True, True), done.said
+    assert users.served_tip() == tip
+    assert users.run(LIGHT, "status", "--short").out == " M  one\n"
+    assert "Committed revision 5." in users.run(LIGHT, "commit", "-m", "mine").err
+    assert users.run(LIGHT, "status", "--short").out == ""
 
 
 @pytest.fixture
@@ -558,10 +595,10 @@ def test_pulls_of_a_part_are_sent_what_is_new_once(users: Users) -> None:
 
 
 INTERRUPTS = """
-from smartserver.plugins.breezy import mirror
+from smartserver.plugins.breezy import spool
 
 seen = []
-decode = mirror.decode_revision
+decode = spool.decode_revision
 
 def interrupted(segment, at):
     seen.append(segment)
@@ -569,7 +606,7 @@ def interrupted(segment, at):
         raise KeyboardInterrupt
     return decode(segment, at)
 
-mirror.decode_revision = interrupted
+spool.decode_revision = interrupted
 """
 
 

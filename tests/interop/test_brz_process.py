@@ -1,4 +1,4 @@
-"""plugins.breezy.target, plugins.breezy.server, plugins.breezy.remote: what a command was given is what Breezy has
+"""plugins.breezy.server, plugins.breezy.remote, plugins.breezy.remotes: what a command was given is what Breezy has
 parsed; a program that uses Breezy as a library, or runs several commands, is told what is there each time."""
 
 from __future__ import annotations

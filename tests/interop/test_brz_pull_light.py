@@ -114,6 +114,48 @@ def test_pull_into_a_checkout_that_is_out_of_date(light: Users) -> None:
     assert light.run("light", "status").out == ""
 
 
+def test_pull_of_its_own_branch_that_has_moved_leaves_the_tree(light: Users) -> None:
+    """It has nothing to be pulled; the tree is brought there by an update, as over bzr://."""
+    light.commit("a", "ahead")
+    assert light.run("a", "push", light.url()).status == 0
+    said = light.ask("pull, lightweight, of its own branch", "light", "pull", "--no-remember", light.url())
+    assert said == "No revisions or tags to pull.\n"
+    assert not (light.path("light") / "ahead").exists()
+    (light.path("light") / "one").write_text("mine\n")
+    done = light.run("light", "commit", "-m", "out of date")
+    assert (done.status, "Working tree is out of date" in done.err) == (3, True)
+    assert "Updated to revision 4" in light.run("light", "update").said
+
+
+@pytest.mark.parametrize("source", ["URL", "../new"])
+@pytest.mark.parametrize("forth", [True, False])
+@pytest.mark.parametrize("option", ["--remember", "--no-remember"])
+def test_pull_into_a_branch_that_has_moved_since(light: Users, source: str, option: str, forth: bool) -> None:
+    """The tree is brought from where the branch was, not from where its user last saw it. By now it is at what is
+    pulled, or was put back."""
+    place = light.url("new") if source == "URL" else source
+    if forth:
+        assert light.run("new", "push", light.url()).status == 0
+        told = "No revisions or tags to pull.\n"
+    else:
+        assert light.run("light", "pull", "--no-remember", place).status == 0
+        assert light.run("new", "push", "--overwrite", "-r", "4", light.url()).status == 0
+        told = "Now on revision 5.\nAll changes applied successfully.\n"
+    done = light.run("light", "pull", option, place)
+    assert (done.status, done.said) == (0, told)
+    assert light.served_tip() == light.tip("new")
+    assert (light.path("light") / "five").exists() is not forth
+
+
+@pytest.mark.parametrize("source", ["URL", "../new"])
+def test_pull_keeps_a_parent_that_somebody_else_set_since(light: Users, source: str) -> None:
+    assert light.run("a", "config", "-d", light.url(), "--scope=branch", "parent_location=../apart").status == 0
+    place = light.url("new") if source == "URL" else source
+    done = light.run("light", "pull", place)
+    assert (done.status, done.err) == (0, "+N  five\n+N  four\nAll changes applied successfully.\n")
+    assert light.run("a", "config", "-d", light.url(), "parent_location").out == "../apart\n"
+
+
 @pytest.mark.parametrize("source", ["here", "another repository"])
 def test_pull_from_elsewhere(light: Users, source: str) -> None:
     place = "../new"

@@ -1,4 +1,4 @@
-"""plugins.breezy.branch_history, plugins.breezy.remote, plugins.breezy.given: of a branch only the history of the
+"""plugins.breezy.history: of a branch only the history of the
 revision that was named is sent, in one round trip, or in two where a look at the branch must tell which it is."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""plugins.breezy.upkeep, plugins.breezy.changes, plugins.breezy.copy, plugins.breezy.remote,
-plugins.breezy.signatures: commands of brz that keep a repository on a server in order or change a branch there, in the
+"""plugins.breezy.upkeep, plugins.breezy.copy, plugins.breezy.remote,
+plugins.breezy.repository: commands of brz that keep a repository on a server in order or change a branch there, in the
 round trips of `budgets.toml` and without a VFS call."""
 
 from __future__ import annotations

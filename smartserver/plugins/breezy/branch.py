@@ -18,7 +18,7 @@ from breezy.lockable_files import LockableFiles
 
 from smartserver.plugins.breezy.change import OPTIONS_FILE, Outdated, objection
 from smartserver.plugins.breezy.effects import EffectiveConfig, EffectiveStack
-from smartserver.plugins.breezy.mirror import FileLock
+from smartserver.plugins.breezy.mirror_files import FileLock
 from smartserver.plugins.breezy.push import push
 from smartserver.plugins.breezy.remote import Remote
 from smartserver.plugins.breezy.repository import HpssRepository, RevisionNotThere
@@ -29,7 +29,7 @@ from smartserver.vcs.bzr.compat import BzrDir, format_2a
 
 
 class HpssBranchFormat(BzrBranchFormat8):
-    """What kind of branch it is: one of Breezy's, which a server does not stack and whose trees hold no others."""
+    """The format of a branch on a server: Breezy's own, without stacking and without nested trees."""
 
     supports_reference_locations = False
 
@@ -42,7 +42,7 @@ class HpssBranchFormat(BzrBranchFormat8):
         return b"hpss"
 
     def supports_stacking(self) -> bool:
-        """It cannot be stacked."""
+        """Return False: a server stores whole branches."""
         return False
 
     def make_tags(self, branch: HpssBranch) -> HpssTags:
@@ -118,6 +118,12 @@ class HpssBranch(BzrBranch8):
         if self.conf_store is not None and not self.conf_store.dirty_sections:
             self.conf_store.unload()
 
+    def outdated(self) -> Outdated:
+        """The error that makes the command run again; options that it set, given the old state, are dropped."""
+        if self.conf_store is not None:
+            self.conf_store.unload()
+        return Outdated(self.remote.url)
+
     def number_of(self, revision: RevisionId | None) -> int | None:
         """The number that a revision has as a tip; None where it is the tip, or none is named.
 
@@ -135,37 +141,37 @@ class HpssBranch(BzrBranch8):
     # -- what a branch on a server is not
 
     def get_bound_location(self) -> None:
-        """It is bound to none."""
+        """Return None: a branch on a server is bound to no other."""
 
     def get_old_bound_location(self) -> NoReturn:
-        """It was bound to none."""
+        """Refuse: a branch on a server was never bound."""
         raise errors.UpgradeRequired(self.user_url)
 
     def get_master_branch(self, possible_transports: object = None) -> None:
-        """It is bound to none."""
+        """Return None: a branch on a server is bound to no other."""
 
     def bind(self, other: Branch) -> NoReturn:
-        """It cannot be bound."""
+        """Refuse: a branch on a server cannot be bound."""
         raise BindingUnsupported(self)
 
     def set_bound_location(self, location: str | None) -> NoReturn:
-        """It cannot be."""
+        """Refuse: a server does not do that."""
         raise BindingUnsupported(self)
 
     def unbind(self) -> bool:
-        """Whether it was bound: it never is."""
+        """Return False: the branch was not bound."""
         return False
 
     def get_stacked_on_url(self) -> NoReturn:
-        """It is not stacked."""
+        """Refuse: the branch is not stacked."""
         raise UnstackableBranchFormat(self._format, self.base)
 
     def set_stacked_on_url(self, url: str) -> NoReturn:
-        """It cannot be."""
+        """Refuse: a server does not do that."""
         raise UnstackableBranchFormat(self._format, self.base)
 
     def get_physical_lock_status(self) -> bool:
-        """There are no locks."""
+        """Return False: a server has no locks."""
         return False
 
     def break_lock(self) -> None:
@@ -173,27 +179,27 @@ class HpssBranch(BzrBranch8):
         trace.note("There are no locks to break: a push to %s locks nothing.", self.base)
 
     def store_uncommitted(self, creator: object) -> NoReturn:
-        """It keeps none of a tree's changes (`brz switch --store`)."""
+        """Refuse: a server stores no uncommitted changes (`brz switch --store`)."""
         raise errors.StoringUncommittedNotSupported(self)
 
     def get_unshelver(self, tree: object) -> None:
-        """There is nothing to be brought back."""
+        """Return None: no changes are stored."""
 
     def _get_checkout_format(self, lightweight: bool = False) -> Any:
         return format_2a()
 
     def _get_check_refs(self) -> list[Any]:
-        """Nothing to be looked at here: the server checks its branches with their repository."""
+        """Return nothing to check: the server checks its branches with their repository."""
         return []
 
     def reconcile(self, thorough: bool = True) -> ReconcileReport:
-        """There is nothing to reconcile where nothing is damaged."""
+        """Have the server verify the repository. Where nothing is damaged, nothing is to be reconciled."""
         return reconcile(self.remote)
 
     # -- its options
 
     def get_config_stack(self) -> EffectiveStack:
-        """Those of its options that have an effect here, and the user's."""
+        """The options of the branch that have an effect at a client, and the user's own."""
         return EffectiveStack(self)
 
     def _get_config(self) -> OptionConfig:
@@ -244,7 +250,7 @@ class HpssBranch(BzrBranch8):
             raise
 
     def get_commit_builder(self, parents: Sequence[RevisionId], *arguments: Any, **options: Any) -> Any:
-        """As Breezy's own; the revision is sent with the move of the tip."""
+        """Begin a commit. Its revision is sent with the move of the tip."""
         self.repository.have(parents)
         self._commits = True
         self.repository.builds = True
@@ -285,7 +291,7 @@ class OptionConfig(EffectiveConfig):
     def __init__(self, transport: Any) -> None:
         super().__init__(transport, OPTIONS_FILE)
         self._whole = TransportConfig(transport, OPTIONS_FILE)
-        """What a change is written into: options without an effect are kept."""
+        """The whole file, into which changes are written: options without an effect are kept."""
 
     def set_option(self, value: Any, name: str, section: str | None = None) -> None:
         """Set an option."""

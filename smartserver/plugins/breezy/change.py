@@ -1,4 +1,4 @@
-"""What is sent of a change of a branch: the difference between what it was and what it is to be, as one request.
+"""The request of a change: the difference between two states of a branch, as updates with conditions.
 
 A change goes with what makes the server refuse it where the branch is another by now: a lease on the tip, equal values
 of tags and options. The options go with a change of the tip as a condition, since they may forbid it.
@@ -102,7 +102,7 @@ def stays(state: State) -> RefUpdate:
 
 
 def made(tip: RevisionId, attributes: bytes) -> list[RefUpdate]:
-    """How a branch is made where there must be none, so that nothing else of the request is done where there is one.
+    """Updates that create a branch, and fail with the rest of the request if there is one.
 
     To make what is there already, attributes included, is success; so it is made with others first.
     """
@@ -137,7 +137,7 @@ def tags_updates(
 
 
 def outcomes(done: Sequence[MapUpdateOutcome]) -> dict[str, EntryOutcome]:
-    """What became of each tag of calls that were done."""
+    """The outcome of each tag in calls that were done."""
     return {
         change.key.decode("utf-8", "replace"): outcome
         for each in done
@@ -146,7 +146,7 @@ def outcomes(done: Sequence[MapUpdateOutcome]) -> dict[str, EntryOutcome]:
 
 
 def objection(tag: str) -> str:
-    """Why a tag cannot be on a server; empty where it can."""
+    """The reason why a server takes no tag of that name; empty if it does."""
     try:
         tag.encode()
     except UnicodeEncodeError:
@@ -161,7 +161,7 @@ def objection(tag: str) -> str:
 
 
 def is_on_top(graph: Any, revision: RevisionId, tip: RevisionId) -> bool:
-    """Whether `tip` is in the line of first parents from a revision."""
+    """Say whether `tip` is in the line of first parents of a revision."""
     at: RevisionId = revision
     while at != tip:
         parents = graph.get_parent_map([at]).get(at)
@@ -172,7 +172,7 @@ def is_on_top(graph: Any, revision: RevisionId, tip: RevisionId) -> bool:
 
 
 def is_linear(graph: Any, revision: RevisionId, tip: RevisionId | None) -> bool:
-    """Whether nothing was merged on the way from `tip`, None: from the beginning, to a revision.
+    """Say whether nothing was merged between `tip` (None: the begin of the history) and a revision.
 
     Whatever branch can be moved ahead on that way has its tip on it.
     """

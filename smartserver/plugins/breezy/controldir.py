@@ -21,7 +21,8 @@ from smartserver.plugins.breezy.change import OPTIONS_FILE
 from smartserver.plugins.breezy.copy import copy
 from smartserver.plugins.breezy.patches import put_around, watch_trees, watch_uncommit
 from smartserver.plugins.breezy.push import Overwrite, Selector, push
-from smartserver.plugins.breezy.remote import Remote, remote_at, share
+from smartserver.plugins.breezy.remote import Remote
+from smartserver.plugins.breezy.remotes import remote_at, share
 from smartserver.plugins.breezy.repository import HpssRepository
 from smartserver.plugins.breezy.running import asks_itself, given, is_ours, runs
 from smartserver.plugins.breezy.transport import HpssTransport, below, path_of
@@ -39,11 +40,11 @@ from smartserver.records.model import RevisionId
 from smartserver.vcs.bzr.compat import BzrDir, BzrDirMetaFormat1, format_2a, git_directory
 
 NAME = "hpss"
-"""Of the format, in `brz info`."""
+"""The name of the format in `brz info`."""
 
 
 class HpssDirFormat(BzrDirMetaFormat1):
-    """What kind of control directory it is."""
+    """The format of a control directory on a server."""
 
     fixed_components = True
     supports_workingtrees = False
@@ -58,7 +59,7 @@ class HpssDirFormat(BzrDirMetaFormat1):
         return NAME.encode()
 
     def check_support_status(self, *arguments: object, **options: object) -> None:
-        """It is supported."""
+        """Accept the format."""
 
     def is_initializable(self) -> bool:
         """The first push makes one."""
@@ -69,7 +70,7 @@ class HpssDirFormat(BzrDirMetaFormat1):
         return isinstance(transport, HpssTransport)
 
     def open(self, transport: HpssTransport, _found: bool = False) -> HpssDir:
-        """What a URL leads to.
+        """Open a URL. The server is not asked.
 
         Raises:
             NotOnServer: a stacked branch is to be pushed there, for which Breezy would push a whole one; or what is
@@ -82,7 +83,7 @@ class HpssDirFormat(BzrDirMetaFormat1):
         return HpssDir(transport, self)
 
     def get_branch_format(self) -> HpssBranchFormat:
-        """That of its branches."""
+        """The format of its branches."""
         return HpssBranchFormat()
 
     @property
@@ -92,7 +93,7 @@ class HpssDirFormat(BzrDirMetaFormat1):
 
 
 class HpssDir(BzrDir):
-    """What a URL leads to: a branch, and what lies below it; or a repository."""
+    """The control directory of a URL: of a branch and the branches below it, or of a repository."""
 
     root_transport: HpssTransport
 
@@ -128,9 +129,9 @@ class HpssDir(BzrDir):
                 remote.look()
             if remote.seen is not None:
                 remote.there()
-        except errors.NotBranchError as wrong:
+        except errors.NotBranchError as error:
             if runs("switch") and is_ours(given("to_location")):
-                raise errors.CommandError(str(wrong)) from wrong  # Breezy would look for a branch beside its own.
+                raise errors.CommandError(str(error)) from error  # Breezy would look for a branch beside its own.
             raise
         watch_trees()
         return self._branch(name, makes=True)
@@ -155,7 +156,7 @@ class HpssDir(BzrDir):
         return {name: self.unasked(name) for name in self.branch_names()}
 
     def find_branch_format(self, name: str | None = None) -> HpssBranchFormat:
-        """That of all of them."""
+        """The format of all branches."""
         return HpssBranchFormat()
 
     def get_branch_reference(self, name: str | None = None) -> None:
@@ -166,7 +167,7 @@ class HpssDir(BzrDir):
         raise errors.IncompatibleFormat(target_branch._format, self._format)
 
     def create_branch(self, name: str | None = None, repository: object = None, **options: object) -> NoReturn:
-        """There are no empty branches."""
+        """Refuse: a branch is created by its first push."""
         raise NotOnServer(made_by_a_push(self.user_url))
 
     def destroy_branch(self, name: str | None = None) -> None:
@@ -194,7 +195,7 @@ class HpssDir(BzrDir):
         return self.open_repository()
 
     def destroy_repository(self) -> NoReturn:
-        """It stays, as branches of other users may be in it."""
+        """Refuse: branches of other users may be in the repository."""
         repository = self.open_repository()
         repository.remote.look()  # Which tells where it begins.
         raise NotOnServer(deleted_by(repository.user_url.rstrip("/")))
@@ -212,7 +213,7 @@ class HpssDir(BzrDir):
         return False
 
     def needs_format_conversion(self, format: object = None) -> bool:  # noqa: A002
-        """It is never of an older format."""
+        """Return False: a server has one format."""
         return False
 
     def _get_file_mode(self) -> None:
@@ -233,7 +234,7 @@ class HpssDir(BzrDir):
     checkout_metadir = cloning_metadir
 
     def break_lock(self) -> None:
-        """As the branch's.
+        """Say that the branch has no locks.
 
         Raises:
             NotBranchError: there is no branch.
@@ -289,10 +290,10 @@ def _remember(source: Branch, target: HpssBranch, remember: bool | None) -> None
         return
     try:
         source.set_push_location(target.base)
-    except errors.BzrError as wrong:
+    except errors.BzrError as error:
         if not isinstance(source, HpssBranch):
             raise
-        trace.warning("%s does not remember where it was pushed: %s", source.user_url, wrong)  # It may be read-only.
+        trace.warning("%s does not remember where it was pushed: %s", source.user_url, error)  # It may be read-only.
 
 
 def _sprout_there(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones: bool = False) -> HpssDir:
@@ -340,9 +341,9 @@ def _sprout(stock: Any, source: Any, url: str, *arguments: Any, **options: Any) 
         return _sprout_there(source, url, inspect.signature(stock).bind(source, url, *arguments, **options).arguments)
     try:
         return stock(source, url, *arguments, **options)
-    except OSError as wrong:
-        if wrong.filename is None and isinstance(source.root_transport, HpssTransport):
-            wrong.filename = urlutils.unescape_for_display(url, "utf-8")  # Nobody says which disk is full.
+    except OSError as error:
+        if error.filename is None and isinstance(source.root_transport, HpssTransport):
+            error.filename = urlutils.unescape_for_display(url, "utf-8")  # Nobody says which disk is full.
         raise
 
 

@@ -23,7 +23,7 @@ PLACES = frozenset({"parent_location", "public_branch", "push_location", "submit
 
 
 def has_effect(name: str, value: object) -> bool:
-    """Whether an option from a server is obeyed. A section or a list, which a file can have in its place, is not.
+    """Say whether an option from a server is obeyed. A section or a list, which a file can have in its place, is not.
 
     A reference to another option (`{smtp_password}`) would put the user's own options into a location. A query
     (`?host-key=any`) would weaken the check of a machine's key.
@@ -84,7 +84,7 @@ class EffectiveConfig(config.TransportConfig):  # type: ignore[misc]
 
 
 class _Options:
-    """What Breezy reads a branch's options off."""
+    """The stack of configurations from which Breezy reads the options of a branch."""
 
     def __init__(self, url: str, content: bytes) -> None:
         self.base = url
@@ -97,5 +97,5 @@ class _Options:
 
 
 def only_appends(url: str, content: bytes) -> bool:
-    """Whether a branch with these options of its own may only get revisions on top."""
+    """Say whether a branch with these options may only get revisions on top."""
     return bool(EffectiveStack(_Options(url, content)).get("append_revisions_only"))

@@ -57,5 +57,5 @@ class cmd_hpss_shadows(Command):  # type: ignore[misc]  # Breezy is not typed.
 def _key(location: str) -> str:
     try:
         return parse_place(location).key
-    except BadUrl as wrong:
-        raise CommandError(str(wrong)) from None
+    except BadUrl as error:
+        raise CommandError(str(error)) from None

@@ -1,4 +1,4 @@
-"""What goes between a local branch or repository and one on a server: found by Breezy in its registries."""
+"""Push, pull and fetch between a branch or repository on a server and another: classes for Breezy's registries."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from breezy.trace import mutter
 
 from smartserver.errors import shown
 from smartserver.plugins.breezy.branch import HpssBranch
+from smartserver.plugins.breezy.checkouts import GONE
 from smartserver.plugins.breezy.push import Overwrite, Selector, push
-from smartserver.plugins.breezy.remote import GONE, remote_of
+from smartserver.plugins.breezy.remote import remote_of
 from smartserver.plugins.breezy.repository import HpssRepository
 from smartserver.records.model import RevisionId
 from smartserver.spans import Part, spent
@@ -74,8 +75,8 @@ class ToServer(GenericInterBranch):
             if self._is_decided(overwrite, stop_revision):
                 return super().pull(overwrite, stop_revision, run_hooks=run_hooks, tag_selector=tag_selector)
             remote = self.target.remote
-            self.target.repository.have(remote.lacking_of_trees())
-            for lost in remote.lacking_of_trees():
+            self.target.repository.have(remote.history.lacking_of_checkouts())
+            for lost in remote.history.lacking_of_checkouts():
                 raise BzrError(GONE.format(shown(lost), remote.url))  # Nothing is changed then.
             pushed = push(self.source, self.target, overwrite, stop_revision, tag_selector, hooks=False)
             result = PullResult()
@@ -86,12 +87,14 @@ class ToServer(GenericInterBranch):
         return result
 
     def _is_decided(self, overwrite: Overwrite, stop_revision: RevisionId | None) -> bool:
-        """Whether nothing is to be sent, as the answer about another branch of the repository says what there is."""
+        """Say whether Breezy's own pull decides: an answer about the source says that nothing is to be sent."""
         remote = self.target.remote
         source = remote_of(self.source)
         if source is None or not source.is_in_repository_of(remote):
             return False
-        revision, _ = stop_revision or self.source.last_revision(), remote.confirm()
+        revision = stop_revision or self.source.last_revision()
+        if remote.confirm() and remote.history.checkouts:
+            raise self.target.outdated()  # Breezy changes the tree by the difference to what it took the branch for.
         there = self.target.last_revision()
         if revision == there:
             return bool(self.source.tags.get_tag_dict().items() <= self.target.tags.get_tag_dict().items())
@@ -161,7 +164,7 @@ class FromMirror(InterSameDataRepository):
         )
 
     def _bring(self, revision_id: RevisionId | None, fetch_spec: Any) -> None:
-        """Have the one revision that is asked for. Of several some are tags, which may be of what is nowhere.
+        """Receive the revision that is asked for. Of several, some are those of tags, which may be nowhere.
 
         Raises:
             NoSuchRevision: it is nowhere.
@@ -175,7 +178,7 @@ class FromMirror(InterSameDataRepository):
 
     def _filled(self) -> list[RevisionId]:
         """Ghosts of the target that are none on the server: Breezy does not look for them below what is here."""
-        absent = self.source.remote.absent
+        absent = self.source.remote.history.absent
         there = self.source.has_revisions(absent) if absent else set()
         return [*there - self.target.has_revisions(there)] if there else []
 

@@ -1,35 +1,44 @@
-"""`Mirror`: a repository of Breezy's on this disk that has what was read of one on a server.
+"""`Mirror`: a stock repository of Breezy's on this disk, with the history that was received of one on a server."""
 
-The problem: a command of Breezy reads whatever it likes, and each read of a server costs a round trip. So what a branch
-reaches is brought here once, and from then on what is new of it; Breezy reads that.
-
-The rules. A mirror has whole revisions: what a revision rests on is there, too, but for ghosts. It says nothing of what
-branches are: that is known of the server's last answer (`client.knowledge`). So it may be gone, or be older than that,
-at any time, and costs bytes then. It is written to in write groups of Breezy's: a process that is killed leaves a file
-that nothing names, which the next writer removes. The system holds the locks, so that none outlives its process. What
-came before the rest was broken off is kept.
-
-What rests on local revisions that the mirror lacks is read once, from memory, above both. Without a home, with the
-limit 0, or where the disk cannot be written to, a mirror lies in memory. Damage is found when a mirror is opened, by
-sizes and ends of its files, or when a command fails, by the checksums that are the names of packs. It is thrown away
-then.
-"""
+# Theory of operation
+#
+# A command of Breezy reads whatever it likes, and each read of a server would cost a round trip. So the history of a
+# branch is received once, later what is new of it, and Breezy reads the mirror.
+#
+# The rules:
+#
+# - A mirror has whole revisions: the parents of each are there too, but for ghosts. It has no branches. What a branch
+#   is, the server's last answer says (`client.knowledge`). So a mirror may be deleted, or be older than that answer,
+#   at any time; that costs bytes, never a wrong result.
+# - Revisions are inserted in write groups of Breezy's, by one process at a time. Breezy names a pack by its content
+#   and writes indexes in place: two processes that insert the same history would tear each other's indexes. The locks
+#   are the system's (`FileLock`), so none outlives its process. A killed process leaves a file in `upload/` that
+#   nothing names, which the next writer removes (`tidy`).
+# - An answer is spooled before it is inserted (`Spool`); one that is broken off is inserted as far as it came.
+# - Damage is found when a mirror is opened (sizes and ends of files), or after a command has failed (the checksums that
+#   are the names of packs). A damaged mirror is deleted, and received again.
+#
+# The hard case: a user works in a local branch, so what is new on the server rests on local revisions that the mirror
+# lacks, and need not come again. They are copied to the mirror (`adopt`) if that is cheap. Else the new revisions are
+# put into a repository in memory, stacked on the mirror and the local repository, and `_above` has it: every
+# repository that Breezy has opened on the mirror (`_attached`) gets it as a fallback. Before something is written
+# into the mirror, `settle` copies what the branch needs and drops `_above`, since a mirror must not be stacked on
+# what may go away.
+#
+# Without a home, with the limit 0, or where the disk cannot be written to, a mirror is in memory.
+#
+# It is ugly that fallbacks are removed by hand (`settle`): Breezy has no call for it.
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
-import hashlib
 import os
-import struct
-import tempfile
 import time
 import weakref
-import zlib
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import breezy
 from breezy import errors, trace
@@ -38,29 +47,30 @@ from breezy.config import GlobalStack, Option, int_SI_from_store, option_registr
 from breezy.controldir import ControlDir
 from breezy.lockable_files import LockableFiles
 from breezy.transport import get_transport_from_path
-from breezy.transport.local import LocalTransport
 from breezy.transport.memory import MemoryTransport
 
-from smartserver.client.exchange import PullAnswer
-from smartserver.client.medium import MediumError
 from smartserver.client.mirrors import MIRROR_BYTES, MirrorFolder, Mirrors, discard
 from smartserver.client.places import served_by
-from smartserver.errors import CorruptRecord
-from smartserver.plugins.breezy.place import KINDS, Place
+from smartserver.plugins.breezy.mirror_files import (
+    Damaged,
+    FileLock,
+    check_files,
+    check_packs,
+    decoding,
+    is_no_room,
+    short,
+    size_of_packs,
+    tidy,
+)
+from smartserver.plugins.breezy.place import Place
 from smartserver.plugins.breezy.server import cache_folder
-from smartserver.plugins.breezy.terminal import moving
-from smartserver.records.limits import MAX_TAKEN
+from smartserver.plugins.breezy.spool import Spool
 from smartserver.records.model import RevisionId
-from smartserver.records.segment import SegmentStream, decode_revision
-from smartserver.records.varint import Malformed
-from smartserver.vcs.base import VcsError
 from smartserver.vcs.bzr.compat import format_2a
 from smartserver.vcs.bzr.packs import copy_packs
 from smartserver.vcs.bzr.repository import STORES, BrzRepository
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.repository_pull import MAX_HAVES
-from smartserver.wire.errors import ProtocolError
-from transports.errors import CodedError
 
 SIZE = Option(
     "hpss.shadow_size",
@@ -80,80 +90,27 @@ option_registry.register(LARGE)
 
 FOLDER: Final = "mirrors"
 OLD_FOLDER: Final = "shadows"
-"""Where an earlier release kept histories."""
+"""The folder in which an earlier release kept histories."""
 
 OLDER: Final = 8
-"""Revisions that are named to the server besides the newest ones."""
-
-NO_ROOM: Final = (
-    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST,
-)  # fmt: skip
-"""Why something cannot be written to a disk that is sound."""
-
-IN_MEMORY: Final = 4 << 20
-"""Bytes of what comes before it becomes a file."""
-
-LONGEST: Final = 200
-"""Characters of what Breezy says of damage."""
+"""Revisions that are named to the server besides the heads."""
 
 MAKING: Final = 2.0
-"""Seconds that a process waits for a mirror that another one makes."""
-
+"""Seconds that a process waits for a mirror that another one creates."""
 
 MOST_COPIED: Final = 2000
 """Revisions of a local repository that are copied to a mirror by Breezy's own fetch, which takes a millisecond each."""
 
 
-class Damaged(Exception):
-    """What is in a mirror is not what ought to be there."""
-
-
 def mirrors() -> Mirrors | None:
-    """Where this user's are; None: nowhere. With the limit 0 nothing is kept, but may lie there still."""
+    """The mirrors of this user; None without a home. With the limit 0 none is kept, but older ones may exist."""
     remotes = cache_folder()
     limit: int | None = GlobalStack().get(SIZE.name)
     return None if remotes is None else Mirrors(os.path.join(os.path.dirname(remotes), FOLDER), limit or 0)
 
 
-class FileLock:
-    """A lock on a mirror that the system holds, and that ends with its process. To Breezy as one of its own."""
-
-    def __init__(self, transport: Any, name: str, file_modebits: object, dir_modebits: object) -> None:
-        self._path: str | None = None
-        self._file: int | None = None
-        if isinstance(transport, LocalTransport):
-            self._path = transport.local_abspath(f"{name}.names")
-
-    def create(self, mode: object = None) -> None:
-        """It need not be made."""
-
-    def lock_write(self, token: object = None) -> None:
-        """Wait until no other process holds it."""
-        if self._path is not None:
-            file = os.open(self._path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(file, fcntl.LOCK_EX)
-            self._file = file
-
-    def lock_read(self) -> None:
-        """Readers need no lock."""
-
-    def unlock(self) -> None:
-        """Let the next one have it."""
-        file, self._file = self._file, None
-        if file is not None:
-            os.close(file)
-
-    def validate_token(self, token: object) -> None:
-        """There are none."""
-
-    def peek(self) -> None:
-        """It says nothing of who holds it."""
-
-    break_lock = leave_in_place = dont_leave_in_place = create
-
-
 class MirrorRepository(CHKInventoryRepository):  # type: ignore[misc]  # Breezy is not typed.
-    """A mirror as a repository that asks nobody, with locks of the system."""
+    """A mirror as a repository that asks no server, with locks of the system."""
 
     def __init__(self, control: Any, transport: Any) -> None:
         known = format_2a().repository_format
@@ -161,15 +118,15 @@ class MirrorRepository(CHKInventoryRepository):  # type: ignore[misc]  # Breezy 
         super().__init__(known, control, files, known._commit_builder_class, known._serializer)
 
     def has_same_location(self, other: Any) -> bool:
-        """Whether it is the same object: all that is in memory has one URL."""
+        """Compare the objects: all repositories in memory have one URL."""
         return other is self
 
 
 def in_memory(*below: Any) -> Any:
-    """A new repository in memory that has what others have."""
+    """A new repository in memory, stacked on others."""
     made = format_2a().initialize_on_transport(MemoryTransport()).create_repository()
-    for each in below:
-        made.add_fallback_repository(each)
+    for repository in below:
+        made.add_fallback_repository(repository)
     return made
 
 
@@ -177,28 +134,28 @@ class Mirror:
     """The mirror of one repository, for all branches of it that this process reads."""
 
     def __init__(self, url: str, folder: MirrorFolder | None) -> None:
-        """`url`: as messages name the repository. `folder`: its place; None: in memory."""
+        """`url`: the repository's, for messages. `folder`: the mirror's; None: it is in memory."""
         self.url = url
         self._folder = folder
         self._control: Any = None
         self._transport: Any = None
         self._above: list[Any] = []
-        """What came and is not in it, as it rests on local revisions, or there is no room."""
+        """Repositories with revisions that are not in the mirror: they rest on local ones, or the disk is full."""
         self._attached: weakref.WeakSet[Any] = weakref.WeakSet()
-        """The repositories that Breezy reads, which have to see what comes."""
+        """Breezy's repositories on this mirror, which must be told of revisions that come."""
         self._is_full = False
         self._adds = False
-        """Whether this process holds the lock under which it is added to."""
+        """This process holds the lock under which revisions are added."""
         self.is_shared = False
-        """Whether all objects of this process that read the repository have this one."""
+        """The other objects of this process that read the repository have this mirror as well."""
 
-    # -- where it lies
+    # -- its place
 
     def __repr__(self) -> str:
         return f"Mirror({self.url})"
 
     def _find(self) -> None:
-        """Open it, or make it."""
+        """Open the mirror, or create it."""
         if self._transport is not None:
             return
         if self._folder is not None:
@@ -206,28 +163,28 @@ class Mirror:
                 self._control = self._on_disk(self._folder)
                 self._transport = self._control.transport.clone("repository")
                 return
-            except (OSError, errors.BzrError) as wrong:
-                self._in_memory(str(wrong))
+            except (OSError, errors.BzrError) as error:
+                self._in_memory(str(error))
         self._control = format_2a().initialize_on_transport(MemoryTransport())
         self._transport = self._control.create_repository()._transport
 
     def _in_memory(self, why: str) -> None:
-        trace.note("hpss: the history of %s is held in memory, not kept: %s", self.url, _short(why))
+        trace.note("hpss: the history of %s is held in memory, not kept: %s", self.url, short(why))
         self._folder = None
 
     def _on_disk(self, folder: MirrorFolder) -> Any:
-        """Its control directory.
+        """The control directory in a folder; a damaged one is replaced by an empty one.
 
         Raises:
-            OSError, BzrError: it is not there, and cannot be made.
+            OSError, BzrError: there is none, and none can be created.
         """
         if folder.use():
             try:
                 check_files(folder.path)
                 folder.remove_older()
                 return ControlDir.open(folder.path)
-            except (Damaged, errors.BzrError) as wrong:
-                self._throw_away(folder, wrong)
+            except (Damaged, errors.BzrError) as error:
+                self._throw_away(folder, error)
         deadline = time.monotonic() + MAKING
         while not folder.use():
             with folder.writing() as alone:
@@ -237,60 +194,63 @@ class Mirror:
                     made.create_repository(shared=True)
                     folder.publish(path)
             if not alone and time.monotonic() > deadline:
-                raise OSError(errno.EBUSY, "another process makes it", folder.path)
+                raise OSError(errno.EBUSY, "another process creates it", folder.path)
         return ControlDir.open(folder.path)
 
-    def _throw_away(self, folder: MirrorFolder, wrong: BaseException) -> None:
+    def _throw_away(self, folder: MirrorFolder, error: BaseException) -> None:
         folder.throw_away()
-        trace.warning("hpss: the local mirror of %s is damaged: fetching it again (%s)", self.url, _short(str(wrong)))
+        trace.warning("hpss: the local mirror of %s is damaged: fetching it again (%s)", self.url, short(str(error)))
 
     @property
     def is_sound(self) -> bool:
-        """Whether it is where it was found."""
+        """The mirror's folder still exists."""
         return self._folder is None or self._transport is None or os.path.isdir(self._folder.path)
 
     @property
     def transport(self) -> Any:
-        """The place of its files."""
+        """The transport of its files."""
         self._find()
         return self._transport
 
     def open(self) -> Any:
-        """It, as a repository of Breezy's that asks nobody."""
+        """The mirror as a repository of Breezy's that asks no server."""
         self._find()
         return MirrorRepository(self._control, self._transport)
 
     def whole(self) -> Any:
-        """The same with what came and is not in it."""
+        """The same, with the revisions that came and are not in it."""
         made = self.open()
-        for each in self._above:
-            made.add_fallback_repository(each)
+        for repository in self._above:
+            made.add_fallback_repository(repository)
         return made
 
     def attach(self, repository: Any) -> Any:
-        """Have a repository whose files are the mirror's see what comes; the same repository."""
+        """Tell a repository whose files are the mirror's of revisions that come; the same repository."""
         self._attached.add(repository)
-        for each in self._above:
-            repository.add_fallback_repository(each)
+        for above in self._above:
+            repository.add_fallback_repository(above)
         return repository
 
-    # -- what is in it
+    # -- its content
 
     def has(self, revision: RevisionId) -> bool:
-        """Whether it has a revision, or what came besides has."""
+        """Say whether the mirror, or a repository above it, has a revision."""
         whole = self.whole()
         with whole.lock_read():
             return bool(whole.has_revision(revision))
 
     def haves(self, tips: Iterable[RevisionId]) -> tuple[list[RevisionId], list[RevisionId]]:
-        """Revisions that it has, the most telling ones first, and the ghosts below them. `tips`: those ever seen."""
+        """The haves of a pull: revisions of the mirror, heads first, and the ghosts below them.
+
+        `tips`: those that branches of the server ever had.
+        """
         self._find()
         for _ in range(2):
             try:
                 with decoding():
                     return self._haves(tips)
-            except Damaged as wrong:
-                self._start_again(wrong)
+            except Damaged as error:
+                self._start_again(error)
         return [], []
 
     def _haves(self, tips: Iterable[RevisionId]) -> tuple[list[RevisionId], list[RevisionId]]:
@@ -299,54 +259,55 @@ class Mirror:
             found = local.complete_haves(tips, MAX_HAVES)
             if not found:
                 return [], []
-            # What the others have the heads have; a few of them are for a server that was put back to what it was.
+            # The heads have all that the others have. Some others are for a server that was restored to an older state.
             graph: Any = local.breezy.get_known_graph_ancestry(found)
             heads = graph.heads(found)
             absent = local.absent(heads)
-        return sorted(found, key=lambda each: each not in heads)[: len(heads) + OLDER], absent[:MAX_IDS]
+        return sorted(found, key=lambda revision: revision not in heads)[: len(heads) + OLDER], absent[:MAX_IDS]
 
-    def _start_again(self, wrong: BaseException) -> None:
+    def _start_again(self, error: BaseException) -> None:
         """Delete the mirror, and create an empty one in its place."""
         if self._folder is None:
-            raise errors.BzrError(str(wrong)) from wrong
-        self._throw_away(self._folder, wrong)
+            raise errors.BzrError(str(error)) from error
+        self._throw_away(self._folder, error)
         self._transport = None
         self._find()
         self._refresh()
 
     def _refresh(self) -> None:
-        for each in self._attached:
-            if each.is_locked() and not each.is_in_write_group():
-                each.refresh_data()
+        for repository in self._attached:
+            if repository.is_locked() and not repository.is_in_write_group():
+                repository.refresh_data()
 
-    # -- what comes
+    # -- revisions that come
 
-    def receive(self, coming: Coming, *, beside: Sequence[Any] = (), is_first: bool = False) -> None:
-        """Take what comes. `beside`: the local repositories that have what it rests on and the mirror may lack.
-        `is_first`: it rests on nothing that the mirror has.
+    def receive(self, spool: Spool, *, beside: Sequence[Any] = (), is_first: bool = False) -> None:
+        """Insert revisions. `beside`: local repositories that have parents of theirs which the mirror may lack.
+        `is_first`: no parent of theirs is in the mirror.
 
         Raises:
-            Damaged: the mirror was damaged, and is empty now; so it is.
-            CodedError, MediumError, ProtocolError, Malformed, KeyboardInterrupt: not all of it came.
+            Damaged: the mirror was damaged, and is empty now.
+            CodedError, MediumError, ProtocolError, Malformed, KeyboardInterrupt: the answer was broken off.
         """
         self._find()
-        if not coming.revisions:
+        if not spool.revisions:
             pass
         elif beside or self._is_full:
             made = in_memory(self.open(), *beside)
-            _insert(made, coming)
+            spool.insert_into(made)
             self._put_above(made)
         elif self._folder is None:
-            _insert(self.open(), coming)
+            spool.insert_into(self.open())
         else:
-            self._add(self._folder, coming, is_first=is_first)
-        if coming.broken is not None:
-            raise coming.broken
+            self._add(self._folder, spool, is_first=is_first)
+        if spool.broken is not None:
+            raise spool.broken
         self._refresh()
 
     def adopt(self, repository: Any, revisions: Sequence[RevisionId]) -> bool:
-        """Copy the history of some revisions from a local repository, since what comes rests on them; whether that was
-        done. Packs are copied as files where nothing is here yet and nothing else is there; else it must be short.
+        """Copy the history of some revisions from a local repository, as revisions that come rest on them; whether that
+        was done. Packs are copied as files if the mirror is empty and the repository has nothing else; else the history
+        must be short.
         """
         self._find()
         folder = self._folder
@@ -360,32 +321,32 @@ class Mirror:
                     missing = local.ancestry(revisions, list(BrzRepository(mine).heads()))
                     is_all = not mine._pack_collection.names() and len(missing) == len(repository.all_revision_ids())
                     if is_all and not repository._fallback_repositories:
-                        return folder.takes(_size_of_packs(repository)) and copy_packs(repository, mine)
+                        return folder.takes(size_of_packs(repository)) and copy_packs(repository, mine)
                     if len(missing) > MOST_COPIED:
                         return False
-                    for each in revisions:
-                        mine.fetch(repository, each)
-        except Damaged as wrong:
-            trace.mutter("hpss: local history is not copied to the mirror: %s", wrong)
+                    for revision in revisions:
+                        mine.fetch(repository, revision)
+        except Damaged as error:
+            trace.mutter("hpss: local history is not copied to the mirror: %s", error)
             return False
         self._refresh()
         return True
 
     def rest_on(self, repository: Any) -> None:
-        """Have what a local repository has, for this process: nothing came, as it has all of it."""
+        """Read a local repository through the mirror, in this process: it has all that the server would send."""
         self._put_above(repository)
 
     def settle(self, tip: RevisionId | None) -> None:
-        """Copy what a branch has from the repositories above it, and forget them: it is going to be written to."""
+        """Copy the history of a branch from the repositories above the mirror, and drop those, before a write group."""
         mine = self.open()
-        for each in self._above:
-            with each.lock_read():
-                if tip is not None and each.has_revision(tip):
-                    mine.fetch(each, tip)
+        for above in self._above:
+            with above.lock_read():
+                if tip is not None and above.has_revision(tip):
+                    mine.fetch(above, tip)
         self._above.clear()
         for repository in self._attached:
-            for each in repository._fallback_repositories if repository.is_locked() else ():
-                each.unlock()
+            for above in repository._fallback_repositories if repository.is_locked() else ():
+                above.unlock()
             repository._fallback_repositories.clear()
             for name in STORES.values():
                 getattr(repository, name)._immediate_fallback_vfs.clear()
@@ -393,38 +354,38 @@ class Mirror:
 
     def _put_above(self, repository: Any) -> None:
         self._above.append(repository)
-        for each in self._attached:
-            each.add_fallback_repository(repository)
+        for attached in self._attached:
+            attached.add_fallback_repository(repository)
 
-    def _add(self, folder: MirrorFolder, coming: Coming, *, is_first: bool) -> None:
-        """Write what comes to the disk."""
-        if not folder.takes(coming.size):
+    def _add(self, folder: MirrorFolder, spool: Spool, *, is_first: bool) -> None:
+        """Insert revisions into the mirror on the disk."""
+        if not folder.takes(spool.size):
             trace.note("hpss: the history of %s takes more than %s: it is kept for this command", self.url, SIZE.name)
             breezy.get_global_state().exit_stack.callback(discard, folder.path)
         try:
             with decoding(), self._adding(folder):
-                _insert(self.open(), coming)
-        except Damaged as wrong:
-            if coming.broken is not None:
+                spool.insert_into(self.open())
+        except Damaged as error:
+            if spool.broken is not None:
                 return
-            if _is_no_room(wrong):
+            if is_no_room(error):
                 self._is_full = True
-                trace.note("hpss: the history of %s is held in memory, not kept: %s", self.url, _short(str(wrong)))
-                self.receive(coming)
+                trace.note("hpss: the history of %s is held in memory, not kept: %s", self.url, short(str(error)))
+                self.receive(spool)
                 return
-            if is_first and wrong.__cause__ is not None:
-                raise wrong.__cause__ from None  # What came is wrong, and nothing else.
-            self._start_again(wrong)
+            if is_first and error.__cause__ is not None:
+                raise error.__cause__ from None  # The answer is wrong: the mirror had nothing that could be.
+            self._start_again(error)
             raise
 
     def add_signatures(self, signatures: Any) -> None:
-        """Add signatures that came after their revisions."""
-        with contextlib.suppress(OSError, errors.BzrError):  # It is asked for them again.
+        """Add signatures that were made after their revisions."""
+        with contextlib.suppress(OSError, errors.BzrError):  # The next command adds them.
             BrzRepository(self.open()).add_signatures(signatures)
 
     @contextmanager
     def writing(self, *, commits: bool) -> Iterator[None]:
-        """Around a write group of Breezy's own. That of a commit has what no other process has, and may take long."""
+        """Hold the lock for a write group of Breezy's. A commit adds what no other process adds, and may take long."""
         if self._folder is None:
             yield
             return
@@ -433,7 +394,7 @@ class Mirror:
 
     @contextmanager
     def _adding(self, folder: MirrorFolder, *, known: bool = True) -> Iterator[None]:
-        """Around what adds to the folder. What is read within a write group of this process may be received then."""
+        """Hold the lock for additions to the folder; it may be held already by a write group of this process."""
         if self._adds:
             yield
             return
@@ -445,27 +406,27 @@ class Mirror:
                 self._adds = False
 
     def damage(self) -> str:
-        """What is wrong with it, by all its checksums; empty where nothing is. It is thrown away where something is."""
+        """Read the whole mirror, and remove a damaged one; what is wrong with it, empty where nothing is."""
         folder = self._folder
         if folder is None or self._transport is None:
             return ""
         try:
             check_files(folder.path)
             check_packs(folder.path)
-        except Damaged as wrong:
+        except Damaged as error:
             folder.throw_away()
             self._transport = None
-            return _short(str(wrong))
+            return short(str(error))
         return ""
 
 
 _mirrors: dict[tuple[str, bytes], Mirror] = {}
-"""Those of this process, by the repository's URL and incarnation."""
+"""The mirrors of this process, by the repository's URL and incarnation."""
 
 
 def mirror_of(place: Place, *, makes: bool = True) -> Mirror:
-    """The mirror of the repository of a branch. Where it is not known which that is, or there is none and it is not to
-    be made: an empty one in memory, that is nobody else's.
+    """The mirror of the repository of a branch. It is an empty one in memory, which no other object has, if that
+    repository is not known, or if there is no mirror and `makes` is false.
     """
     known = place.knowledge
     if known.known is None or known.at is None:
@@ -487,187 +448,15 @@ def mirror_of(place: Place, *, makes: bool = True) -> Mirror:
 
 
 def _remove_old(kept: Mirrors) -> None:
-    """Remove what an earlier release kept."""
+    """Remove the folder of an earlier release."""
     old = os.path.join(os.path.dirname(kept.folder), OLD_FOLDER)
     if os.path.isdir(old):
         discard(old)
 
 
 def damage() -> str:
-    """What is wrong with one of the mirrors of this process, by all checksums; empty where nothing is."""
+    """Read the mirrors of this process; a line about a damaged one, which is removed. Empty where none is damaged."""
     for mirror in [*_mirrors.values()]:
         if why := mirror.damage():
             return f"what was kept of {mirror.url} was damaged ({why}): it is removed; run the command again"
     return ""
-
-
-# -- what comes
-
-
-class Coming:
-    """The revisions of an answer, as far as they come: spooled to a file, and inserted when no more comes."""
-
-    def __init__(self, pulled: PullAnswer) -> None:
-        self._body = pulled.body
-        self.announced = pulled.result.segments
-        self.size = pulled.result.size
-        self.broken: BaseException | None = None
-        """Why not all of them came."""
-        self._spool: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115
-        weakref.finalize(self, self._spool.close)
-        self._places: dict[RevisionId, tuple[int, int]] = {}
-        """Where each revision's segment lies in the spool."""
-        self._end = 0
-
-    def receive(self) -> None:
-        """Receive all that comes; what came before the rest was broken off is whole."""
-        try:
-            for revision, segment in self._segments():
-                self._spool.write(segment)
-                self._places[revision] = (self._end, len(segment))
-                self._end += len(segment)
-        except (CodedError, MediumError, ProtocolError, Malformed, KeyboardInterrupt) as wrong:
-            self.broken = wrong
-
-    @property
-    def revisions(self) -> Sequence[RevisionId]:
-        """Those that came, parents before children."""
-        return list(self._places)
-
-    def segments(self, here: Container[RevisionId] = ()) -> Iterator[bytes]:
-        """Their segments, but for those that are `here`."""
-        for revision, (at, size) in self._places.items():
-            if revision not in here:
-                self._spool.seek(at)
-                yield self._spool.read(size)
-
-    def _segments(self) -> Iterator[tuple[RevisionId, bytes]]:
-        stream = SegmentStream(KINDS, graph_first=False, limit=MAX_TAKEN)
-        came = 0
-        seen: set[RevisionId] = set()
-        outside: set[RevisionId] = set()
-        with moving("Receiving revisions") as moved:
-            for chunk in self._body:
-                stream.feed(chunk)
-                came += len(chunk)
-                for segment in stream.segments():
-                    header = decode_revision(segment, 0)  # The rest is read as it is inserted.
-                    outside.update([parent.id for parent in header.parents if parent.id not in seen])
-                    if header.revision in outside:
-                        raise CorruptRecord(header.revision, b"", "came after a revision whose parent it is")
-                    seen.add(header.revision)
-                    yield header.revision, segment
-                moved(came, len(seen), self.announced)
-        stream.finish()
-        if len(seen) != self.announced:
-            raise CorruptRecord(b"", b"", f"the server sent {len(seen)} revisions, having announced {self.announced}")
-
-
-def _insert(repository: Any, coming: Coming) -> None:
-    """Put what came into a repository, but for what another process has put there meanwhile: Breezy would write a pack
-    of the same name once more, over one that others read.
-    """
-    from smartserver.vcs.bzr.insert import insert
-
-    with repository.lock_read():
-        here = repository.get_parent_map(coming.revisions)
-    if len(here) < len(coming.revisions):
-        insert(BrzRepository(repository), coming.segments(here))
-
-
-# -- what is on the disk
-
-
-@contextmanager
-def decoding() -> Iterator[None]:
-    """Around whatever Breezy decodes of a mirror: raise `Damaged` for what it raises where a file is not what it wrote.
-
-    It goes around Breezy's calls alone. An error that is a mistake of a program wherever it is raised (`TypeError`,
-    `AttributeError`, `AssertionError`, a missing lock) passes unchanged.
-    """
-    try:
-        yield
-    except (errors.NotWriteLocked, errors.ObjectNotLocked):
-        raise
-    except (errors.BzrError, VcsError, OSError, zlib.error, struct.error, ValueError, LookupError) as wrong:
-        raise Damaged(_short(str(wrong) or type(wrong).__name__)) from wrong
-
-
-def check_files(path: str) -> None:
-    """Check that the files of a mirror are there, as long as they are said to be, and end as they ought to.
-
-    Raises:
-        Damaged: one is not.
-        OSError: it cannot be looked at.
-    """
-    repository = os.path.join(path, ".bzr", "repository")
-    for name in ("format", "pack-names"):
-        if not os.path.isfile(os.path.join(repository, name)):
-            raise Damaged(f"{name} is no file")
-    with decoding():
-        disk = ControlDir.open(path).open_repository()
-        BrzRepository(disk).check_format()
-        with disk.lock_read():
-            disk._pack_collection.ensure_loaded()
-            names = dict(disk._pack_collection._names)
-    suffixes = ("rix", "iix", "tix", "six", "cix")
-    for name, sizes in names.items():
-        for suffix, size in zip(suffixes, sizes, strict=False):
-            _check_size(os.path.join(repository, "indices", f"{name}.{suffix}"), size)
-        _check_size(os.path.join(repository, "packs", f"{name}.pack"), None)
-
-
-def _check_size(path: str, size: int | None) -> None:
-    try:
-        with open(path, "rb") as file:
-            found = file.seek(0, os.SEEK_END)
-            if size is None and found:
-                file.seek(-1, os.SEEK_END)
-                if file.read(1) == b"E":  # The end of a container of Breezy's.
-                    return
-    except OSError as wrong:
-        raise Damaged(f"{os.path.basename(path)}: {wrong.strerror}") from wrong
-    if size is None or found != size:
-        raise Damaged(f"{os.path.basename(path)} has {found} bytes" + ("" if size is None else f", expected {size}"))
-
-
-def check_packs(path: str) -> None:
-    """Check that each pack is what its name says, the MD5 of its content.
-
-    Raises:
-        Damaged: one is not.
-    """
-    packs = os.path.join(path, ".bzr", "repository", "packs")
-    for name in os.listdir(packs):
-        with open(os.path.join(packs, name), "rb") as file:
-            if hashlib.file_digest(file, "md5").hexdigest() != name.removesuffix(".pack"):
-                raise Damaged(f"{name} is not what its name says")
-
-
-def tidy(path: str) -> None:
-    """Remove what processes left that were ended while they wrote: nobody writes now."""
-    uploads = os.path.join(path, ".bzr", "repository", "upload")
-    with contextlib.suppress(NotADirectoryError):
-        for name in os.listdir(uploads):
-            os.unlink(os.path.join(uploads, name))
-
-
-def _size_of_packs(repository: Any) -> int:
-    transport = repository._pack_collection._pack_transport
-    return sum(transport.stat(name).st_size for name in transport.list_dir("."))
-
-
-def _is_no_room(wrong: BaseException) -> bool:
-    """Whether something could not be written because the disk takes no more."""
-    cause: BaseException | None = wrong
-    while cause is not None:
-        if isinstance(cause, OSError) and cause.errno in NO_ROOM:
-            return True
-        if isinstance(cause, errors.PermissionDenied):
-            return True
-        cause = cause.__cause__ or cause.__context__
-    return False
-
-
-def _short(why: str) -> str:
-    return " ".join(why.split())[:LONGEST]

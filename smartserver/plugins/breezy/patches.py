@@ -1,4 +1,4 @@
-"""What Breezy's own classes do otherwise while the plugin is loaded. Nothing else of them is changed anywhere.
+"""Changes of Breezy's own classes while the plugin is loaded. Nothing else of them is changed anywhere.
 
 Each change is here because no hook, registry or subclass of Breezy's comes to where it is needed. It is made once,
 leaves to Breezy whatever is not of an hpss:// server, and is left out where a release has no such method.
@@ -20,7 +20,7 @@ _CHANGED = "_is_changed_for_hpss"
 
 
 def put_around(owner: Any, name: str, around: Callable[..., Any]) -> None:
-    """Have each call of a method or of a module's function go to `around`, whose first argument is Breezy's own."""
+    """Replace a method or a module's function by `around`, whose first argument is Breezy's own."""
     stock = getattr(owner, name, None)
     if stock is None:
         trace.mutter("hpss: this Breezy has no %s.%s", owner.__name__, name)
@@ -63,5 +63,5 @@ def _uncommit(stock: Any, *arguments: Any, **options: Any) -> None:
 
 
 def watch_uncommit() -> None:
-    """Have an uncommit be one request."""
+    """Send an uncommit as one request."""
     put_around(uncommit, "uncommit", _uncommit)

@@ -35,15 +35,15 @@ KINDS = BzrSystem.kinds
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a branch is; `tip` None where there is none of that name."""
+    """The state of a branch; `tip` is None if there is none of that name."""
 
     at: str
     """The path of its repository."""
     inner: str
-    """What of the path that was asked for leads into the branch."""
+    """The part of the path below the branch."""
     tip: RevisionId | None = None
     attributes: bytes = b""
-    """Of the tip."""
+    """The attributes of the tip."""
     tags: Mapping[str, RevisionId] = field(default_factory=dict)
     config: bytes = b""
 
@@ -69,31 +69,31 @@ class Place:
         self.repository = RemoteRepository(self.server.client, self.path, self.knowledge, below=True)
         listen(self.repository, self.location)
         self.named = b""
-        """What a refusal calls the branch: it is all that says so where the server was not met before."""
+        """The name that a refusal has given the branch: until another answer it is the only one."""
         self.seen: State | None = None
-        """What it is, once it was asked or assumed."""
+        """The state, once it was asked or assumed."""
         self.is_assumed = False
-        """Whether it was not asked."""
+        """The state was assumed: the server was not asked."""
         self.verified: VerifyResult | None = None
-        """What the server found when it checked the repository."""
+        """The result of a verification of the repository."""
 
     def words(self) -> AbstractContextManager[None]:
-        """Around whatever asks the server."""
+        """The context for requests: it raises errors of Breezy's."""
         return in_breezys_words(self.url, self.location)
 
     @property
     def is_known(self) -> bool:
-        """Whether it was asked already."""
+        """The state is known."""
         return self.seen is not None
 
     @property
     def is_remembered(self) -> bool:
-        """Whether there was a branch of just that name when the repository was last seen."""
+        """The last answer named a branch of just that name."""
         known = self.knowledge
         return known.vcs == VCS and bool(known.named) and known.ref(known.named or b"") is not None
 
     def there(self) -> State:
-        """What it was seen to be.
+        """The state that is known.
 
         Raises:
             NotBranchError: there is no branch.
@@ -118,7 +118,7 @@ class Place:
             self.learned()
 
     def remembered(self) -> State:
-        """What it was when it was last seen."""
+        """The state as of the last answer."""
         known, name = self.knowledge, self.name()
         value, tags, options = known.ref(name), tags_of(known, name), known.map(CONFIG, name).get(b"", b"")
         if value is None:
@@ -126,7 +126,7 @@ class Place:
         return State(known.at or "", known.inner, value[0].id, value[0].attributes, tags, options)
 
     def name(self) -> bytes:
-        """What the branch is called in its repository, as far as that is known."""
+        """The name of the branch in its repository, as far as it is known."""
         return self.knowledge.branch or self.knowledge.named or self.named or HERE
 
     def learned(self) -> None:

@@ -24,6 +24,7 @@ from smartserver.plugins.breezy.change import (
     options_are,
     options_become,
     outcomes,
+    stays,
     tags_updates,
 )
 from smartserver.plugins.breezy.effects import only_appends
@@ -107,11 +108,11 @@ class _Push:
     revno: int
     tags: Mapping[str, RevisionId]
     how: How
-    """What becomes of a tag that is there and is another."""
+    """The rule for a tag that has another revision on the server."""
     new: bytes | None
     """The options of the branch, where there must be none yet."""
     forced: bool
-    """Whether the tip is moved wherever it is."""
+    """The tip is moved, wherever it is."""
 
     @spent(Part.LOCAL, "plan the push")
     def run(self) -> BranchPushResult:
@@ -154,6 +155,8 @@ class _Push:
             if not isinstance(error, (StaleLease, StaleEntry)):
                 break
             remote.learn_refusal()
+            if remote.history.checkouts:
+                raise self.target.outdated()
             is_sure = True
         if isinstance(error, DivergedBranches):
             if not error.behind:
@@ -167,23 +170,32 @@ class _Push:
         return pushed.refs[0].old, self.tip, outcomes([each for each in pushed.maps if each.update.map == TAGS])
 
     def _comes_from_there(self) -> bool:
-        """Whether the source was got from the target, or from a branch beside it, or was pushed there before."""
+        """Say whether the source was cloned from the target or a branch beside it, or was pushed there before."""
         folder = _folder(self.target.base)
         known = (self.source.get_parent(), self.source.get_push_location())
         return any(each is not None and _folder(each) == folder for each in known)
 
     def _planned(self) -> Changes:
-        """What is sent to the branch as it is known."""
+        """The updates, given the state that is known."""
         if self._violates():
             raise errors.AppendRevisionsOnlyViolation(self.target.base)
         update, options = self._update()
         tags = tags_updates(_changes(self.tags, self.target.remote.remembered().tags, self.how))
         if self.new is None:
-            return [update], [*options, *tags]
+            tip, same_options = self._conditions()
+            return [*tip, update], [*(same_options or options), *tags]
         return made(self.tip, update.attributes), [*options_become(self.new), *tags]
 
+    def _conditions(self) -> Changes:
+        """Conditions that the branch is what it is assumed to be, if a tree is changed by the difference to that."""
+        remote: Remote = self.target.remote
+        if not (remote.is_assumed and remote.history.checkouts):
+            return [], []
+        state = remote.there()
+        return [stays(state)], [options_are(state.config)]
+
     def _violates(self) -> bool:
-        """Whether the branch, as it was seen last, may not be moved there by its options, and would be."""
+        """Say whether the push would break `append_revisions_only`, given the state of the last answer."""
         there = self.target.remote.remembered()
         if there.tip is None or not only_appends(self.target.base, there.config):
             return False
@@ -191,7 +203,7 @@ class _Push:
         return not is_on_top(graph, self.tip, there.tip) and (self.forced or graph.is_ancestor(there.tip, self.tip))
 
     def _update(self) -> tuple[RefUpdate, list[MapUpdateRequest]]:
-        """How the tip is to move; and the condition that the options are those seen last, where it hangs on these."""
+        """The update of the tip, with a condition on the options if the update depends on them."""
         there = self.target.remote.remembered()
         rule = Rule.FORCE if self.forced else Rule.FF
         update = RefUpdate(HERE, self.tip, rule, Create.YES, attributes=b"%d" % self.revno)
@@ -204,7 +216,7 @@ class _Push:
         return update, [options_are(there.config)]
 
     def _send_rest(self, tags: Mapping[str, RevisionId]) -> dict[str, EntryOutcome]:
-        """What becomes of tags that were not sent: what is there now is known, and may not be what was remembered."""
+        """Send the tags that were not sent, as the answer shows that the server has others than were remembered."""
         remote: Remote = self.target.remote
         there = remote.remembered().tags
         conflicts = {
@@ -221,7 +233,7 @@ def _folder(url: str) -> str:
 
 
 def _sendable(tags: Mapping[str, RevisionId]) -> dict[str, RevisionId]:
-    """Those of some tags that a server takes; of each other one it is said that it stays here."""
+    """The tags that a server takes; a warning says of each other one that it stays local."""
     objections = {name: why for name in tags if (why := objection(name))}
     for why in objections.values():
         trace.warning("hpss: not pushed: %s", why)
@@ -229,7 +241,7 @@ def _sendable(tags: Mapping[str, RevisionId]) -> dict[str, RevisionId]:
 
 
 def _changes(tags: Mapping[str, RevisionId], there: Mapping[str, RevisionId], how: How) -> list[EntryChange]:
-    """What is to be sent of tags where these are there."""
+    """The changes that make the server's tags those of the source."""
     return [EntryChange(name.encode(), tag, how) for name, tag in tags.items() if there.get(name) != tag]
 
 

@@ -1,29 +1,62 @@
-"""`Remote`: a branch on a server, to Breezy three files: tip, tags and options.
+"""`Remote`: a branch on a server. Breezy's own branch reads and writes it as three files: tip, tags and options."""
 
-The first look at a file asks the server, once in a command, what the branch is and what is new of its history. A write
-of a file is a request, which the server refuses where the branch is not what it was taken for. A branch that a command
-locks for writing before it looks at it is taken for what is remembered: the request that changes it is then the first.
-"""
+# Theory of operation
+#
+# `HpssBranch` is Breezy's own branch class, on three files in memory (`BranchFiles`) and on a repository whose files
+# are a mirror's. The first look at a file asks the server, once in a command; a write of a file is one request. The
+# parts:
+#
+# - `Place`: the connection, `seen` (the state of the branch, as the files say it), and each change as a request.
+# - `History`: the mirror, and the request that brings it up to date. `level` says how much was asked: `REFS` is tip,
+#   tags and options, `HISTORY` is these and what the mirror lacks, in the same request.
+# - `Checkouts`: the lightweight checkouts that are open, whose parents must be in the mirror, too.
+#
+# A command asks at most once: every object of a branch shares one `Remote` (`remotes.remote_at`), and an answer about
+# one branch says what all branches of the repository are (`_told`). A program that calls Breezy as a library runs no
+# command: it asks at each outermost lock, and `forget` drops the state when the lock ends.
+#
+# The hard case is a command that changes the branch. To ask before it would cost a round trip, so a branch that is
+# locked for writing before it is looked at is *assumed* to be what it was at the last answer, which is in a cache
+# (`Knowledge`). The rules:
+#
+# - Every change has conditions that fail if the branch is another: a lease on the tip, equal values of tags and
+#   options. So a change that was decided on an old state is refused, and nothing is lost.
+# - A refusal carries the state. `Outdated` is raised, and the command runs again from its beginning, on that state
+#   (`RunningCommand.is_outdated` in the shim). It may: nothing was changed, or only options, which can be set twice.
+# - What is assumed refuses nothing by itself. If a command fails on it, or ends without a request, the server is asked
+#   (`confirm`), and the command runs again if the branch was another.
+# - What Breezy computes from the old state beside the change must be covered by a condition as well. A pull into a
+#   lightweight checkout changes the tree by the difference to the old tip: `push` adds a condition that the tip is
+#   that one.
+#
+# A change is sent when it is made, so that its error comes where Breezy expects it. `gathering` is the exception: an
+# uncommit moves the tip and removes tags, as one request.
+#
+# A move of the tip sends what the server lacks of the mirror. If the mirror lacks the new tip, nothing is sent with
+# it: the revision is on the server (a program names one), or the server refuses the tip as missing. That happens if
+# another process has removed the mirror since a commit was written into it. The user is told so (`NOWHERE`); the
+# branch is as it was, the changes are still in the working tree, and the same command works.
+#
+# It is ugly that some rules name commands (`_may_assume`): Breezy has no sign for "will be changed" but the lock, and
+# `commit` reads the tip before it locks.
 
 from __future__ import annotations
 
 import contextlib
 import enum
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from io import BytesIO
 from typing import Any
 
-from breezy import errors, trace
-from breezy.transport import NoSuchFile
-from breezy.transport.memory import MemoryTransport
+from breezy import errors
 
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.places import served_by
 from smartserver.client.updates import NewRepository, PushOutcome, RefUpdate
 from smartserver.errors import BranchExists, DivergedBranches, MissingRevision, StaleEntry, StaleLease, shown
 from smartserver.plugins import breezy_shim as hpss
+from smartserver.plugins.breezy.branch_files import BranchFiles
 from smartserver.plugins.breezy.change import (
     OPTIONS_FILE,
     TAGS_FILE,
@@ -38,109 +71,39 @@ from smartserver.plugins.breezy.change import (
     tags_updates,
     tip_of,
 )
-from smartserver.plugins.breezy.mirror import LARGE, Coming, Damaged, Mirror, damage, mirror_of
+from smartserver.plugins.breezy.history import History
 from smartserver.plugins.breezy.place import KINDS, VCS, Place, State
 from smartserver.plugins.breezy.running import current, given, is_ours, runs
 from smartserver.plugins.breezy.transport import HpssTransport
 from smartserver.records.model import HERE, RevisionId
-from smartserver.vcs.base import VcsError
-from smartserver.vcs.bzr.kinds import SIGNATURES
+from smartserver.vcs.bzr.kinds import CONFIG
 from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.map_update import MapUpdateRequest
-from smartserver.verbs.repository_pull import MAX_HAVES
-from smartserver.verbs.repository_stats import StatsResult
 from smartserver.verbs.rules import Create, Rule
 
-FILES = (TIP_FILE, TAGS_FILE, OPTIONS_FILE)
-
-TRIES = 3
-"""Times that history is asked for, where the mirror turns out to be damaged."""
-
-MAX_BRANCHES = 4
-"""Local branches whose tips are named to a server, the newest first."""
-
-GONE = (
-    "the revision {} that this tree rests on is not in the repository of {} any more, which was made anew or put back "
-    "to what it was: check out what is there to another place"
+NOWHERE = (
+    "the revision {} is neither on the server nor in the local mirror of {}, which may have been removed meanwhile: "
+    "nothing was changed; run the command again"
 )
-
-READ_WITHOUT = "`smartserver cat`, `ls`, `log` and `export` of a URL read without it"
-
-
-UNREAD = (errors.NoSuchRevision, NoSuchFile)
-"""What Breezy raises where a file of a repository is not what it wrote, besides the errors of its own stores."""
 
 
 class Level(enum.IntEnum):
-    """How much is asked of a branch."""
+    """The extent of what the server was asked."""
 
     REFS = enum.auto()
-    """What it is: tip, tags and options."""
+    """Tip, tags and options."""
     HISTORY = enum.auto()
-    """And what its mirror lacks of its history."""
-
-
-class BranchFiles(MemoryTransport):  # type: ignore[misc]  # Breezy is not typed.
-    """The files of a branch: the first look asks for them, and a write is sent."""
-
-    def __init__(self, remote: Remote) -> None:
-        super().__init__()
-        self._remote = weakref.proxy(remote)
-
-    def get(self, relpath: str) -> Any:
-        """A file as it was read."""
-        if relpath in FILES:
-            self._remote.look()
-        return super().get(relpath)
-
-    def has(self, relpath: str) -> bool:
-        """Whether there is a file."""
-        if relpath in FILES:
-            self._remote.look()
-        return bool(super().has(relpath))
-
-    def put_file(self, relpath: str, f: Any, mode: object = None) -> int:
-        """Change the branch.
-
-        Raises:
-            Outdated: it is another by now.
-            TransportNotPossible: a server has no such file.
-        """
-        if relpath not in FILES:
-            raise errors.TransportNotPossible(f"there are no files on an hpss:// server: {relpath}")
-        content: bytes = f.read()
-        self._remote.write(relpath, content)
-        return len(content)
-
-    def load(self, files: dict[str, bytes]) -> None:
-        """Have this content, whatever was there."""
-        for name, content in files.items():
-            if content or name != OPTIONS_FILE:
-                super().put_file(name, BytesIO(content))
-            elif super().has(name):
-                self.delete(name)
-
-    def clone(self, offset: str | None = None) -> MemoryTransport:
-        """A place below, where no files are."""
-        return MemoryTransport()
-
-    def abspath(self, relpath: str) -> str:
-        """The URL that a file of the branch would have."""
-        return f"{self._remote.url}{relpath}"
-
-    def external_url(self) -> str:
-        """The URL of the branch."""
-        return str(self._remote.url)
+    """And what the mirror lacks of the history."""
 
 
 _gathered: list[Remote] | None = None
-"""The branches with changes that are sent together, while there is a reason for that."""
+"""The branches with changes that are to be sent together; None: each change is sent when it is made."""
 
 
 @contextmanager
 def gathering() -> Iterator[None]:
-    """Around what changes a branch more than once: the changes of each are sent in one request, at the end."""
+    """Send all changes of a branch that are made in the block in one request, at its end."""
     global _gathered
     if _gathered is not None:
         yield
@@ -165,58 +128,24 @@ class Remote(Place):
         """`name`, `inside`: as of `Place`."""
         super().__init__(transport, name, inside=inside)
         self.files = BranchFiles(self)
+        self.history = History(self)
         self.level: Level | None = None
-        """How much of it was asked."""
+        """None: the server was not asked in this command."""
         self.branches: weakref.WeakSet[Any] = weakref.WeakSet()
-        """Breezy's objects of it, which keep what they have read."""
-        self.trees: weakref.WeakSet[Any] = weakref.WeakSet()
-        """Its lightweight checkouts that are open."""
-        self._rests_on: dict[RevisionId, None] = {}
-        """What those rest on."""
-        self._bases: set[RevisionId] = set()
-        """Of that, the first parents."""
-        self._ghosts: set[RevisionId] = set()
-        """What those rest on and is nowhere."""
+        """Breezy's objects of this branch, which keep what they have read."""
         self.writes = 0
-        """How many of the objects are locked for writing."""
+        """The number of those that are locked for writing."""
         self.told: set[RevisionId] = set()
-        """Revisions that the server has said are there, besides tips."""
-        self.absent: set[RevisionId] = set()
-        """Ghosts of what is here."""
-        self.refused: set[RevisionId] = set()
-        """Revisions that were asked for by id and are not there."""
-        self.stats: StatsResult | None = None
-        """What the repository consists of, where that was asked."""
-        self._mirror: Mirror | None = None
-        self.gone = ""
-        """That what a tree rests on is nowhere, as a user is told."""
+        """Revisions that answers have named, besides tips."""
         self._loaded: dict[str, bytes] = {}
-        """The content of the files as the branch is."""
+        """The content of the files as of `seen`."""
         self._written: dict[str, bytes] = {}
         """Files that were changed and are not sent yet."""
 
-    # -- the mirror
-
-    def mirror(self, *, makes: bool = True) -> Mirror:
-        """Where its history is kept; `makes`: on the disk, though nothing of it is there yet."""
-        if self._mirror is None:
-            self._mirror = mirror_of(self, makes=makes)
-        return self._mirror
-
-    def _answered(self) -> Mirror | None:
-        """Turn to the mirror of the repository that has answered; the one of the repository there was before."""
-        before = self._mirror
-        if before is None:
-            self._mirror = mirror_of(self)
-        elif before.is_shared and (found := mirror_of(self)) is not before:
-            self._mirror = found
-            return before
-        return None
-
-    # -- what it is
+    # -- the state
 
     def look(self) -> None:
-        """Know what it is: as remembered where it is to be changed, as an answer in this command says, else asked."""
+        """Learn the state, unless it is known: assume it, take it from an answer in this command, or ask."""
         if self.seen is not None:
             return
         if self._may_assume() and self.assume():
@@ -226,13 +155,13 @@ class Remote(Place):
 
     def _may_assume(self) -> bool:
         if current() is None:
-            return False  # A program is told what is there, at each of its locks.
-        if runs("commit") or (runs("pull") and self.trees) or self._is_copied_there():
+            return False  # A program gets the present state, at each of its locks.
+        if runs("commit") or (runs("pull") and self.history.checkouts) or self._is_copied_there():
             return True
-        return self.writes > 0 and not self.trees
+        return self.writes > 0 and not self.history.checkouts
 
     def _is_copied_there(self) -> bool:
-        """Whether a branch is made of it in the same repository, as far as that is known: its history stays there."""
+        """Say whether `brz branch` copies this branch within its repository: the history stays on the server."""
         to = given("to_location")
         if not runs("branch") or not is_ours(given("from_location")) or not is_ours(to) or given("revision"):
             return False
@@ -241,7 +170,7 @@ class Remote(Place):
         return served_by(made) == served_by(self.location) and made.path.startswith(f"{above}/" if above else "")
 
     def remembered_inside(self) -> str | None:
-        """The part of the path below the branch, where one is remembered that the path leads into."""
+        """The part of the path below a branch that is remembered; None if the path leads into none."""
         known = self.knowledge
         if known.vcs != VCS or known.named is None:
             return None
@@ -252,7 +181,7 @@ class Remote(Place):
         return known.named.decode("utf-8", "replace") if HERE in refs and known.named != HERE else None
 
     def assume(self) -> bool:
-        """Take it for what is remembered; whether it is."""
+        """Assume that the branch is what it was at the last answer; False if none is remembered."""
         command = current()
         if not self.is_remembered or command is None:
             return False
@@ -262,7 +191,7 @@ class Remote(Place):
         return True
 
     def confirm(self) -> bool:
-        """Ask, if it was taken for what is remembered; whether it was another."""
+        """Ask, if the state is assumed; True if the branch was another."""
         if not self.is_assumed:
             return False
         before = self.seen
@@ -276,10 +205,10 @@ class Remote(Place):
         return not _is_same(before, self.seen)
 
     def ask_for(self, level: Level, ids: Sequence[RevisionId] = ()) -> None:
-        """Ask the server, in one request. `ids`: revisions that are wanted though the branch may not reach them.
+        """Ask the server, in one request. `ids`: receive these revisions, though the branch may not reach them.
 
         Raises:
-            Outdated: it is not what it was taken for.
+            Outdated: the branch is not what it was assumed to be.
             MissingRevision: one of `ids` is not there.
         """
         before = self.seen if self.is_assumed else None
@@ -288,101 +217,14 @@ class Remote(Place):
                 self.repository.learn_refs()
                 self.learned()
             else:
-                self._ask_history(ids)
+                self.history.receive(ids)
         self.level = max(level, self.level or level)
         self._tell()
         if before is not None and not _is_same(before, self.seen):
             raise Outdated(self.url)
 
-    def _ask_history(self, ids: Sequence[RevisionId]) -> None:
-        for left in reversed(range(TRIES)):
-            haves: list[RevisionId] = []
-            absent: list[RevisionId] = []
-            if self.knowledge.met:
-                haves, absent = self.mirror().haves(self.knowledge.tips())
-            is_first = not haves
-            local = {} if self.trees or ids else self._local_haves(haves)
-            for repository in dict.fromkeys(local.values()):
-                absent += BrzRepository(repository).absent([each for each in local if local[each] is repository])
-            self.absent.update(absent)
-            asked = [*haves, *local][:MAX_HAVES]
-            also = ids or [each for each in self.lacking_of_trees() if each not in self.refused]
-            try:
-                pulled = self.repository.pull(
-                    asked, [] if ids else [HERE], also, absent=absent, bulk=True, stats=runs("info")
-                )
-            except MissingRevision as missing:
-                if ids:
-                    raise
-                self.refused.add(missing.revision)
-                self._say_gone([missing.revision])
-                continue
-            self.stats = pulled.stats
-            self.learned()
-            before, mirror = self._answered(), self.mirror()
-            coming = Coming(pulled)
-            if is_first:
-                self._announce(coming)
-            coming.receive()
-            old = None if before is None else before.open()
-            local |= {} if old is None else dict.fromkeys(haves, old)  # It was created again, with some old revisions.
-            common = set(pulled.common(asked)) & local.keys()
-            beside = list(dict.fromkeys([local[each] for each in common]))
-            heads = [(each, [have for have in asked if have in common and local[have] is each]) for each in beside]
-            is_copied = [(coming.announced or each is old) and mirror.adopt(each, its) for each, its in heads]
-            beside = [each for each, done in zip(beside, is_copied, strict=True) if not done]
-            try:
-                mirror.receive(coming, beside=beside, is_first=is_first)
-            except Damaged:
-                if left:
-                    continue
-                raise errors.BzrError(f"the history of {self.url} cannot be kept here") from None
-            if beside and not coming.announced:
-                for repository in beside:
-                    mirror.rest_on(repository)
-            if before is not None:
-                before.rest_on(mirror.attach(mirror.open()))
-            signatures = self.knowledge.map(SIGNATURES)
-            if signatures:
-                mirror.add_signatures(signatures)
-            return
-
-    def _local_haves(self, here: Sequence[RevisionId]) -> dict[RevisionId, Any]:
-        """Revisions of the local branches that were opened, each with its repository: they need not come."""
-        found: dict[RevisionId, Any] = {}
-        for reference in [*reversed(hpss.opened)]:  # One that is dropped meanwhile leaves the list.
-            branch = reference()
-            if branch is None or getattr(branch, "remote", None) is not None or len(found) >= MAX_HAVES:
-                continue
-            try:
-                BrzRepository(branch.repository).check_format()
-                tip = branch.last_revision()
-                if tip in here:
-                    continue
-                # Another object: Breezy locks its own for writing.
-                repository = branch.controldir.open_branch(branch.name).repository
-                own = BrzRepository(repository).complete_haves(self.knowledge.tips(), MAX_HAVES // 2, [tip])
-            except (errors.BzrError, OSError, VcsError):
-                continue
-            for each in own:
-                if each not in here:
-                    found.setdefault(each, repository)
-            if len(set(found.values())) >= MAX_BRANCHES:
-                break
-        return found
-
-    def _announce(self, coming: Coming) -> None:
-        """Say how much comes, where that is much."""
-        from breezy.config import GlobalStack
-
-        limit: int | None = GlobalStack().get(LARGE.name)
-        if limit is not None and coming.size > limit and not trace.is_quiet():
-            trace.note(
-                "hpss: receiving the history of %s, %.1f MB, once; %s", self.url, coming.size / 1e6, READ_WITHOUT
-            )
-
     def _is_told(self) -> bool:
-        """Whether an answer in this command, about another branch of the repository, says what this one is."""
+        """Learn the state from an answer in this command about another branch of the repository, if there was one."""
         known = self._told_here()
         if known is None:
             return False
@@ -393,19 +235,14 @@ class Remote(Place):
         self.level = Level.REFS
         return True
 
-    def learned(self) -> None:
-        """As of `Place`, and have the files say so."""
-        super().learned()
-        self.load()
-
     def _tell(self) -> None:
-        """Let the other branches of the repository learn from the last answer about this one, in this command."""
+        """Let the other branches of the repository learn from the last answer, in this command."""
         command = current()
         if command is not None and self.knowledge.met:
             _told[served_by(self.location)] = command, self.knowledge
 
     def _told_here(self) -> Knowledge | None:
-        """What the last answer of this command says of the repository that this branch is in, if it does."""
+        """The last answer of this command as one about this branch, if it is of the same repository."""
         command, told = current(), _told.get(served_by(self.location))
         if command is None or told is None or told[0] is not command:
             return None
@@ -417,8 +254,13 @@ class Remote(Place):
         self.knowledge = self.repository.knowledge = other.knowledge.beside(self.path)
         self.learned()
 
+    def learned(self) -> None:
+        """Take the state from the last answer, and load the files with it."""
+        super().learned()
+        self.load()
+
     def load(self) -> None:
-        """Write the state of the branch into the files, and have those that read them before read them again."""
+        """Write the state into the files, and make Breezy's objects read them again if they have changed."""
         if self.seen is None:
             return
         files = files_of(self.seen)
@@ -430,12 +272,12 @@ class Remote(Place):
             branch.forget_files()
 
     def forget(self) -> None:
-        """Ask again at the next look: the last lock of a program has ended."""
+        """Drop the state: the last lock of a program has ended."""
         if not self._written:
             self.seen, self.level, self.is_assumed = None, None, False
 
     def state(self) -> State:
-        """What it is.
+        """The state.
 
         Raises:
             NotBranchError: there is no branch.
@@ -444,76 +286,59 @@ class Remote(Place):
         return self.there()
 
     def tip(self) -> RevisionId | None:
-        """The tip; None where there is no branch."""
+        """The tip; None if there is no branch."""
         with contextlib.suppress(errors.NotBranchError):
             self.look()
         return None if self.seen is None else self.seen.tip
 
-    # -- its history
+    # -- the history
 
     def bring(self, revisions: Sequence[RevisionId], *, by_name: bool) -> bool:
-        """Receive what is lacking of the history, if it was not asked for yet, else revisions that the server has
-        besides: tips that it said, and where it is `by_name` any. Whether anything was asked.
+        """Receive the history if it was not asked for yet, else revisions by their ids; False if nothing was asked.
+
+        `by_name`: a user or a program named the revisions. Others are asked for only if an answer has named them.
         """
-        wanted = [each for each in revisions if each not in self.refused and each not in self._ghosts]
+        refused, ghosts = self.history.refused, self.history.checkouts.ghosts
+        wanted = [revision for revision in revisions if revision not in refused and revision not in ghosts]
         tip = None if self.seen is None else self.seen.tip
-        if self.level is Level.REFS and (tip is None or self.mirror().has(tip)):
+        if self.level is Level.REFS and (tip is None or self.history.mirror().has(tip)):
             self.level = Level.HISTORY
         if wanted and self.level is not Level.HISTORY:
             self.ask_for(Level.HISTORY)
             return True
         if not by_name:
             tips = {*self.knowledge.tips(), *self.told}
-            wanted = [each for each in wanted if each in tips]
+            wanted = [revision for revision in wanted if revision in tips]
         if not wanted:
             return False
         try:
             with self.words():
-                self._ask_history(wanted)
-        except errors.BzrError as wrong:
-            if not isinstance(wrong.__cause__, MissingRevision):
+                self.history.receive(wanted)
+        except errors.BzrError as error:
+            if not isinstance(error.__cause__, MissingRevision):
                 raise
-            self.refused.update(wanted)
+            refused.update(wanted)
         return True
 
     def opened(self, tree: Any) -> None:
-        """Take note of a lightweight checkout; what it rests on comes, where the branch was asked and has lost it."""
-        self.trees.add(tree)
-        with contextlib.suppress(errors.BzrError, OSError), tree.lock_read():
-            state = tree.current_dirstate()
-            self._ghosts.update(state.get_ghosts())
-            parents = [each for each in state.get_parent_ids() if each not in self._ghosts]
-            self._rests_on.update(dict.fromkeys(parents))
-            self._bases.update(parents[:1])
-        lacking = self.lacking_of_trees()
-        if lacking:  # What differs from it is read without a look at the branch.
-            with contextlib.suppress(errors.ConnectionError, errors.NotBranchError):  # It may not be read at all.
-                if self.level is not Level.HISTORY:
-                    self.ask_for(Level.HISTORY)
-                    lacking = self.lacking_of_trees()
-                self.bring(lacking, by_name=True)
-            self._say_gone(each for each in lacking if each in self.refused)
-
-    def _say_gone(self, revisions: Iterable[RevisionId]) -> None:
-        """Say that what a tree rests on is nowhere."""
-        for each in revisions:
-            if each not in self._bases:
-                continue  # What was merged may not have been sent.
-            self.gone = GONE.format(shown(each), self.url)
-            trace.warning("hpss: %s", self.gone)
-
-    def lacking_of_trees(self) -> list[RevisionId]:
-        """What the trees of lightweight checkouts rest on and the mirror lacks: the branch may have lost it."""
-        return [each for each in self._rests_on if not (self.knowledge.met and self.mirror().has(each))]
+        """Add a lightweight checkout. If the mirror lacks its parents, they come: `diff` reads them, not the branch."""
+        self.history.checkouts.add(tree)
+        lacking = self.history.lacking_of_checkouts()
+        if not lacking:
+            return
+        with contextlib.suppress(errors.ConnectionError, errors.NotBranchError):  # The command may not read them.
+            if self.level is not Level.HISTORY:
+                self.ask_for(Level.HISTORY)
+                lacking = self.history.lacking_of_checkouts()
+            self.bring(lacking, by_name=True)
+        self.history.tell_gone(lacking)
 
     def is_named(self, revision: RevisionId) -> bool:
-        """Whether a revision is likely to be on the server though no branch reaches it: the user or a tag names it. A
-        program knows what it asks for.
-        """
+        """Say whether the user, a tag or a program names a revision, so that it may be there without a branch."""
         if current() is None or revision in (self.seen.tags.values() if self.seen is not None else ()):
             return True
-        specs = [str(getattr(each, "user_spec", "")) for each in given("revision") or ()]
-        return any(revision.decode("utf-8", "replace") in each for each in specs)
+        specs = [str(getattr(spec, "user_spec", "")) for spec in given("revision") or ()]
+        return any(revision.decode("utf-8", "replace") in spec for spec in specs)
 
     # -- changes
 
@@ -530,15 +355,15 @@ class Remote(Place):
             _gathered.append(self)
 
     def drop(self) -> None:
-        """Leave the branch as it is."""
+        """Drop the changes that were not sent."""
         self._written.clear()
         self.load()
 
     def send(self) -> None:
-        """Send what was changed, in one request.
+        """Send the changes, in one request.
 
         Raises:
-            Outdated: the branch is not what it was taken for.
+            Outdated: the branch is not what it was assumed to be.
         """
         written, self._written = self._written, {}
         try:
@@ -563,8 +388,8 @@ class Remote(Place):
                 updates.append(RefUpdate(HERE, tip, Rule.LEASE, Create.NO, seen.tip or b"", b"%d" % number))
         if TAGS_FILE in written:
             entries = changed_tags(seen.tags, written[TAGS_FILE])
-            if self.is_assumed and not updates and any(each.value for each in entries):
-                updates.append(stays(seen))  # A tag of what is remembered as the tip is one of the tip.
+            if self.is_assumed and not updates and any(entry.value for entry in entries):
+                updates.append(stays(seen))  # `brz tag` takes the tip of the assumed state.
             maps += tags_updates(entries, strict=True)
         options = written.get(OPTIONS_FILE, seen.config)
         if options != seen.config:
@@ -574,64 +399,69 @@ class Remote(Place):
         return updates, maps
 
     def _change(self, seen: State, updates: list[RefUpdate], maps: list[MapUpdateRequest]) -> None:
-        moved = [each.tip for each in updates if each.tip is not None and each.tip != seen.tip]
-        is_here = bool(moved) and all(map(self.mirror().has, moved))  # Of what is not here, the server has it.
-        source = Lacking(BrzRepository(self.mirror().whole())) if is_here else None
+        mirror = self.history.mirror()
+        moved = [update.tip for update in updates if update.tip is not None and update.tip != seen.tip]
+        is_here = bool(moved) and all(map(mirror.has, moved))  # Else the server has it, or refuses it.
+        source = Lacking(BrzRepository(mirror.whole())) if is_here else None
         with self.words():
             error = self.push(updates, maps, source).error()
             if isinstance(error, (StaleLease, StaleEntry, DivergedBranches, BranchExists)):
                 self.learn_refusal()
                 self.level = Level.REFS
                 raise Outdated(self.url) from error
+            if isinstance(error, MissingRevision) and moved and source is None:
+                raise errors.BzrError(NOWHERE.format(shown(error.revision), self.url)) from error
             if error is not None:
                 raise error
             self.learned()
 
-    def push(self, *arguments: Any, **options: Any) -> PushOutcome:
-        """As of `Place`. A command that has changed something cannot run again."""
-        pushed = super().push(*arguments, **options)
+    def push(
+        self, updates: Sequence[RefUpdate], maps: Sequence[MapUpdateRequest], *arguments: Any, **options: Any
+    ) -> PushOutcome:
+        """Send a change, as `Place` does. A command may run again after one of options alone: they can be set twice."""
+        pushed = super().push(updates, maps, *arguments, **options)
         command = current()
         if pushed.error() is not None:
-            self.is_assumed = False  # It was not asked, but has said what is there.
-        elif command is not None:
+            self.is_assumed = False  # The refusal carries the state.
+        elif command is not None and (updates or any(change.map != CONFIG for change in maps)):
             command.has_changed = True
         self._tell()
         return pushed
 
     def send_beside(self, repository: Any, revisions: Sequence[RevisionId]) -> None:
-        """Have the server keep revisions of a repository that none of its branches leads to yet."""
+        """Send revisions that no branch of the server reaches yet."""
         if not revisions:
             return
         with repository.lock_read(), self.words():
             self.change([stays(self.state())], (), Lacking(BrzRepository(repository), revisions))
 
     def is_now(self) -> None:
-        """Take the answer to a push for what it is."""
+        """Take the state from the answer to a push."""
         self.learned()
         self.level = self.level or Level.REFS
 
     def ask(self, verb: AnyVerb, arguments: Arguments) -> Any:
-        """As of `Place`."""
-        done = super().ask(verb, arguments)
+        """Make one call, as `Place` does."""
+        result = super().ask(verb, arguments)
         self.level = self.level or Level.REFS
-        return done
+        return result
 
     def delete(self) -> bool:
-        """Remove the branch; whether there was one."""
+        """Remove the branch; False if there was none."""
         with self.words():
             return bool(self.change([RefUpdate(HERE, None)]).refs[0].old)
 
     def is_beside(self, other: Remote) -> bool:
-        """Whether both are on one server."""
+        """Say whether both are on one server."""
         return self.server is other.server
 
     def is_in_repository_of(self, other: Remote) -> bool:
-        """Whether both are branches of one repository, as far as is known of the other."""
+        """Say whether both are branches of one repository, as far as that is known."""
         at = other.knowledge.at
         return self.is_beside(other) and at is not None and self.knowledge.met and self.knowledge.at == at
 
     def new_repository(self) -> NewRepository:
-        """As what the repository is made where there is none."""
+        """The repository that a push creates where there is none."""
         return NewRepository(VCS, KINDS)
 
 
@@ -642,49 +472,10 @@ def _is_same(one: State | None, other: State | None) -> bool:
 
 
 def remote_of(branch: Any) -> Remote | None:
-    """The branch on a server that an object of Breezy's is; None for a local one."""
+    """The `Remote` of a branch object of Breezy's; None for a local branch."""
     found = getattr(branch, "remote", None)
     return found if isinstance(found, Remote) else None
 
 
 _told: dict[str, tuple[hpss.RunningCommand, Knowledge]] = {}
-"""By server, the command whose answer was the last, and what that said."""
-
-_remotes: dict[tuple[str, str, bool], tuple[hpss.RunningCommand, Remote]] = {}
-"""Those of the command that runs, by server and path."""
-
-
-def remote_at(transport: HpssTransport, name: str = "", *, inside: bool = False) -> Remote:
-    """The branch of a place: in a command the same one each time it is opened."""
-    made = Remote(transport, name, inside=inside)
-    command = current()
-    if command is None:
-        return made
-    key = served_by(made.location), made.path, inside
-    found = _remotes.get(key)
-    if found is None or found[0] is not command:
-        _remotes[key] = found = command, made
-    return found[1]
-
-
-def share(transport: HpssTransport, remote: Remote) -> None:
-    """Have what was asked of a path inside of a branch be known of the branch's own path."""
-    command = current()
-    if command is not None:
-        own = Remote(transport)
-        _remotes[served_by(own.location), own.path, False] = command, remote
-
-
-def explain(error: Exception) -> None:
-    """Say so where a command failed because a mirror is damaged, or because what its tree rests on is nowhere.
-
-    Raises:
-        CommandError: so it is.
-    """
-    is_plain = isinstance(error, errors.BzrError) and not error.internal_error
-    if is_plain and not (isinstance(error, UNREAD) or type(error).__module__.startswith("breezy.bzr.")):
-        return
-    gone = [remote.gone for command, remote in _remotes.values() if command is current() and remote.gone]
-    why = damage() or "".join(gone[:1])
-    if why:
-        raise errors.CommandError(why) from error
+"""By server, the last answer, and the command that got it."""

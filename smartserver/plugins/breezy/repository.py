@@ -19,7 +19,7 @@ from breezy.repository import FetchResult, Repository
 from breezy.revision import NULL_REVISION
 
 from smartserver.errors import shown
-from smartserver.plugins.breezy.mirror import FileLock
+from smartserver.plugins.breezy.mirror_files import FileLock
 from smartserver.plugins.breezy.remote import Remote
 from smartserver.plugins.breezy.running import only_compares, runs
 from smartserver.plugins.breezy.transport import path_of
@@ -50,7 +50,7 @@ class RevisionNotThere(errors.NoSuchRevision):  # type: ignore[misc]  # Breezy i
 
 
 class _Parents:
-    """What a graph asks for parents: the mirror, and the server for what is lacking there."""
+    """The parents provider of a graph: it asks the mirror, then the server for what the mirror lacks."""
 
     def __init__(self, repository: HpssRepository, stock: Any) -> None:
         self._repository = repository
@@ -82,9 +82,9 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
     def __init__(self, control: BzrDir, remote: Remote, *, makes: bool = True) -> None:
         """`makes`: a mirror on the disk, though nothing is kept yet."""
         self.remote = remote
-        self.mirror = remote.mirror(makes=makes)
+        self.mirror = remote.history.mirror(makes=makes)
         self.builds = False
-        """Whether the write group is that of a commit."""
+        """The write group is that of a commit."""
         self._signed: list[RevisionId] = []
         self._is_bringing = False
         known = format_2a().repository_format
@@ -109,7 +109,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return place.above(max(0, len(_parts(place.location.path)) - len(_parts(at))))
 
     def has_same_location(self, other: Repository) -> bool:
-        """Whether another object reads the same mirror."""
+        """Say whether another object reads the same mirror."""
         return isinstance(other, HpssRepository) and other.mirror is self.mirror
 
     def is_shared(self) -> bool:
@@ -117,7 +117,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return True
 
     def make_working_trees(self) -> bool:
-        """What is cloned from it gets one. There are none on a server, be that asked for (`--no-trees`) or not."""
+        """Return True for clones. A server has no working trees, with or without `--no-trees`."""
         return not (runs("info") or runs("init-shared-repository"))
 
     def set_make_working_trees(self, new_value: bool) -> NoReturn:
@@ -125,14 +125,14 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         raise NoTreePolicy(NO_POLICY)
 
     def get_physical_lock_status(self) -> bool:
-        """There are no locks."""
+        """Return False: a server has no locks."""
         return False
 
     def break_lock(self) -> None:
-        """There is nothing to break."""
+        """Do nothing: a server has no locks."""
 
     def _warn_if_deprecated(self, branch: object = None) -> None:
-        """It is not."""
+        """Do not warn: the format is the present one."""
 
     # -- what is lacking
 
@@ -147,7 +147,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
             self._is_bringing = False
 
     def have(self, revisions: Iterable[RevisionId]) -> None:
-        """Have these revisions, which Breezy names, if the server has them. A write group may be about to add them."""
+        """Receive these revisions, if the server has them. None is received for a write group, which may add them."""
         wanted = [each for each in revisions if each and each != NULL_REVISION and not self.is_in_write_group()]
         for _ in range(2):
             with self.lock_read():
@@ -181,7 +181,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return super().get_known_graph_ancestry(revision_ids)
 
     def has_revisions(self, revision_ids: Iterable[RevisionId]) -> set[RevisionId]:
-        """Those of some revisions that are there."""
+        """The revisions of some that exist."""
         wanted = [*revision_ids]
         if len(wanted) == 1 and self.remote.is_named(wanted[0]):
             self.have(wanted)
@@ -191,7 +191,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return found
 
     def get_revisions(self, revision_ids: Iterable[RevisionId]) -> Any:
-        """What revisions say of themselves."""
+        """The revision objects."""
         wanted = [*revision_ids]
         self.have(wanted)
         return super().get_revisions(wanted)
@@ -205,8 +205,8 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         self.have([revision_id])
         try:
             return super().revision_tree(revision_id)
-        except errors.NoSuchRevision as wrong:
-            raise RevisionNotThere(self.user_url, revision_id) from wrong
+        except errors.NoSuchRevision as error:
+            raise RevisionNotThere(self.user_url, revision_id) from error
 
     def revision_trees(self, revision_ids: Iterable[RevisionId]) -> Any:
         """The trees of revisions."""
@@ -224,7 +224,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         fetch_spec: Any = None,
         lossy: bool = False,
     ) -> FetchResult:
-        """Have what another repository has, and the server too."""
+        """Copy revisions from another repository, and send them to the server."""
         if self.has_same_location(source):
             if revision_id not in (None, NULL_REVISION) and not self.has_revision(revision_id):
                 raise errors.NoSuchRevision(source, revision_id)
@@ -233,18 +233,18 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return super().fetch(source, revision_id, find_ghosts=find_ghosts, fetch_spec=fetch_spec, lossy=lossy)
 
     def search_missing_revision_ids(self, other: Repository, *arguments: Any, **options: Any) -> Any:
-        """What another repository has and the server lacks."""
+        """The revisions of another repository that the server lacks."""
         self._settle()
         return super().search_missing_revision_ids(other, *arguments, **options)
 
     def rest_on(self, source: Any) -> None:
-        """Have what a branch has that was pushed here: the mirror stays as it is."""
-        if not self.has_same_location(source.repository):
+        """Read what was pushed from its source: the mirror stays as it is. A stacked source may read the mirror."""
+        if not self.has_same_location(source.repository) and not source.repository._fallback_repositories:
             with contextlib.suppress(errors.BzrError):
                 self.mirror.rest_on(source.controldir.open_branch(source.name).repository)
 
     def _settle(self) -> None:
-        """Have what the branch has in the mirror itself: it has whole revisions, and is not stacked on local ones."""
+        """Copy the branch's history from local repositories into the mirror, before something is written into that."""
         if self._fallback_repositories and not self.is_in_write_group():
             self.mirror.settle(self.remote.tip())
 
@@ -296,25 +296,25 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
     # -- upkeep
 
     def pack(self, hint: object = None, clean_obsolete_packs: bool = False) -> None:
-        """Have the server join its packs."""
+        """Let the server join its packs."""
         pack(self.remote, clean=clean_obsolete_packs)
 
     def check(self, revision_ids: object = None, callback_refs: object = None, check_repo: bool = True) -> CheckReport:
-        """Have the server read all of it, branches included."""
+        """Let the server read the whole repository, branches included."""
         return CheckReport(verify(self.remote), (self.user_url, self._format) if check_repo else None)
 
     def reconcile(self, other: object = None, thorough: bool = False) -> ReconcileReport:
-        """There is nothing to reconcile where nothing is damaged."""
+        """Let the server verify the repository. Where nothing is damaged, nothing is to be reconciled."""
         done = reconcile(self.remote)
         ui.ui_factory.note(NOTHING_TO_RECONCILE)
         return done
 
     def reconcile_canonicalize_chks(self) -> NoReturn:
-        """What was pushed stays as it is."""
+        """Refuse: a server keeps pages as they were pushed."""
         raise NotOnServer(PAGES)
 
     def find_branches(self, using: bool = False) -> list[Any]:
-        """All its branches, or those that a command has to treat by themselves besides the repository.
+        """The branches of the repository; none for `upgrade`, which treats a repository alone.
 
         A check looks at them first: they are verified by the same request.
         """
@@ -331,12 +331,13 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return found
 
     def gather_stats(self, revid: RevisionId | None = None, committers: bool | None = None) -> dict[str, Any]:
-        """What `brz info -v` tells; the number of revisions and their size are those of the server."""
+        """The facts of `brz info -v`, with the server's number of revisions and their size."""
         remote = self.remote
         remote.look()
-        if remote.stats is None and remote.knowledge.met:
+        history = remote.history
+        if history.stats is None and remote.knowledge.met:
             with remote.words():
-                remote.stats = remote.repository.learn_refs(stats=True)
+                history.stats = remote.repository.learn_refs(stats=True)
         found: dict[str, Any] = super().gather_stats(revid, committers)
-        stats = remote.stats
+        stats = history.stats
         return found if stats is None else {**found, "revisions": stats.revisions, "size": stats.size}

@@ -17,18 +17,18 @@ def current() -> hpss.RunningCommand | None:
 
 
 def runs(name: str) -> bool:
-    """Whether this command runs."""
+    """Say whether the running command has this name."""
     command = current()
     return command is not None and command.name == name
 
 
 def asks_itself() -> bool:
-    """Whether a command has the server do something, and reads nothing of a branch before."""
+    """Say whether the command lets the server do something, and reads no branch before."""
     return any(map(runs, ("check", "pack", "reconcile", "remove-branch")))
 
 
 def only_compares() -> bool:
-    """Whether a command compares branches, for which Breezy fetches into one of them, and is not to change it."""
+    """Say whether the command compares branches: Breezy fetches into one of them, which must not change it."""
     return any(map(runs, ("bundle-revisions", "merge-directive", "send")))
 
 
@@ -39,5 +39,5 @@ def given(name: str) -> Any:
 
 
 def is_ours(location: object) -> bool:
-    """Whether a location is a URL of ours."""
+    """Say whether a location is an hpss:// URL."""
     return isinstance(location, str) and location.startswith(hpss.SCHEMES)

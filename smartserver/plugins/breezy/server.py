@@ -73,7 +73,7 @@ def _breezys_ssh() -> str:
 
 
 class Server:
-    """What every transport of one server shares."""
+    """The connection and the cache that all transports of one server share."""
 
     def __init__(self, location: Place) -> None:
         self.location = location
@@ -126,7 +126,7 @@ def server_of(location: Place) -> Server:
 
 
 def cache_folder() -> str | None:
-    """Where knowledge of remotes is kept, that of git's users too.
+    """The folder of the cache of answers, which git's users have as well; None without a home.
 
     Not beside what `bedding.cache_dir` names: that makes a folder, in the current one where XDG_CACHE_HOME is no place.
     """
@@ -134,6 +134,6 @@ def cache_folder() -> str | None:
 
 
 def _environment(*names: str) -> dict[str, str]:
-    """Those of the variables that are set."""
+    """The environment variables that are set."""
     found = {name: Option(name, override_from_env=[name]).get_override() for name in names}
     return {name: value for name, value in found.items() if value is not None}

@@ -69,14 +69,14 @@ class LocalCopy:
             self.repository = made.create_repository(shared=True)
             self.repository.set_make_working_trees(False)
         self.branches: dict[str, Branch] = {}
-        """Those of the server by their names, the one of the URL itself being empty; as they are here."""
+        """The local copies of the server's branches, by name; the name of the URL's own branch is empty."""
 
     def receive(self, *, may_create: bool) -> None:
         """Bring all branches of the server here. `may_create`: the repository need not be there yet."""
         try:
             there = ControlDir.open(self._url).get_branches()
-        except errors.NotBranchError as wrong:
-            if not (may_create and isinstance(wrong.__cause__, NoSuchRepository)):
+        except errors.NotBranchError as error:
+            if not (may_create and isinstance(error.__cause__, NoSuchRepository)):
                 raise
             there, self._is_new = {}, True
         for name, branch in there.items():
@@ -127,10 +127,10 @@ def local_copy(folder: str, url: str, flags: Set[str], *, may_create: bool) -> I
             found = LocalCopy(folder, url)
             found.receive(may_create=may_create)
             yield found
-    except errors.DivergedBranches as wrong:
-        raise CannotSend(f"{wrong}; --force moves it") from wrong
-    except errors.BzrError as wrong:
-        raise CannotSend(str(wrong).partition("\n")[0]) from wrong
+    except errors.DivergedBranches as error:
+        raise CannotSend(f"{error}; --force moves it") from error
+    except errors.BzrError as error:
+        raise CannotSend(str(error).partition("\n")[0]) from error
 
 
 def ref_of(name: str, branches: Mapping[str, object]) -> bytes:
@@ -178,7 +178,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         self._changed: list[str] = []
         self._gone: list[str] = []
         self.submodules = self.notes = self.tags = 0
-        """How many were left out."""
+        """The number of those that were left out."""
 
     def read(self, stream: Callable[[], Iterable[Any]]) -> None:
         """Read a stream.
@@ -210,7 +210,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         self.tags = len(tags) - len(placed)
 
     def _set_branch(self, graph: Any, ref: bytes, tip: bytes, tags: Mapping[str, bytes]) -> set[str]:
-        """Have a branch here as it is to be on the server; the tags that it has of these."""
+        """Create the local branch that is pushed then; the tags of these that it has."""
         name = name_of(ref, self._local.branches)
         before = self._refs.there.get(ref)
         if before is not None and not self._force and not graph.is_ancestor(before, tip):
@@ -236,7 +236,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         return [name or "the branch at the URL" for name in (*self._changed, *self._gone)]
 
     def pre_process(self) -> None:
-        """As Breezy's, with the marks that there are."""
+        """Read the marks, as Breezy does."""
         super().pre_process()
         self.skip_total = 0
         # Its graph has the ancestors of the first commit alone, and panics of others.
@@ -268,15 +268,15 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
                 name_of(cmd.ref, self._local.branches)
             cmd.iter_files = self._net_changes(first, cmd.iter_files()).__iter__
             super().commit_handler(cmd)
-        except (errors.BzrError, LookupError, ValueError) as wrong:
-            raise BadStream.at(cmd.lineno, " ".join(str(wrong).split())) from wrong
+        except (errors.BzrError, LookupError, ValueError) as error:
+            raise BadStream.at(cmd.lineno, " ".join(str(error).split())) from error
         made = self.cache_mgr.marks[cmd.id.lstrip(b":")]
         if cmd.mark:
             self._refs.marks[cmd.mark] = made
         self._refs.set(cmd.ref, made)
 
     def _net_changes(self, parent: bytes | None, changes: Iterable[Any]) -> list[Any]:
-        """What a commit makes of files, in changes that Breezy understands: its own order of renames loses files."""
+        """The changes of a commit, in an order in which Breezy's renames lose no file."""
         before = _Before(self, parent)
         files = FileChanges(before, b".bzr")
         for change in changes:
@@ -325,8 +325,8 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
             found = self._refs.find(name)
             if not self.repo.has_revision(found):
                 raise LookupError(f"no commit {name.decode('utf-8', 'replace')}")
-        except LookupError as wrong:
-            raise BadStream.at(getattr(cmd, "lineno", 0) or 0, str(wrong)) from None
+        except LookupError as error:
+            raise BadStream.at(getattr(cmd, "lineno", 0) or 0, str(error)) from None
         return found
 
     def _mark_of(self, revision: bytes) -> bytes:
@@ -352,15 +352,15 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         try:
             if ref.startswith(HEADS):
                 name_of(ref, self._local.branches)
-        except ValueError as wrong:
-            raise BadStream.at(getattr(cmd, "lineno", 0) or 0, str(wrong)) from None
+        except ValueError as error:
+            raise BadStream.at(getattr(cmd, "lineno", 0) or 0, str(error)) from None
         self._refs.set(ref, revision)
 
     def feature_handler(self, cmd: Any) -> None:
         """The parser has looked at it."""
 
     def checkpoint_handler(self, cmd: Any) -> None:
-        """There are none: all changes at once, at the end."""
+        """Do nothing: all changes are made at once, at the end."""
 
 
 class _Before:
@@ -426,7 +426,7 @@ class _Exporter(BzrFastExporter):  # type: ignore[misc]
         return [revision for revision in super().interesting_history() if revision not in self.revid_to_mark]
 
     def preprocess_commit(self, revid: bytes, revobj: Any, ref: bytes) -> Any:
-        """As Breezy's, which numbers by the count of marks, as if none were missing."""
+        """Return the next mark. Breezy's own is the count of marks, as if none were missing."""
         is_new = revid not in self.revid_to_mark
         found = super().preprocess_commit(revid, revobj, ref)
         if is_new and self.revid_to_mark.get(revid):
@@ -442,7 +442,7 @@ class _Exporter(BzrFastExporter):  # type: ignore[misc]
         return found[0], found[1]
 
     def _get_filecommands(self, tree_old: Any, tree_new: Any) -> Iterator[Any]:
-        """What differs, by paths: first what is gone, then what is new. Breezy's own order of renames loses files."""
+        """The differences by path: first what is gone, then what is new. Breezy's own order of renames loses files."""
         before: set[str] = set()
         after: set[str] = set()
         for change in tree_new.iter_changes(tree_old):
@@ -473,7 +473,7 @@ _NOT_IN_NAMES: Final = str.maketrans("", "", "<>\n")
 
 
 def _below(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """What is in a folder of a tree, and in those below, by paths."""
+    """The entries below a folder of a tree, by path."""
     for each, entry in tree.iter_entries_by_dir(specific_files=None):
         if each.startswith(f"{path}/" if path else ""):
             yield each, entry

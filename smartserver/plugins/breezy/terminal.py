@@ -1,4 +1,4 @@
-"""What brz's user is shown of a server besides what Breezy says: how far a command is, and what the server advises."""
+"""Progress and advice of a server, shown to the user of brz."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def moving(what: str) -> Iterator[OnSent]:
 
 
 class ServerProgress:
-    """What the server says of itself, on a bar of its own while it says it."""
+    """Show messages of the server on a progress bar of their own."""
 
     def __init__(self) -> None:
         self._bar: ui.ProgressTask | None = None

@@ -26,7 +26,7 @@ from smartserver.verbs.repository_list import RepositoryField
 
 
 class NoBazaarProtocol(errors.NoSmartMedium):
-    """What `brz ping` is told."""
+    """The answer to `brz ping`."""
 
     _fmt = "There is no Bazaar smart protocol at %(transport)s: `smartserver ping URL` pings a server of hpss://."
 
@@ -42,12 +42,12 @@ class HpssTransport(ConnectedTransport):
             query = parse_place(asked).query
             super().__init__(urlutils.join_segment_parameters(asked.removesuffix(query), parameters), _from_transport)
             self.location = parse_place(urlutils.split_segment_parameters(self.base)[0] + query)
-        except BadUrl as wrong:
-            raise urlutils.InvalidURL(path=without_secrets(base), extra=str(wrong)) from None
+        except BadUrl as error:
+            raise urlutils.InvalidURL(path=without_secrets(base), extra=str(error)) from None
 
     @property
     def server(self) -> Server:
-        """What all transports of one server talk to."""
+        """The server, which all its transports share."""
         server = self._get_connection()
         if server is None:
             server = server_of(self.location)
@@ -77,7 +77,7 @@ class HpssTransport(ConnectedTransport):
         return self.base
 
     def get_smart_medium(self) -> NoReturn:
-        """There is none that speaks Bazaar's own protocol."""
+        """Refuse: the server does not speak Bazaar's own protocol."""
         raise NoBazaarProtocol(self)
 
     def disconnect(self) -> None:
@@ -87,7 +87,7 @@ class HpssTransport(ConnectedTransport):
             server.close()
 
     def listable(self) -> bool:
-        """There are no folders; but `brz branches -R` asks whether what lies below can be told."""
+        """Return True for `brz branches -R`, which lists branches; a server has no folders."""
         return runs("branches")
 
     def has(self, relpath: str) -> bool:
@@ -101,7 +101,7 @@ class HpssTransport(ConnectedTransport):
     get_bytes = stat = readlink = get
 
     def put_file(self, relpath: str, *arguments: object, **options: object) -> NoReturn:
-        """There are no files, so that none can be written or changed."""
+        """Refuse: a server has no files."""
         raise errors.TransportNotPossible(f"there are no files on an hpss:// server: {self.abspath(relpath)}")
 
     append_file = open_write_stream = rename = delete = rmdir = put_file
@@ -110,7 +110,7 @@ class HpssTransport(ConnectedTransport):
         """Folders need not be made: what is pushed there makes them."""
 
     def delete_tree(self, relpath: str) -> None:
-        """As `mkdir`, which Breezy undoes where there is no such revision as a branch is to be made of.
+        """Do nothing. Breezy undoes `mkdir` if the revision of a new branch does not exist.
 
         Raises:
             TransportNotPossible: it is another folder.
@@ -119,7 +119,7 @@ class HpssTransport(ConnectedTransport):
             raise errors.TransportNotPossible(f"an hpss:// server has no folders: {self.abspath(relpath)}")
 
     def ensure_base(self, mode: int | None = None) -> bool:
-        """As `mkdir`.
+        """Do nothing, as `mkdir`.
 
         Raises:
             NoTrees: a checkout is to be made there.
@@ -129,7 +129,7 @@ class HpssTransport(ConnectedTransport):
         return False
 
     def create_prefix(self, mode: int | None = None) -> None:
-        """As `mkdir`."""
+        """Do nothing, as `mkdir`."""
 
 
 def path_of(ref: bytes) -> str:
@@ -138,7 +138,7 @@ def path_of(ref: bytes) -> str:
 
 
 def below(paths: Iterable[str], own: str) -> list[str]:
-    """Those at and below a path, as seen from there, in order."""
+    """The names at and below a path, relative to it, sorted."""
     if own:
         paths = [path[len(own) :] for path in paths if path == own or path.startswith(f"{own}/")]
     return sorted([path.strip("/") for path in paths])

@@ -22,7 +22,7 @@ def pack(place: Place, *, clean: bool) -> None:
 
 
 def verify(place: Place) -> VerifyResult:
-    """Have everything read and checked, once in a command."""
+    """Let the server read and check the whole repository, once in a command."""
     if place.verified is None:
         place.verified = place.ask(repository_verify, VerifyRequest())
     return place.verified

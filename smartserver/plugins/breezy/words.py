@@ -1,4 +1,4 @@
-"""What goes wrong and what cannot be done, as Breezy's own errors: its commands catch those, and end with its messages
+"""Errors of a server as Breezy's own errors: Breezy's commands catch those, and end with their messages
 and its status.
 """
 
@@ -42,40 +42,40 @@ def in_breezys_words(url: str, location: Place) -> Iterator[None]:
     """Raise Breezy's error for whatever goes wrong with what is at `url`."""
     try:
         yield
-    except CannotConnect as wrong:
-        raise errors.ConnectionError(plain(str(wrong))) from wrong
-    except (MediumError, ProtocolError, NotOurProtocol, ServerBusy, OutcomeUnknown) as wrong:
-        raise errors.ConnectionError(_at(location, wrong)) from wrong
-    except NoSuchRepository as wrong:
-        there = plain(_instead(wrong.found, location)) if wrong.found else None
-        raise errors.NotBranchError(path=url, detail=there) from wrong
-    except NoSuchBranch as wrong:
-        there = "location is a repository" if wrong.ref == HERE else None  # In Breezy's own words.
-        raise errors.NotBranchError(path=url, detail=there) from wrong
-    except WrongVcs as wrong:
-        use = ", which git clones and pushes to" if wrong.vcs.startswith("git ") else ""
-        other = errors.NotBranchError(path=url, detail=plain(f"there is a repository of {wrong.vcs}{use}"))
+    except CannotConnect as error:
+        raise errors.ConnectionError(plain(str(error))) from error
+    except (MediumError, ProtocolError, NotOurProtocol, ServerBusy, OutcomeUnknown) as error:
+        raise errors.ConnectionError(_at(location, error)) from error
+    except NoSuchRepository as error:
+        there = plain(_instead(error.found, location)) if error.found else None
+        raise errors.NotBranchError(path=url, detail=there) from error
+    except NoSuchBranch as error:
+        there = "location is a repository" if error.ref == HERE else None  # In Breezy's own words.
+        raise errors.NotBranchError(path=url, detail=there) from error
+    except WrongVcs as error:
+        use = ", which git clones and pushes to" if error.vcs.startswith("git ") else ""
+        other = errors.NotBranchError(path=url, detail=plain(f"there is a repository of {error.vcs}{use}"))
         if runs("config"):  # Where no branch is it shows what locations.conf says of the place.
-            raise errors.CommandError(str(other)) from wrong
-        raise other from wrong
-    except (AccessDenied, StoreDenies) as wrong:
-        raise errors.PermissionDenied(url, plain(str(wrong))) from wrong
-    except Malformed as wrong:
-        raise errors.ConnectionError(f"{location.where}: what it sent cannot be read: {plain(str(wrong))}") from wrong
-    except TransportError as wrong:
-        raise errors.BzrError(_at(location, wrong)) from wrong
-    except (CodedError, VcsError) as wrong:
-        raise errors.BzrError(plain(str(wrong))) from wrong
+            raise errors.CommandError(str(other)) from error
+        raise other from error
+    except (AccessDenied, StoreDenies) as error:
+        raise errors.PermissionDenied(url, plain(str(error))) from error
+    except Malformed as error:
+        raise errors.ConnectionError(f"{location.where}: what it sent cannot be read: {plain(str(error))}") from error
+    except TransportError as error:
+        raise errors.BzrError(_at(location, error)) from error
+    except (CodedError, VcsError) as error:
+        raise errors.BzrError(plain(str(error))) from error
 
 
-def _at(location: Place, wrong: Exception) -> str:
-    """What is wrong, with the server or store it is about in front unless that is named in it."""
-    said = plain(str(wrong))
+def _at(location: Place, error: Exception) -> str:
+    """The text of an error, with the server or store in front unless the text names it."""
+    said = plain(str(error))
     return said if location.where in said else f"{location.where}: {said}"
 
 
 def _instead(found: str, location: Place) -> str:
-    """What lies where no repository is, and how it would be served."""
+    """A line about something else at the place of a repository, and how it can be served."""
     push = {A_GIT_REPOSITORY: "git push --mirror", A_BAZAAR_REPOSITORY: "brz push"}.get(found)
     return f"there is {found}" if push is None else f"there is {found}, {how_to_serve(location, push)}"
 
@@ -92,7 +92,7 @@ PAGES = "a repository on an hpss:// server keeps its pages as they were pushed"
 
 
 class NotOnServer(errors.UnsupportedOperation):  # type: ignore[misc]  # Breezy is not typed.
-    """What a server does not do; a command shows the reason alone."""
+    """An operation that a server does not do; a command shows the reason alone."""
 
     _fmt = "%(why)s"
 
@@ -101,7 +101,7 @@ class NotOnServer(errors.UnsupportedOperation):  # type: ignore[misc]  # Breezy 
 
 
 class NoTreePolicy(NotOnServer, NotImplementedError):
-    """Whether clones get working trees cannot be set; Breezy's copying goes on where this is not implemented."""
+    """A policy of working trees cannot be set; Breezy's copying goes on where this is not implemented."""
 
 
 class NoTrees(errors.NotLocalUrl):  # type: ignore[misc]
@@ -121,10 +121,10 @@ def check_has(repository: Repository, revision: RevisionId, named: object = None
 
 
 def deleted_by(url: str) -> str:
-    """Why a repository stays where Breezy would delete it."""
+    """The reason why a repository stays, although Breezy would delete it."""
     return f"a repository on an hpss:// server has other branches, too: `smartserver delete {url}` deletes all of it"
 
 
 def made_by_a_push(url: str) -> str:
-    """Why there is no branch without a revision."""
+    """The reason why there is no branch without a revision."""
     return f"a branch on an hpss:// server begins with its first revision: commit it here, then `brz push {url}`"

@@ -25,7 +25,7 @@ for _name in ("breezy.plugins.hpss", "smartserver.plugins.breezy_shim"):
 SCHEMES = ("hpss://", "hpss+tls://", "hpss+ssh://", "hpss+sftp://", "hpss+s3://", "hpss+vfs://")
 
 CONTROLDIR = "smartserver.plugins.breezy.controldir"
-REMOTE = "smartserver.plugins.breezy.remote"
+REMOTES = "smartserver.plugins.breezy.remotes"
 
 opened: list[weakref.ref[Any]] = []
 """The branches this process has opened and not dropped, newest last: what they hold need not be sent."""
@@ -40,11 +40,11 @@ class RunningCommand:
         self.assumed: list[Any] = []
         """The branches on servers that the command took for what is remembered of them."""
         self.has_changed = False
-        """Whether it has changed one of them."""
+        """The command has changed one of them."""
         self._again = TRIES
 
     def is_outdated(self, error: Exception | None) -> bool:
-        """Whether what the command did or said follows from a branch that is another by now; it runs again then.
+        """Say whether the command must run again, as a branch was another than it was assumed to be.
 
         What is remembered refuses nothing by itself: where nothing was sent that a server could refuse, it is asked.
         """
@@ -90,8 +90,8 @@ def _record(command: Command) -> None:
                         raise error.__cause__ from None  # So says Python 3.11 of ^C while it makes a class.
                     if running[-1].is_outdated(error):
                         continue
-                    if REMOTE in sys.modules:
-                        sys.modules[REMOTE].explain(error)
+                    if REMOTES in sys.modules:
+                        sys.modules[REMOTES].explain(error)
                     raise
                 if not running[-1].is_outdated(None):
                     return done
@@ -117,7 +117,7 @@ class HpssProber(Prober):
 
     @classmethod
     def known_formats(cls) -> list[object]:
-        """Nothing that could be asked for by name."""
+        """Return no formats: none can be asked for by name."""
         return []
 
 

@@ -275,8 +275,8 @@ class Remote:
             memory.took(self.markers, self._markers_version, is_all=self.wanted is None)
 
     def _learn_graph(self, content: Content) -> None:
-        for each in content.parts:
-            self._graph[each.revision] = tuple([parent.id for parent in each.parents])
+        for revision, parents in content.graph:
+            self._graph[revision] = tuple([parent.id for parent in parents])
 
     def ask_beside_history(self) -> None:
         """Request the graph of everything that is missing here, if the request for history named a part of it."""

@@ -34,11 +34,9 @@ groupcompress = _moved("groupcompress")
 versionedfile = _moved("versionedfile")
 
 try:
-    from vcsgraph import graph
     from vcsgraph.errors import GhostRevisionsHaveNoRevno, RevisionNotPresent
     from vcsgraph.tsort import topo_sort
 except ImportError:  # Before 3.3.12
-    from breezy import graph
     from breezy.errors import GhostRevisionsHaveNoRevno, RevisionNotPresent
     from breezy.tsort import topo_sort
 
@@ -87,9 +85,6 @@ class Store(Protocol):
 
     def get_parent_map(self, keys: Keys) -> Mapping[StoreKey, tuple[StoreKey, ...] | None]:
         """The parents of those of `keys` that are here."""
-
-    def insert_record_stream(self, stream: Iterable[Content]) -> None:
-        """Add records."""
 
 
 class KnownGraph(Protocol):
@@ -211,21 +206,6 @@ def load_formats() -> None:
     importlib.import_module("breezy.bzr.vf_repository")
 
 
-def chk_inventory() -> Any:
-    """The class of inventories that lie in pages."""
-    return _moved("inventory").CHKInventory
-
-
-def branches_of_breezy() -> Any:
-    """The class of Breezy's own branches."""
-    return importlib.import_module("breezy.bzr.branch").BzrBranch8
-
-
-def forget_pages() -> None:
-    """Drop the pages of inventories that Breezy keeps of every repository it has read."""
-    _moved("chk_map").clear_cache()
-
-
 def dirstate_tree() -> Any:
     """The class of working trees, if any was loaded."""
     found = sys.modules.get("breezy.bzr.workingtree_4")
@@ -236,11 +216,6 @@ def git_directory() -> Any:
     """The class of git's control directories, if any was loaded."""
     found = sys.modules.get("breezy.git.dir")
     return None if found is None else found.GitDir
-
-
-def make_graph(providers: Sequence[Any]) -> Any:
-    """Breezy's graph of what any of these knows parents of."""
-    return graph.Graph(graph.CachingParentsProvider(graph.StackedParentsProvider(list(providers))))
 
 
 def debug_flags() -> set[str]:

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from smartserver.errors import MissingRevision, NoSuchPart, shown
 from smartserver.records.browse import Change, Header, Node, NodeType, message_of
-from smartserver.records.content import ReadScope, RepositoryView, Text, whole
-from smartserver.records.model import HERE, Key, RevisionId
-from smartserver.vcs.bzr import parts
-from smartserver.vcs.bzr.kinds import INVENTORY, REVISION, TEXT
+from smartserver.records.content import RepositoryView, Text, whole
+from smartserver.records.model import HERE, Key, RevisionId, Tip
+from smartserver.vcs.bzr.kinds import INVENTORY, REVISION, TAGS, TEXT
+from smartserver.vcs.bzr.left_hand import left_hand, number_in
 from smartserver.vcs.bzr.pages import Entry, Leaf
 from smartserver.vcs.bzr.pages import Node as PageNode
-from smartserver.vcs.bzr.reading import Names
 from smartserver.vcs.bzr.revision import Revision, read_inventory, read_revision
-from smartserver.vcs.bzr.selector import Tag
-from smartserver.vcs.bzr.tree import BzrTree, entry_of
+from smartserver.vcs.bzr.tree import BzrTree, differing_leaves, entry_of, page_of
 from smartserver.vcs.patterns import compile_pattern
 
 TRUNK: Final = b"trunk"
@@ -65,7 +64,8 @@ class BzrContents:
         prefixed = _PREFIXED.fullmatch(name)
         prefix, rest = ("", name) if prefixed is None else prefixed.groups()
         if branch is not None:
-            found = refs[branch][0].id if not name else self._named(branch, refs[branch][0].id, prefix, rest)
+            tip = refs[branch][0]
+            found = tip.id if not name else self._named(branch, tip, prefix, rest)
             if found:
                 return found
         raw = rest.encode()
@@ -78,21 +78,35 @@ class BzrContents:
             raise NoSuchPart(f"{unknown}{self._branches()}")
         raise NoSuchPart(f"{unknown}no number, tag or id in the branch {shown(branch)}, and no other branch")
 
-    def _named(self, branch: bytes, tip: RevisionId, prefix: str, name: str) -> RevisionId:
+    def _named(self, branch: bytes, tip: Tip, prefix: str, name: str) -> RevisionId:
         """The revision with a number or tag of a branch; empty where there is none."""
-        names = Names(self._stored, ReadScope(wants=[tip], ref=branch))
-        tagged = names.called(Tag(name.encode()), absent=True) if prefix in ("", "tag") else b""
+        tagged = self._stored.map(TAGS).get(branch + b"\0" + name.encode(), b"") if prefix in ("", "tag") else b""
         if prefix not in ("", "revno") or not _NUMBER.fullmatch(name):
             return tagged
-        try:
-            return names.named(int(name))
-        except NoSuchPart:
-            if not tagged:
-                raise
-            return tagged
+        numbered = self._numbered(tip, int(name))
+        if not numbered and not tagged:
+            raise NoSuchPart(f"there is no revision {int(name)} in the left-hand history")
+        return numbered or tagged
+
+    def _numbered(self, tip: Tip, number: int) -> RevisionId:
+        """The revision at a place in the left-hand history of a tip, from its begin, or where that is negative from
+        its end; empty where there is none."""
+        ordinal = self._stored.ordinal(tip.id)
+        if ordinal is None:
+            raise MissingRevision(tip.id)
+        line: Iterable[int] = left_hand(self._stored, ordinal)
+        steps = -number - 1
+        if number > 0:
+            last = number_in(tip.attributes)
+            if not last:
+                line = list(line)
+                last = len(line)
+            steps = last - number
+        found = next(itertools.islice(line, steps, None), None) if steps >= 0 else None
+        return b"" if found is None else self._stored.revision(found)
 
     def _branches(self) -> str:
-        """That a branch must be named, and which there are."""
+        """A line that a branch must be named, with the names there are."""
         names = list(map(shown, sorted(self._stored.refs())))
         if not names:
             return "there is no branch yet"
@@ -127,7 +141,7 @@ class BzrContents:
         return found
 
     def header(self, revision: RevisionId) -> Header:
-        """What a revision says."""
+        """The header of a revision."""
         said = self._revision(revision)
         message = message_of(_text(revision), said.message)
         if not _SECONDS.fullmatch(said.timestamp):
@@ -154,7 +168,7 @@ class BzrContents:
         return digest.digest()
 
     def changes(self, revision: RevisionId) -> Iterator[Change]:
-        """How its tree differs from that of its first parent."""
+        """The differences between a revision's tree and that of its first parent."""
         parents = self._revision(revision).parents
         first = parents[0] if parents and self._stored.ordinal(parents[0]) is not None else None
         mine, theirs = self._differing(revision, first)
@@ -166,13 +180,13 @@ class BzrContents:
                 yield Change("M", path)
 
     def _differing(self, one: RevisionId, other: RevisionId | None) -> tuple[dict[bytes, Entry], dict[bytes, Entry]]:
-        """What lies in each of two trees at the paths at which they may differ."""
+        """The entries of each of two trees at the paths at which they may differ."""
         new = self._tree(one)
         if other is None:
             return {path: entry for path, entry in new.walk() if path}, {}
         old = self._tree(other)
         found: tuple[dict[bytes, bytes], dict[bytes, bytes]] = {}, {}
-        for side, items in parts.apart(self._stored.record, one, other):
+        for side, items in differing_leaves(self._stored.record, one, other):
             found[side].update(items)
         mine, theirs = dict[bytes, Entry](), dict[bytes, Entry]()
         folders = functools.cache(new.path_of), functools.cache(old.path_of)
@@ -205,13 +219,13 @@ class BzrContents:
         return BzrTree(read_inventory(record.text), self._page, self._kept, self._stored.charge)
 
     def _page(self, key: Key) -> bytes:
-        text = parts.page_of(self._stored.record, key)
+        text = page_of(self._stored.record, key)
         self._kept_bytes += len(text)
         return text
 
 
 def _shallow(tree: BzrTree, path: bytes) -> Iterator[tuple[bytes, Entry]]:
-    """What is at a path and, of a folder, directly in it."""
+    """The entry at a path and, of a folder, the entries directly in it."""
     top = tree.find(path)
     if top is None:
         return
@@ -231,7 +245,7 @@ def _node(path: bytes, entry: Entry) -> Node:
 
 
 def _path(entry: Entry, path_of: Callable[[bytes], bytes | None]) -> bytes:
-    """Where an entry is. `path_of`: of folders, by their ids."""
+    """The path of an entry. `path_of`: of folders, by their ids."""
     if not entry.parent_id:
         return b""
     folder = path_of(entry.parent_id)
@@ -245,7 +259,7 @@ def _place(entry: Entry) -> tuple[bytes, bytes]:
 
 
 def _content(entry: Entry) -> object:
-    """What a change of its path does not change."""
+    """The part of an entry that a change of its path does not change."""
     return entry.kind, entry.sha1, entry.executable, entry.target
 
 

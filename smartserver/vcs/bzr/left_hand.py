@@ -15,7 +15,7 @@ from smartserver.records.content import RepositoryView, TipReader
 from smartserver.records.model import RevisionId
 
 MAX_DIGITS: Final = 15
-"""Of a number in the attributes of a tip; what is longer is none."""
+"""Digits of a number in the attributes of a tip; a longer one is none."""
 
 
 def number_in(attributes: bytes) -> int:
@@ -23,34 +23,12 @@ def number_in(attributes: bytes) -> int:
     return int(attributes) if attributes.isdigit() and len(attributes) <= MAX_DIGITS else 0
 
 
-class LeftHand:
-    """The ordinals of one line, walked as far as was asked for; for one thread at a time."""
-
-    def __init__(self, stored: RepositoryView, ordinal: int) -> None:
-        self._stored = stored
-        self._walked = [ordinal]
-        self._ended = False
-
-    def __iter__(self) -> Iterator[int]:
-        steps = 0
-        while (ordinal := self.at(steps)) is not None:
-            yield ordinal
-            steps += 1
-
-    def at(self, steps: int) -> int | None:
-        """The revision so many first parents on; None where the line is shorter."""
-        walked = self._walked
-        while len(walked) <= steps and not self._ended:
-            parent = self._stored.first_parent(walked[-1])
-            if parent is None:
-                self._ended = True
-            else:
-                walked.append(parent)
-        return walked[steps] if steps < len(walked) else None
-
-    def length(self) -> int:
-        """How many revisions it has."""
-        return sum(1 for _ in self)
+def left_hand(stored: RepositoryView, ordinal: int) -> Iterator[int]:
+    """The ordinals of the line of a revision, itself first. It is walked as far as it is read."""
+    at: int | None = ordinal
+    while at is not None:
+        yield at
+        at = stored.first_parent(at)
 
 
 def count_lines(stored: TipReader, tips: Sequence[RevisionId]) -> list[int]:

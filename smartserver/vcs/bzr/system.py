@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from smartserver.records.browse import Contents
-    from smartserver.records.content import ReadPlan, ReadScope, RepositoryView, TipReader
+    from smartserver.records.content import ReadScope, RepositoryView, TipReader
 
 BZR: Final = "bzr 2a"
 
@@ -90,12 +90,6 @@ class BzrSystem(System):
             return None
         now, before = found
         return ((target, None, now),), ((target, None, before),)
-
-    def read(self, stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
-        """Parts of histories and trees."""
-        from smartserver.vcs.bzr.reading import read  # Not before: a client answers nothing.
-
-        return read(stored, selector, question)
 
     def contents(self, stored: RepositoryView, question: ReadScope) -> Contents:
         """Its revisions and their trees."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from smartserver.errors import shown
 from smartserver.records.charge import Charge, free, steps_of
-from smartserver.records.model import Key
+from smartserver.records.model import Key, Record, RevisionId
+from smartserver.vcs.bzr.kinds import CHK, INVENTORY
 from smartserver.vcs.bzr.pages import (
     ENTRY_PARTS,
     NAME_PARTS,
@@ -19,10 +21,13 @@ from smartserver.vcs.bzr.pages import (
     read_node,
     search_key,
 )
-from smartserver.vcs.bzr.revision import Inventory
+from smartserver.vcs.bzr.revision import Inventory, read_inventory
 
 ITEMS: Final = 16
 """Items of a leaf that are gone through in a step."""
+
+Read = Callable[[int, Key], Record | None]
+"""The record of a kind and key; None where there is none."""
 
 
 class BzrTree:
@@ -45,8 +50,6 @@ class BzrTree:
         self._page = page
         self._kept = {} if kept is None else kept
         self._charge = charge
-        self.pages: dict[Key, None] = {}
-        """The keys of the pages read so far, in the order in which they were first read; without those in `kept`."""
 
     def entry(self, file_id: bytes) -> Entry | None:
         """The entry of a file's id.
@@ -71,17 +74,8 @@ class BzrTree:
             file_id = found
         return self.entry(file_id)
 
-    def child(self, folder: bytes, name: bytes) -> Entry | None:
-        """The entry of that name in a folder.
-
-        Raises:
-            ValueError: a page cannot be read, or is not one of its map.
-        """
-        found = self._child(folder, name)
-        return None if found is None else self.entry(found)
-
     def path_of(self, file_id: bytes) -> bytes | None:
-        """Where a file's id is; None where it is not in this tree.
+        """The path of a file's id; None if it is not in this tree.
 
         Raises:
             ValueError: a page cannot be read, or is not one of its map; or the folders go round.
@@ -100,7 +94,7 @@ class BzrTree:
         return b"/".join(reversed(names))
 
     def children(self, file_id: bytes) -> dict[bytes, bytes]:
-        """What lies in a folder: name to file id, by name.
+        """The entries of a folder: name to file id, by name.
 
         Raises:
             ValueError: a page cannot be read, or is not one of its map.
@@ -122,7 +116,7 @@ class BzrTree:
                 yield entry_of(file_id, value)
 
     def walk(self, path: bytes = b"") -> Iterator[tuple[bytes, Entry]]:
-        """What is at a path and all below it, each folder before what is in it; nothing where nothing is there.
+        """The entry at a path and all below it, each folder before its entries; nothing where nothing is.
 
         Raises:
             ValueError: a page cannot be read, or is not one of its map.
@@ -203,7 +197,6 @@ class BzrTree:
         if found is None:
             text = self._page(key)
             found = read_node(text) if is_node(text) else read_leaf(text)
-            self.pages[key] = None
             if keep:
                 self._kept[key] = found
         return found
@@ -219,3 +212,37 @@ def entry_of(file_id: bytes, value: bytes) -> Entry:
     if entry.file_id != file_id:
         raise ValueError(f"the entry of {file_id!r} has the id {entry.file_id!r}")
     return entry
+
+
+def page_of(read: Read, key: Key) -> bytes:
+    """The text of a page.
+
+    Raises:
+        ValueError: it is missing.
+    """
+    found = read(CHK, key)
+    if found is None:
+        raise ValueError(f"the page {shown(key)} is missing")
+    return found.text
+
+
+def differing_leaves(read: Read, one: RevisionId, other: RevisionId) -> Iterator[tuple[int, Mapping[bytes, bytes]]]:
+    """The leaves that two trees do not share: the side, 0 or 1, and the entries by file id, as written.
+
+    An entry that comes for one tree alone may be in both: the same page may lie deeper in the other's map.
+    """
+    found = [read(INVENTORY, revision) for revision in (one, other)]
+    mine, theirs = [set() if each is None else {read_inventory(each.text).id_to_entry} for each in found]
+    seen: set[Key] = set()
+    while mine or theirs:
+        seen |= mine | theirs
+        below: tuple[set[Key], set[Key]] = set(), set()
+        for side, keys in ((0, mine - theirs), (1, theirs - mine)):
+            for key in keys:
+                text = page_of(read, key)
+                if is_node(text):
+                    below[side].update(read_node(text).children.values())
+                else:
+                    leaf = read_leaf(text)
+                    yield side, leaf.items if leaf.parts == ENTRY_PARTS else {}
+        mine, theirs = below[0] - seen, below[1] - seen

@@ -56,7 +56,7 @@ def read(stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPl
     """
     if selector == GRAPH:
         wants, haves = _stored(stored, question.wants), _stored(stored, question.haves)
-        return ReadPlan(pieces=((ordinal, ()) for ordinal in stored.reached(wants, haves, [])))
+        return ReadPlan(graph=stored.reached(wants, haves))
     if selector.startswith(markers.WHOLE):
         table = stored.map(OBSOLETE)
         stored.charge(len(table))
@@ -83,7 +83,7 @@ def _markers(stored: RepositoryView, known: markers.KnownVersion, heads: Sequenc
     table = stored.map(OBSOLETE)
     stored.charge(len(table))
     if heads is not None and (chosen is None or chosen):
-        wanted = set(stored.reached(_stored(stored, heads), [], []))
+        wanted = set(stored.reached(_stored(stored, heads), []))
         matter = markers.relevant(dict(table.items()), lambda node: stored.ordinal(node) in wanted)
         chosen = matter if chosen is None else matter.intersection(chosen)
     return b"".join(table.values() if chosen is None else [table[key] for key in sorted(chosen)])

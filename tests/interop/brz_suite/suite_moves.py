@@ -25,7 +25,8 @@ from suite_servers import Server
 
 from smartserver.plugins.breezy.mirror import _mirrors
 from smartserver.plugins.breezy.push import push
-from smartserver.plugins.breezy.remote import _remotes, _told
+from smartserver.plugins.breezy.remote import _told
+from smartserver.plugins.breezy.remotes import _remotes
 from smartserver.plugins.breezy.server import _servers
 
 REFERENCE = "Bazaar-NG Branch Reference Format 1\n"

@@ -1,4 +1,4 @@
-"""Why a case may fail over hpss:// alone: a closed list of reasons, each a line of doc/howto/use_breezy.md."""
+"""Why a case may fail over hpss:// alone: a closed list of reasons, of doc/howto/use_breezy.md or of the tests alone."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ class Reasons(NamedTuple):
 
     texts: dict[str, str]
     """Reason -> words of the line of doc/howto/use_breezy.md that says so."""
+    of_tests: dict[str, str]
+    """Reason -> what is true of the tests alone."""
     cases: dict[str, dict[str, list[str]]]
     """Suite -> reason -> names of cases."""
 
@@ -30,5 +32,4 @@ class Reasons(NamedTuple):
 def read() -> Reasons:
     """The reasons as they are written down."""
     whole = tomllib.loads(FILE.read_text(encoding="utf-8"))
-    texts = whole.pop("reasons")
-    return Reasons(texts, whole)
+    return Reasons(whole.pop("reasons"), whole.pop("tests"), whole)

@@ -1,4 +1,5 @@
-"""plugins.breezy.mirror: what came is whole, a mirror holds what came, and damage is found."""
+"""plugins.breezy.spool, plugins.breezy.mirror, plugins.breezy.mirror_files: an answer is whole revisions, a mirror
+keeps them, and damage is found."""
 
 from __future__ import annotations
 
@@ -16,8 +17,10 @@ from breezy.transport import get_transport_from_path
 from smartserver.client.medium import ConnectionLost
 from smartserver.client.mirrors import Mirrors
 from smartserver.errors import CorruptRecord
-from smartserver.plugins.breezy import mirror as module
-from smartserver.plugins.breezy.mirror import Coming, Damaged, FileLock, Mirror, check_files, check_packs, tidy
+from smartserver.plugins.breezy import spool
+from smartserver.plugins.breezy.mirror import Mirror
+from smartserver.plugins.breezy.mirror_files import Damaged, FileLock, check_files, check_packs, tidy
+from smartserver.plugins.breezy.spool import Spool
 from smartserver.records.bases import NewRecord, SegmentWriter
 from smartserver.records.model import GraphNode, Parent
 from smartserver.records.system import system_of
@@ -52,11 +55,11 @@ def segments() -> dict[bytes, bytes]:
     }
 
 
-def coming(body: bytes | Iterator[bytes], count: int = 4) -> Coming:
+def coming(body: bytes | Iterator[bytes], count: int = 4) -> Spool:
     """An answer whose body comes in pieces of seven bytes."""
     pieces = iter([body[at : at + 7] for at in range(0, len(body), 7)]) if isinstance(body, bytes) else body
     answer: Any = SimpleNamespace(body=pieces, result=SimpleNamespace(segments=count, size=1000))
-    made = Coming(answer)
+    made = Spool(answer)
     made.receive()
     return made
 
@@ -113,7 +116,7 @@ def test_a_body_that_is_cut_off() -> None:
 def test_a_large_revision_is_shown_by_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before it is whole."""
     told: list[tuple[int, int, int]] = []
-    monkeypatch.setattr(module, "moving", lambda what: contextlib.nullcontext(lambda *sent: told.append(sent)))
+    monkeypatch.setattr(spool, "moving", lambda what: contextlib.nullcontext(lambda *sent: told.append(sent)))
     body = b"".join(segments().values())
     assert len(coming(body).revisions) == 4
     assert told[0] == (7, 0, 4)
@@ -139,7 +142,7 @@ def line(tmp_path: Path) -> tuple[Any, list[bytes]]:
     return control.open_repository(), revisions
 
 
-def sent(repository: Any, tips: list[bytes], haves: list[bytes], breaks: BaseException | None = None) -> Coming:
+def sent(repository: Any, tips: list[bytes], haves: list[bytes], breaks: BaseException | None = None) -> Spool:
     """The answer of a server that has what a local repository has; `breaks`: after all but the last revision."""
     whole = list(plan(BrzRepository(repository), tips, haves).segments())
 

@@ -9,7 +9,7 @@ from smartserver.records.content import damage_of
 
 
 def test_a_wrong_value_is_damage_of_the_revision() -> None:
-    with pytest.raises(CorruptRecord, match="its tree cannot be read: cut off"), damage_of(b"one", "its tree"):
+    with pytest.raises(CorruptRecord, match="it cannot be read: cut off"), damage_of(b"one"):
         raise ValueError("cut off")
 
 

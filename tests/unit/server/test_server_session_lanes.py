@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from bzr_builders import TRUNK, BzrHistory
 from dialogs import Dialog, Lanes, Served, message
 from session_calls import INSERT, PING, PULL, code, set_ref
 
 from smartserver.errors import Cancelled
-from smartserver.records.model import Tip
+from smartserver.records.browse import LogSelector, encode_selector
 from smartserver.server.context import CallContext
 from smartserver.server.executor import Lane
-from smartserver.store.content import ContentReader
-from smartserver.vcs.bzr.selector import Parts, TreesField
-from smartserver.vcs.bzr.selector import encode as encode_selector
+from smartserver.store.browse import ContentBody
 from smartserver.verbs.declare import AnyVerb, Arguments, Result
 from smartserver.verbs.repository_read import ReadRequest, repository_read
 from smartserver.verbs.repository_stats import StatsRequest, repository_stats
@@ -52,15 +49,12 @@ def test_reads(joined: Dialog, lanes: Lanes, calls: list[tuple[AnyVerb, Argument
 
 @pytest.mark.parametrize("leaves", [False, True])
 def test_what_is_put_together_is_read_apart_and_no_longer_than_it_is_wanted(
-    joined: Dialog, lanes: Lanes, served: Served, leaves: bool, monkeypatch: pytest.MonkeyPatch
+    joined: Dialog, lanes: Lanes, line: list[bytes], leaves: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history = BzrHistory()
-    (tip,) = history.line(1)
-    history.push(served.repository("trees"), [tip], {TRUNK: Tip(tip)})
     ended: list[type[BaseException]] = []
-    read = ContentReader.read
+    read = ContentBody.read
 
-    def noted(reader: ContentReader, size: int) -> bytes:
+    def noted(reader: ContentBody, size: int) -> bytes:
         if leaves:
             joined.send(Cancel(number))
         try:
@@ -69,9 +63,8 @@ def test_what_is_put_together_is_read_apart_and_no_longer_than_it_is_wanted(
             ended.append(type(wrong))
             raise
 
-    monkeypatch.setattr(ContentReader, "read", noted)
-    request = ReadRequest(encode_selector(Parts(trees=TreesField([-1]))), refs=[TRUNK])
-    number = joined.begin(message((repository_read, request), path="trees"))
+    monkeypatch.setattr(ContentBody, "read", noted)
+    number = joined.begin(message((repository_read, ReadRequest(encode_selector(LogSelector())))))
     lanes.run_all()
     assert code(joined.answer(number)) == ("cancelled" if leaves else "ok")
     assert lanes.lanes == [Lane.QUICK, *[Lane.CONTENT] * (1 if leaves else 2)]

@@ -58,13 +58,10 @@ class Stored(Charged):
     def setting(self, name: str) -> bytes | None:
         return self.evolution if name == "evolution" else None
 
-    def parents(self, ordinal: int) -> Sequence[int]:
-        return self.above[ordinal]
-
     def first_parent(self, ordinal: int) -> int | None:
         return next(iter(self.above[ordinal]), None)
 
-    def reached(self, wants: Sequence[int], haves: Sequence[int], absent: Sequence[int]) -> Sequence[int]:
+    def reached(self, wants: Sequence[int], haves: Sequence[int]) -> Sequence[int]:
         def below(ordinals: Sequence[int]) -> set[int]:
             return set(ordinals).union(*[below(self.above[each]) for each in ordinals])
 
@@ -177,8 +174,7 @@ def test_a_bookmark_alone() -> None:
 
 def test_a_graph() -> None:
     plan = read(Stored(), GRAPH, ReadScope([THIRD, FOURTH], [SECOND, MISSING]))
-    assert plan.pieces is not None
-    assert list(plan.pieces) == [(2, ()), (3, ())]
+    assert plan.graph == [2, 3]
 
 
 def test_the_newest_open_head() -> None:

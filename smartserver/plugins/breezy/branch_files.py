@@ -1,0 +1,80 @@
+"""`BranchFiles`: the files of a branch (tip, tags, options), in memory. A read asks the server, a write is sent."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from io import BytesIO
+from typing import Any, Protocol
+
+from breezy import errors
+from breezy.transport.memory import MemoryTransport
+
+from smartserver.plugins.breezy.change import OPTIONS_FILE, TAGS_FILE, TIP_FILE
+
+FILES = (TIP_FILE, TAGS_FILE, OPTIONS_FILE)
+
+
+class Owner(Protocol):
+    """The branch that the files belong to."""
+
+    url: str
+
+    def look(self) -> None:
+        """Learn what the branch is, and load the files."""
+
+    def write(self, name: str, content: bytes) -> None:
+        """Change a file."""
+
+
+class BranchFiles(MemoryTransport):  # type: ignore[misc]  # Breezy is not typed.
+    """The transport that Breezy's own branch reads and writes its files by."""
+
+    def __init__(self, owner: Owner) -> None:
+        super().__init__()
+        self._owner: Owner = weakref.proxy(owner)
+
+    def get(self, relpath: str) -> Any:
+        """Read a file."""
+        if relpath in FILES:
+            self._owner.look()
+        return super().get(relpath)
+
+    def has(self, relpath: str) -> bool:
+        """Say whether a file exists."""
+        if relpath in FILES:
+            self._owner.look()
+        return bool(super().has(relpath))
+
+    def put_file(self, relpath: str, f: Any, mode: object = None) -> int:
+        """Change the branch.
+
+        Raises:
+            Outdated: the branch has changed since it was last seen.
+            TransportNotPossible: a server has no such file.
+        """
+        if relpath not in FILES:
+            raise errors.TransportNotPossible(f"there are no files on an hpss:// server: {relpath}")
+        content: bytes = f.read()
+        self._owner.write(relpath, content)
+        return len(content)
+
+    def load(self, files: Mapping[str, bytes]) -> None:
+        """Replace the content of files; empty options are no file."""
+        for name, content in files.items():
+            if content or name != OPTIONS_FILE:
+                super().put_file(name, BytesIO(content))
+            elif super().has(name):
+                self.delete(name)
+
+    def clone(self, offset: str | None = None) -> MemoryTransport:
+        """A folder below, which has no files."""
+        return MemoryTransport()
+
+    def abspath(self, relpath: str) -> str:
+        """The URL that a file of the branch would have."""
+        return f"{self._owner.url}{relpath}"
+
+    def external_url(self) -> str:
+        """The URL of the branch."""
+        return self._owner.url

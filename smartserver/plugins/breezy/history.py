@@ -1,0 +1,185 @@
+"""`History`: the history of a branch on a server, and the one request by which its mirror receives what is new of it.
+
+The haves of the request are of two places: the mirror, and the local branches that the command has opened. What the
+user has in a local branch need not come again; but then the mirror lacks parents of what comes (`mirror.py` says how
+that is inserted).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any, Final
+
+from breezy import errors, trace
+from breezy.config import GlobalStack
+
+from smartserver.errors import MissingRevision
+from smartserver.plugins import breezy_shim as hpss
+from smartserver.plugins.breezy.checkouts import Checkouts
+from smartserver.plugins.breezy.mirror import LARGE, Mirror, mirror_of
+from smartserver.plugins.breezy.mirror_files import Damaged
+from smartserver.plugins.breezy.place import Place
+from smartserver.plugins.breezy.running import runs
+from smartserver.plugins.breezy.spool import Spool
+from smartserver.records.model import HERE, RevisionId
+from smartserver.vcs.base import VcsError
+from smartserver.vcs.bzr.kinds import SIGNATURES
+from smartserver.vcs.bzr.repository import BrzRepository
+from smartserver.verbs.repository_pull import MAX_HAVES
+from smartserver.verbs.repository_stats import StatsResult
+
+TRIES: Final = 3
+"""Requests for the history, where the mirror turns out to be damaged or a revision to be missing."""
+
+MAX_BRANCHES: Final = 4
+"""Local branches whose tips are named to a server, the newest first."""
+
+READ_WITHOUT: Final = "`smartserver cat`, `ls`, `log` and `export` of a URL read without it"
+
+
+class History:
+    """The history of one branch."""
+
+    def __init__(self, branch: Place) -> None:
+        self.checkouts = Checkouts()
+        """The lightweight checkouts of the branch, whose parents have to be in the mirror as well."""
+        self.absent: set[RevisionId] = set()
+        """Ghosts of what the mirror and the local branches have."""
+        self.refused: set[RevisionId] = set()
+        """Revisions that the server was asked for by id, and has not."""
+        self.stats: StatsResult | None = None
+        """The contents of the repository, if a command asked for them."""
+        self._branch: Place = weakref.proxy(branch)
+        self._mirror: Mirror | None = None
+
+    def mirror(self, *, makes: bool = True) -> Mirror:
+        """The mirror of the repository. `makes`: it is created on the disk if there is none."""
+        if self._mirror is None:
+            self._mirror = mirror_of(self._branch, makes=makes)
+        return self._mirror
+
+    def lacking_of_checkouts(self) -> list[RevisionId]:
+        """The parents of trees that the mirror has not."""
+        return self.checkouts.lacking(lambda revision: self._branch.knowledge.met and self.mirror().has(revision))
+
+    def tell_gone(self, revisions: Sequence[RevisionId]) -> None:
+        """Warn of those parents of trees that the server has refused."""
+        self.checkouts.tell_gone([each for each in revisions if each in self.refused], self._branch.url)
+
+    def receive(self, ids: Sequence[RevisionId] = ()) -> None:
+        """Request what the mirror lacks of the branch, and insert it. `ids`: these revisions instead.
+
+        Raises:
+            MissingRevision: one of `ids` is not there.
+        """
+        for left in reversed(range(TRIES)):
+            haves: list[RevisionId] = []
+            absent: list[RevisionId] = []
+            if self._branch.knowledge.met:
+                haves, absent = self.mirror().haves(self._branch.knowledge.tips())
+            local = {} if self.checkouts or ids else self._local_haves(haves)
+            for repository in dict.fromkeys(local.values()):
+                absent += BrzRepository(repository).absent([each for each in local if local[each] is repository])
+            self.absent.update(absent)
+            asked = [*haves, *local][:MAX_HAVES]
+            also = ids or [each for each in self.lacking_of_checkouts() if each not in self.refused]
+            try:
+                pulled = self._branch.repository.pull(
+                    asked, [] if ids else [HERE], also, absent=absent, bulk=True, stats=runs("info")
+                )
+            except MissingRevision as missing:
+                if ids:
+                    raise
+                self.refused.add(missing.revision)
+                self.tell_gone([missing.revision])
+                continue
+            self.stats = pulled.stats
+            self._branch.learned()
+            spool = Spool(pulled)
+            if not haves:
+                self._announce(spool)
+            spool.receive()
+            if self._insert(spool, pulled.common(asked), haves, local):
+                return
+            if not left:
+                raise errors.BzrError(f"the history of {self._branch.url} cannot be kept here")
+
+    def _insert(
+        self,
+        spool: Spool,
+        common: Sequence[RevisionId],
+        haves: Sequence[RevisionId],
+        local: dict[RevisionId, Any],
+    ) -> bool:
+        """Insert an answer; False if the mirror was damaged, and is empty now.
+
+        `common`: the haves that the server has. `haves`: those of the mirror. `local`: those of local repositories.
+        """
+        before, mirror = self._replaced(), self.mirror()
+        old = None if before is None else before.open()
+        if old is not None:  # The repository was recreated, with some of its old revisions.
+            local = local | dict.fromkeys(haves, old)
+        of_local = [have for have in common if have in local]
+        beside = []
+        for repository in dict.fromkeys([local[have] for have in of_local]):
+            tips = [have for have in of_local if local[have] is repository]
+            if not ((spool.announced or repository is old) and mirror.adopt(repository, tips)):
+                beside.append(repository)
+        try:
+            mirror.receive(spool, beside=beside, is_first=not haves)
+        except Damaged:
+            return False
+        if not spool.announced:
+            for repository in beside:
+                mirror.rest_on(repository)
+        if before is not None:
+            before.rest_on(mirror.attach(mirror.open()))
+        signatures = self._branch.knowledge.map(SIGNATURES)
+        if signatures:
+            mirror.add_signatures(signatures)
+        return True
+
+    def _replaced(self) -> Mirror | None:
+        """Use the mirror of the repository that has answered; the one before, if that is another's."""
+        before = self._mirror
+        if before is None:
+            self._mirror = mirror_of(self._branch)
+        elif before.is_shared and (found := mirror_of(self._branch)) is not before:
+            self._mirror = found
+            return before
+        return None
+
+    def _local_haves(self, haves: Sequence[RevisionId]) -> dict[RevisionId, Any]:
+        """Revisions of the local branches that were opened, each with its repository."""
+        found: dict[RevisionId, Any] = {}
+        for reference in [*reversed(hpss.opened)]:  # One that is dropped meanwhile leaves the list.
+            branch = reference()
+            if branch is None or getattr(branch, "remote", None) is not None or len(found) >= MAX_HAVES:
+                continue
+            if branch.repository._fallback_repositories:
+                continue  # A branch that is stacked on one of a server reads the mirror, which cannot rest on it.
+            try:
+                BrzRepository(branch.repository).check_format()
+                tip = branch.last_revision()
+                if tip in haves:
+                    continue
+                # Another object: Breezy locks its own for writing.
+                repository = branch.controldir.open_branch(branch.name).repository
+                own = BrzRepository(repository).complete_haves(self._branch.knowledge.tips(), MAX_HAVES // 2, [tip])
+            except (errors.BzrError, OSError, VcsError):
+                continue
+            for revision in own:
+                if revision not in haves:
+                    found.setdefault(revision, repository)
+            if len(set(found.values())) >= MAX_BRANCHES:
+                break
+        return found
+
+    def _announce(self, spool: Spool) -> None:
+        """Print the size of a first answer, if it is large."""
+        limit: int | None = GlobalStack().get(LARGE.name)
+        if limit is not None and spool.size > limit and not trace.is_quiet():
+            trace.note(
+                "hpss: receiving the history of %s, %.1f MB, once; %s", self._branch.url, spool.size / 1e6, READ_WITHOUT
+            )

@@ -1,0 +1,100 @@
+"""`Spool`: the revisions of a pull's answer, written to a temporary file as they come, then inserted into a repository.
+
+Receiving and inserting are two steps because a write group of Breezy's must not wait for a server: other commands of
+the user would wait for its lock. What came before a connection was lost is whole revisions, and is inserted as well.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import weakref
+from collections.abc import Container, Iterator, Sequence
+from typing import IO, Any, Final
+
+from smartserver.client.exchange import PullAnswer
+from smartserver.client.medium import MediumError
+from smartserver.errors import CorruptRecord
+from smartserver.plugins.breezy.place import KINDS
+from smartserver.plugins.breezy.terminal import moving
+from smartserver.records.limits import MAX_TAKEN
+from smartserver.records.model import RevisionId
+from smartserver.records.segment import SegmentStream, decode_revision
+from smartserver.records.varint import Malformed
+from smartserver.vcs.bzr.repository import BrzRepository
+from smartserver.wire.errors import ProtocolError
+from transports.errors import CodedError
+
+IN_MEMORY: Final = 4 << 20
+"""Bytes of an answer from which on it is a file."""
+
+
+class Spool:
+    """The revisions of an answer, as far as they came."""
+
+    def __init__(self, pulled: PullAnswer) -> None:
+        self._body = pulled.body
+        self.announced = pulled.result.segments
+        self.size = pulled.result.size
+        self.broken: BaseException | None = None
+        """The error that ended the answer before all of it came."""
+        self._file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
+        self._places: dict[RevisionId, tuple[int, int]] = {}
+        """The place and the length of each revision's segment in the file."""
+        self._end = 0
+
+    def receive(self) -> None:
+        """Receive the answer. If it is broken off, the revisions that came before are kept."""
+        try:
+            for revision, segment in self._receive():
+                self._file.write(segment)
+                self._places[revision] = (self._end, len(segment))
+                self._end += len(segment)
+        except (CodedError, MediumError, ProtocolError, Malformed, KeyboardInterrupt) as error:
+            self.broken = error
+
+    @property
+    def revisions(self) -> Sequence[RevisionId]:
+        """The revisions that came, parents before children."""
+        return list(self._places)
+
+    def insert_into(self, repository: Any) -> None:
+        """Insert the revisions into a repository that has their parents, without those that it has.
+
+        Another process may have inserted the same ones meanwhile: Breezy would write a pack of the same name once more,
+        over one that others read.
+        """
+        from smartserver.vcs.bzr.insert import insert
+
+        with repository.lock_read():
+            present = repository.get_parent_map(self.revisions)
+        if len(present) < len(self._places):
+            insert(BrzRepository(repository), self.segments(present))
+
+    def segments(self, present: Container[RevisionId] = ()) -> Iterator[bytes]:
+        """The segments of the revisions, without those that are `present`."""
+        for revision, (at, size) in self._places.items():
+            if revision not in present:
+                self._file.seek(at)
+                yield self._file.read(size)
+
+    def _receive(self) -> Iterator[tuple[RevisionId, bytes]]:
+        stream = SegmentStream(KINDS, graph_first=False, limit=MAX_TAKEN)
+        received = 0
+        came: set[RevisionId] = set()
+        outside: set[RevisionId] = set()
+        with moving("Receiving revisions") as moved:
+            for chunk in self._body:
+                stream.feed(chunk)
+                received += len(chunk)
+                for segment in stream.segments():
+                    header = decode_revision(segment, 0)  # The rest is read as it is inserted.
+                    outside.update([parent.id for parent in header.parents if parent.id not in came])
+                    if header.revision in outside:
+                        raise CorruptRecord(header.revision, b"", "came after a revision whose parent it is")
+                    came.add(header.revision)
+                    yield header.revision, segment
+                moved(received, len(came), self.announced)
+        stream.finish()
+        if len(came) != self.announced:
+            raise CorruptRecord(b"", b"", f"the server sent {len(came)} revisions, having announced {self.announced}")
