@@ -31,7 +31,7 @@ from smartserver.cli.progress import ProgressLine
 from smartserver.cli.session import AGENT, repository_on_server, tracing_for
 from smartserver.cli.user import user
 from smartserver.client.body import SourceFailed, of_source
-from smartserver.client.call import Client
+from smartserver.client.call import Caller, Client
 from smartserver.client.copy import CannotCopy, CopySource
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.repository import RemoteRepository
@@ -79,9 +79,7 @@ def repository_at(place: str, flags: Set[str], *, writes: bool = True) -> Iterat
 
     with (
         tracing_for(flags, behind=above(served)) as tracing,
-        Client(
-            connected, tracing.observers, agent=AGENT, above=above(served), traceparent=tracing.traceparent
-        ) as client,
+        Client(connected, tracing.observers, Caller(AGENT, above(served), traceparent=tracing.traceparent)) as client,
     ):
         yield RemoteRepository(client, name, Knowledge(None, place))
 

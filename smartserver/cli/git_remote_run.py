@@ -18,6 +18,7 @@ from smartserver.client.places import login_of, parse_place
 from smartserver.client.plain import plain
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import NotOurProtocol
+from smartserver.client.session import Tool
 from smartserver.client.url import BadUrl
 from smartserver.plugins.git.hint import proc_command_line, ps_command_line, read
 from smartserver.plugins.git.remote import GitRemote
@@ -200,14 +201,14 @@ def run(
         sys.stderr.flush()
 
     reader = proc_command_line if os.path.isdir("/proc/self") else ps_command_line
-    ssh = partial(ssh_of_git, environment)
 
     def source(scheme: str, where: str) -> TokenSource:
         from smartserver.plugins.git.credentials import GitCredentials  # Loaded where a token is wanted.
 
         return GitCredentials(scheme, where, run_program)
 
-    with client_for(url, frozenset(), f"git {AGENT}", environment, ssh, holder, source) as (client, location):
+    tool = Tool(f"git {AGENT}", partial(ssh_of_git, environment), source)
+    with client_for(url, frozenset(), tool, environment, holder) as (client, location):
         with span(Part.LOCAL, "read git's command line"):
             hint = read(reader, parent)
         with span(Part.LOCAL, "read what is known"):

@@ -11,7 +11,7 @@ from builders import MAIN, History, push
 from simulated_joint import Joint
 
 from netem.counter import Counts
-from smartserver.client.call import Client
+from smartserver.client.call import Caller, Client
 from smartserver.client.knowledge import OLD_AFTER, Knowledge
 from smartserver.client.repository import RemoteRepository
 from smartserver.server import advice, context
@@ -28,7 +28,7 @@ class Reader:
         clock = joint.network.clock
         self.joint = joint
         self.folder = str(folder)
-        self.client = Client(joint.connect, agent="smartserver/0.1.0", clock=lambda: clock.now, sleep=clock.sleep)
+        self.client = Client(joint.connect, (), Caller("smartserver/0.1.0"), clock=lambda: clock.now, sleep=clock.sleep)
         self.told: list[Sequence[Advice]] = []
 
     def read(self, *, asks: bool = False) -> Counts:
