@@ -67,10 +67,8 @@ class RepositoryExchange:
         self._client = client
         self._path = path
         self.below = below
-        self.asks_for_advice = False
-        """Whether the server is told who asks although it is known: it can say then that there is a newer client."""
         self.advised: Callable[[Sequence[Advice]], None] = lambda advice: None
-        """Called with what the server would have the user know, where it says something."""
+        """Called with the server's messages for the user, where there are some."""
         self.sent: OnSent = lambda size, done, total: None
         """Called as the body of a push is sent."""
 
@@ -180,8 +178,7 @@ class RepositoryExchange:
         if self.below:
             calls.insert(at, (repository_open, OpenRequest()))
             flags |= RequestFlag.BELOW
-        says_agent = self.knowledge.is_old or self.asks_for_advice
-        return Outgoing(self._path, calls, flags, self.knowledge.known, body, says_agent)
+        return Outgoing(self._path, calls, flags, self.knowledge.known, body)
 
     def exchange(self, outgoing: Outgoing) -> Answer:
         """Send a request, and learn what the answer or the refusal says of the repository.

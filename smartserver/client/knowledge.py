@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
     from smartserver.verbs.repository_open import OpenResult
 
 Value = Annotated[tuple[Tip, ...], msgspec.Meta(min_length=1, max_length=MAX_TIPS)]
-
-OLD_AFTER = 24 * 3600
-"""Seconds after which a file is old: the server is told again who asks, and may answer that there is a newer client."""
 
 DIGEST = 16
 """Bytes of BLAKE2b at the start of a file, over what follows them."""
@@ -104,8 +100,6 @@ class Knowledge:
         self.inner = ""
         """The part of the path below the branch: a file or a folder."""
         self._saved = KnowledgeFile(url)
-        self.is_old = False
-        """Whether the file it was read from is more than a day old; the next answer makes it new."""
         if below is None:
             self._saved = self._load(url)
             return
@@ -130,7 +124,6 @@ class Knowledge:
         path = self._file(url)
         if path is not None:
             with contextlib.suppress(OSError), open(path, "rb") as file:
-                self.is_old = time.time() - os.fstat(file.fileno()).st_mtime > OLD_AFTER
                 return decode(file.read(), url)
         return KnowledgeFile(url)
 
@@ -261,9 +254,8 @@ class Knowledge:
             if len(new) >= MAX_TIPS_KNOWN:
                 break
         saved.tips = list(new | dict.fromkeys(saved.tips))[:MAX_TIPS_KNOWN]
-        if moved or not unchanged or self.is_old:
+        if moved or not unchanged:
             self._save()
-            self.is_old = False
 
     def _placed(self, opened: OpenResult, state: State) -> bool:
         """Take in where the repository is; whether that was not known."""

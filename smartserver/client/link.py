@@ -143,7 +143,7 @@ class Link:
             ConnectionLost, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
         said = {
-            "agent": agent if outgoing.known is None or outgoing.says_agent else "",
+            "agent": agent if outgoing.known is None else "",
             "token": token,
             "traceparent": traceparent,
         }

@@ -27,8 +27,6 @@ class Outgoing(msgspec.Struct, frozen=True):
     flags: RequestFlag = RequestFlag.NONE
     known: KnownVersion | None = None
     body: BodySource | None = None
-    says_agent: bool = False
-    """Whether it says who asks although the repository was seen before."""
     id: bytes = msgspec.field(default_factory=lambda: os.urandom(16))
 
     @property
@@ -73,7 +71,7 @@ class Answer(msgspec.Struct):
     body: Iterator[bytes]
     """The body as it comes; reading it is what receives it."""
     advice: Sequence[Advice] = ()
-    """What the server would have the user know."""
+    """Messages of the server for the user."""
 
 
 class NotOurProtocol(Exception):

@@ -25,7 +25,6 @@ from smartserver.errors import (
 from smartserver.records.model import HERE, GraphNode
 from smartserver.server import jail
 from smartserver.server.access import Access
-from smartserver.server.advice import of_client, of_log, of_packs
 from smartserver.server.header import RequestFailure, RequestHeader, declared, fault
 from smartserver.server.open_files import OpenFiles
 from smartserver.server.site import RepositoryLocation, Site
@@ -227,29 +226,10 @@ class RequestContext:
             self._repeated = self.find().repository.earlier(self.id, self.age())
         return self._repeated
 
-    def reply(
-        self,
-        outcomes: list[Outcome],
-        changes: Changes | None,
-        stored: StoredState | None = None,
-        advice: Advice | None = None,
-    ) -> Reply:
-        """The message of an answer; `changes`: None where there is no repository. `stored`: the one it was made from;
-        `advice`: what is to be said besides."""
-        found = [] if stored is None else [*self._advice(stored), of_client(self.header.message.extras.get("agent"))]
-        return Reply(
-            outcomes,
-            None if changes is None else state_of(changes),
-            capabilities=self.capabilities(),
-            advice=[each for each in (*found, advice) if each is not None],
-        )
-
-    def _advice(self, stored: StoredState) -> list[Advice | None]:
-        """What a user who may write should know of the repository."""
-        repository = self.find().repository
-        if not self.access.may(Permission.WRITE, repository.path):
-            return []
-        return [of_packs(stored), None if self.site.tidies else of_log(repository.unsaved)]
+    def reply(self, outcomes: list[Outcome], changes: Changes | None, advice: Sequence[Advice] = ()) -> Reply:
+        """The message of an answer; `changes`: None where there is no repository."""
+        state = None if changes is None else state_of(changes)
+        return Reply(outcomes, state, capabilities=self.capabilities(), advice=list(advice))
 
     def capabilities(self) -> list[str]:
         """Sent to a client that seems not to have met this repository yet."""

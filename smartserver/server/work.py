@@ -14,7 +14,7 @@ from typing import IO, NamedTuple, Protocol
 
 import msgspec
 
-from smartserver.errors import AccessDenied, CorruptRecord, LimitExceeded, Unsupported
+from smartserver.errors import AccessDenied, CorruptRecord, LimitExceeded, Unsupported, shown
 from smartserver.meters import (
     BYTES_READ,
     BYTES_WRITTEN,
@@ -30,11 +30,10 @@ from smartserver.meters import (
     together,
 )
 from smartserver.records.bulk import BulkDecoder
-from smartserver.records.model import GraphNode
+from smartserver.records.model import GraphNode, Key
 from smartserver.records.segment import SegmentStream
 from smartserver.records.varint import Malformed
 from smartserver.server import vfs
-from smartserver.server.advice import faults_of, of_faults
 from smartserver.server.audit import audit
 from smartserver.server.context import RequestContext
 from smartserver.server.executor import Lane
@@ -61,6 +60,7 @@ from smartserver.wire.messages import (
     RequestFlag,
     ServerTrace,
     encode,
+    raw,
 )
 from transports.errors import CodedError
 
@@ -397,9 +397,7 @@ class RequestWork:
             return ServedAnswer(Reply(context.decide()))
         transaction = context.begin()
         outcomes = context.decide(transaction)
-        changes = context.changes(transaction)
-        snapshot = transaction.snapshot
-        reply = context.reply(outcomes, changes, None if snapshot is None else snapshot.state)
+        reply = context.reply(outcomes, context.changes(transaction))
         plan = context.plan
         if not plan or not any(verb.body is Body.DOWN for verb, _ in header.calls):
             return ServedAnswer(reply)
@@ -437,23 +435,23 @@ class RequestWork:
             context.allowance,
             None if context.is_guess else context.take_look(),
         )
-        warnings = {} if upload is None else upload.warnings
-        if warnings:
-            log.info("%s by %s: taken with faults: %s", context.header.description, user, faults_of(warnings))
+        faults = _faults_in({} if upload is None else upload.warnings)
+        if faults:
+            log.info("%s by %s: taken with faults: %s", context.header.description, user, faults)
         audit(context, planned if committed.changed else None, _outcomes.decode(committed.outcome))
-        return self._committed(committed, of_faults(warnings))
+        return self._committed(committed, [Advice("faults", raw({"faults": faults}))] if faults else ())
 
-    def _committed(self, committed: CommitOutcome, advice: Advice | None = None) -> ServedAnswer:
+    def _committed(self, committed: CommitOutcome, advice: Sequence[Advice] = ()) -> ServedAnswer:
         context, outcomes = self._context, _outcomes.decode(committed.outcome)
         try:
             state = committed.state
             gone = not state.exists  # By this request, or since it was carried out.
             changes = state.changes_since(context.known) if not gone and context.shows(state) else None
-            reply = context.reply(outcomes, changes, None if gone else state, advice)
+            reply = context.reply(outcomes, changes, advice)
         except CodedError as error:
             # The change is made, whatever is damaged beside it: an error would say that it is not.
             log.warning("%s: its change is made, its state cannot be told: %s", context.header.description, error)
-            reply = context.reply(outcomes, None, advice=advice)
+            reply = context.reply(outcomes, None, advice)
         return ServedAnswer(reply, changed=context.find().repository if committed.changed else None)
 
     def refusal(self, error: Exception) -> ServedAnswer:
@@ -480,3 +478,8 @@ class RequestWork:
         return ServedAnswer(
             Failure(fault(told), outcomes, context.state_after(told), capabilities=context.capabilities())
         )
+
+
+def _faults_in(found: Mapping[str, tuple[int, Key]]) -> dict[str, list[object]]:
+    """The number of records with each fault, and the first of them, as they are told."""
+    return {fault: [count, shown(first)] for fault, (count, first) in found.items()}
