@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from smartserver.cli.access import database_of, open_access
+from smartserver.cli.access_files import database_of, open_access
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.place import above, cluster_of, count, near, open_store, postgres_log
 from smartserver.store.cluster import Cluster, mark

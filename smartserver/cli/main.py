@@ -27,7 +27,6 @@ COMMANDS = {
     "cluster": "smartserver.cli.cluster",
     "access": "smartserver.cli.access",
     "agent": "smartserver.cli.agent",
-    "keys": "smartserver.cli.keys",
     "token": "smartserver.cli.token",
     "trust": "smartserver.cli.trust",
     "push": "smartserver.cli.push",
@@ -58,7 +57,7 @@ COMMANDS = {
 }
 """Each module has a `command`."""
 
-OF_ITSELF = ("access", "agent", "break-lock", "cluster", "keys", "token", "trust", "trace", "tune", "setup", "docs")
+OF_ITSELF = ("access", "agent", "break-lock", "cluster", "token", "trust", "trace", "tune", "setup", "docs")
 """Commands that make no call of the protocol, or have other programs make them."""
 
 OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE, errno.EBADF)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from smartserver.cli.access import is_shared, open_access, open_tokens
+from smartserver.cli.access_files import is_shared, open_access, open_tokens
 from smartserver.cli.errors import CommandError, UsageConflict, one_line
 from smartserver.cli.interrupts import on_ending
 from smartserver.cli.logs import is_journal, log_requests_to, log_to

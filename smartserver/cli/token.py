@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from smartserver.cli.access import is_shared, open_access, tokens_of
+from smartserver.cli.access_files import is_shared, open_access, tokens_of
 from smartserver.cli.errors import CommandError
 from smartserver.server.tokens import Token, TokenChanges, token_path
 from smartserver.server.watched import UnusableFile
