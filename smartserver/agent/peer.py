@@ -31,7 +31,7 @@ ABSENT = (errno.ENOENT, errno.EINVAL)
 """Errors of what this system does not have: a kind of namespace, or labels."""
 
 CREDENTIALS = struct.Struct("3i")
-"""As unix(7) has those of SO_PEERCRED: process, user and group."""
+"""The credentials of SO_PEERCRED (unix(7)): process, user and group."""
 
 SO_PEERPIDFD = 77
 """The option for a descriptor of the process at the other end, of Linux 6.5. `_socket` does not name it."""
@@ -168,8 +168,8 @@ def _check_agent(connection: _socket.socket) -> None:
 
 
 def bounds(folder: int) -> bytes:
-    """What says what a process may do: the same where neither of two is locked in, or both in one place. `folder`: of
-    the process, in /proc.
+    """A text about the bounds of a process: the same where neither of two is locked in, or both in one place. `folder`:
+    of the process, in /proc.
 
     Raises:
         OSError: it has ended, or the system does not tell.
@@ -195,7 +195,7 @@ def _link(name: str, folder: int) -> bytes:
 
 
 def _if_there(get: Callable[[str, int], bytes], name: str, folder: int) -> bytes:
-    """What `get` finds, empty where this system has no such thing. What is read after it fails if the process ended."""
+    """The result of `get`, empty where this system has no such thing. A later read fails if the process ended."""
     try:
         return get(name, folder)
     except OSError as wrong:

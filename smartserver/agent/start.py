@@ -15,7 +15,7 @@ from smartserver.programs import python
 PROGRAM = "smartserver.cli.agent_run"
 
 KNOWN_NAMES = ("HOME", "PATH", "LANG", "XDG_RUNTIME_DIR")
-"""What of the environment an agent has, besides LC_*: what of it a command needs it brings itself."""
+"""The variables that an agent keeps, besides LC_*: a command brings the others itself."""
 
 BACKLOG = 64
 """Commands that wait for it."""

@@ -43,7 +43,7 @@ def open_tokens(place: str) -> TokenFile:
 
 
 def is_shared(place: str) -> bool:
-    """Whether the place of rules is a store, and no file."""
+    """True if the place of rules is a store, and no file."""
     return is_store_url(place) or os.path.isdir(place)
 
 

@@ -1,4 +1,4 @@
-"""What `export`, `ls`, `cat` and `log` share: a place with a revision in it, asked in one request."""
+"""The common part of `export`, `ls`, `cat` and `log`: a place with a revision in it, asked in one request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from smartserver.client.repository import RemoteRepository
 
 PLACE = "URL[@REV]"
-"""How help names the argument."""
+"""The name of the argument in help."""
 
 
 def split_revision(place: str) -> tuple[str, str]:

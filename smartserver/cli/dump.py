@@ -103,7 +103,7 @@ def _copied(source: str, flags: frozenset[str], earlier: Snapshot | None) -> Ite
 
 @contextmanager
 def _told(source: str, flags: frozenset[str], earlier: Snapshot | None) -> Iterator[Made]:
-    """What a server tells of a repository."""
+    """The pieces of a repository, as a server tells them."""
     import tempfile
 
     from smartserver.cli.copying import between, on_terminal, repository_at

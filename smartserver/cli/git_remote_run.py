@@ -1,4 +1,5 @@
-"""What `git-remote-hpss` does once it is loaded: one git command served, what goes wrong as one line on stderr."""
+"""The work of `git-remote-hpss` once it is loaded: it serves one git command, and says an error in one line on
+stderr."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ FAILED = 128
 INTERRUPTED = 130
 
 FALSE = ("0", "false", "no", "off", "")
-"""What git takes for a false value of a variable."""
+"""Values of a variable that git takes for false."""
 
 
 def serve(
@@ -98,7 +99,7 @@ def _say(wrong: BaseException, url: str, environment: Mapping[str, str]) -> None
 
 
 def is_of_user(environment: Mapping[str, str]) -> bool:
-    """Whether git's user wrote the URL. Git sets GIT_PROTOCOL_FROM_USER (git(1)) to a false value for a URL that comes
+    """True if git's user wrote the URL. Git sets GIT_PROTOCOL_FROM_USER (git(1)) to a false value for a URL that comes
     from a repository: that of a submodule."""
     return environment.get("GIT_PROTOCOL_FROM_USER", "1").lower() not in FALSE
 
@@ -159,7 +160,7 @@ def with_flags(environment: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def holder_of(url: str, environment: Mapping[str, str]) -> AgentHolder | None:
-    """What holds the connections of a git command.
+    """The keeper of the connections of a git command.
 
     Raises:
         BadUrl: it is not one, or one that may not be followed.

@@ -51,7 +51,7 @@ class NotGit(Exception):
 
 
 class StreamRun(NamedTuple):
-    """What both commands are told."""
+    """The arguments of both commands."""
 
     place: str
     flags: Set[str]

@@ -50,7 +50,7 @@ NEW_BRANCH = HEADS + b"main"
 NEW_VCS = "git sha1"
 
 STALE = (DivergedBranches, MissingParents, MissingReference, MissingRevision, NoSuchRepository)
-"""What a push is refused with where what was remembered is so no longer."""
+"""Refusals of a push where the remembered refs are stale."""
 
 _AUTHOR = re.compile(r"\s*([^<>\n\0]*?)\s*<([^<>\n\0]*)>\s*")
 _NOT_IN_NAMES = re.compile(r"[<>\n\0]")

@@ -36,7 +36,7 @@ class RateLimit(logging.Filter):
         self._guard = threading.Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a line is logged."""
+        """True if a line is logged."""
         if record.levelno < logging.WARNING:
             return True
         with self._guard:
@@ -82,7 +82,7 @@ class RequestLines(logging.Formatter):
 
 
 def is_journal(file: int, environment: Mapping[str, str]) -> bool:
-    """Whether a descriptor is the journal: systemd names the file, and children inherit the name, redirected or not."""
+    """True if a descriptor is the journal: systemd names the file, and children inherit the name, redirected or not."""
     with contextlib.suppress(OSError):
         found = os.fstat(file)
         return environment.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"

@@ -61,7 +61,7 @@ OF_ITSELF = ("access", "agent", "break-lock", "cluster", "token", "trust", "trac
 """Commands that make no call of the protocol, or have other programs make them."""
 
 OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE, errno.EBADF)
-"""What a write may fail with; of a file it would have its name."""
+"""The errors of a write to the output; an error about a file would have its name."""
 
 
 class Commands(click.Group):

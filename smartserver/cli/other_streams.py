@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from smartserver.cli.git_streams import StreamRun
 
 MODULES: Final = {HG: "smartserver.plugins.mercurial.streams", BZR: "smartserver.plugins.breezy.streams"}
-"""What reads and writes streams, by system."""
+"""The modules that read and write streams, by system."""
 EXTRAS: Final = {HG: "hg", BZR: "brz"}
-"""What brings the library of each."""
+"""The extras that bring the library of each."""
 
 KEPT: Final = "smartserver.kept"
 """The file by which a folder of --keep is known."""

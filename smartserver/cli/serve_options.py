@@ -105,9 +105,9 @@ class CheckedOptions:
 
     root: str
     is_bucket: bool
-    """Whether it is a bucket that any number of servers serve."""
+    """True for a bucket that any number of servers serve."""
     is_remote: bool
-    """Whether it is behind a link, and served to one user."""
+    """True if it is behind a link, and served to one user."""
     rules: AccessFile | None
     tokens: TokenFile | None
     listen: tuple[str, int]
@@ -121,7 +121,7 @@ class CheckedOptions:
 
 
 MAX_LEVEL = 19
-"""Of zstd, but for levels that need as much memory for each client as all else."""
+"""The highest level of zstd but for those that need as much memory for each client as all else."""
 
 
 def parse_listen(text: str, option: str = "--listen", default: int | None = DEFAULT_PORT) -> tuple[str, int]:

@@ -80,7 +80,7 @@ class ServingProcess:
     """This process among those that serve the same sockets."""
 
     is_first: bool = True
-    """Whether it speaks for all of them."""
+    """True if it speaks for all of them."""
     texts: CommonCache | None = None
     counts: CommonCounts | None = None
 
@@ -153,7 +153,7 @@ class Serving:
         self._session: SessionProtocol | None = None
         """The one of `--stdio`."""
         self._is_told = False
-        """Whether a signal said to stop."""
+        """True once a signal said to stop."""
 
     def _made_site(self, transport: Transport, descriptors: int) -> Site:
         options, checked = self._options, self._checked

@@ -19,7 +19,7 @@ from smartserver.client.places import SCHEMES
 from smartserver.programs import repository_environment
 
 PROGRAMS = tuple(f"git-remote-{scheme}" for scheme in SCHEMES)
-"""What git looks for on PATH when it meets one of our URLs."""
+"""The programs that git looks for on PATH when it meets one of our URLs."""
 
 PLUGIN = "hpss"
 """The name of Breezy's plugin."""
@@ -152,7 +152,7 @@ def hg() -> None:
 
 
 def _hg(*words: str) -> subprocess.CompletedProcess[str]:
-    """What hg says of its version; on its standard error is what it says of an extension that it does not load."""
+    """The output of `hg version`; standard error has messages about extensions that it does not load."""
     environment = {**os.environ, "HGPLAIN": "1"}
     words = ("hg", "version", "--quiet", *words)
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
@@ -170,7 +170,7 @@ def _places() -> list[str]:
 
 
 def _brz(*words: str) -> str:
-    """What a command of brz says."""
+    """The output of a command of brz."""
     # Where its log cannot be written `brz version` ends with a traceback.
     environment = {**os.environ, "BRZ_LOG": os.devnull}
     done = subprocess.run(["brz", *words], capture_output=True, text=True, check=False, env=environment)
@@ -181,6 +181,6 @@ def _brz(*words: str) -> str:
 
 
 def _location() -> str:
-    """Where brz has the plugin; empty where it has none."""
+    """The place of the plugin in brz; empty where it has none."""
     found = re.search(rf"^{PLUGIN}\b.*\n(?: .*\n)*?   (/.*)$", _brz("plugins", "-v"), re.MULTILINE)
     return found[1] if found else ""

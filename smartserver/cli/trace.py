@@ -115,7 +115,7 @@ def _text(found: Sequence[Trace]) -> bytes:
 VIEWS: dict[str, Callable[[Sequence[Trace]], bytes]] = {
     "text": _text, "html": html, "perfetto": perfetto, "otlp": otlp,
 }  # fmt: skip
-"""What a trace is shown as."""
+"""The forms in which a trace is shown."""
 
 
 @command.command()

@@ -39,12 +39,12 @@ is replaced, no sooner than this after its start: it may have failed because the
 
 
 class Worker(NamedTuple):
-    """Which one of the workers a process is."""
+    """The place of a process among the workers."""
 
     number: int
     """From 0; that of the one whose place it takes."""
     is_first: bool
-    """Whether it speaks for all of them."""
+    """True if it speaks for all of them."""
 
 
 def fork_workers(count: int, listening: Sequence[socket.socket]) -> Worker:

@@ -71,15 +71,15 @@ class Client:
         self._sleep = sleep
         self._link: Link | None = None
         self.connections = 0
-        """How many there were so far."""
+        """The number of connections so far."""
         self._token: str | None = None
-        """What each request says; None as long as nobody looked for one."""
+        """The token of each request; None as long as nobody looked for one."""
         self._is_new = False
-        """Whether it was asked for, and is not kept yet."""
+        """True if the user was asked for it, and it is not kept yet."""
         self._is_taken = False
-        """Whether the server took that one."""
+        """True if the server took that one."""
         self._has_none = False
-        """Whether there is none to be asked for."""
+        """True if there is none to be asked for."""
 
     def call(self, verb: Verb[RequestT, ResultT], arguments: RequestT, path: str = "") -> ResultT:
         """One use of a verb.
@@ -181,7 +181,7 @@ class Client:
         return self._token
 
     def _has_another(self, credentials: Credentials, denied: Sequence[AccessDenied], *, ask: bool) -> bool:
-        """Whether there is another token to send than the one that was refused; else the errors say why not."""
+        """True if there is another token to send than the one that was refused; else the errors say why not."""
         if any(each.token == TOKEN_REFUSED for each in denied):
             credentials.reject()
         self._token, self._is_new, self._is_taken = "", False, False
@@ -241,5 +241,5 @@ class Client:
 
 
 def _as_unknown(error: CodedError) -> OutcomeUnknown:
-    """What the refusal of a repeat says of a change whose first sending may still be carried out."""
+    """The error for a refused repeat of a change whose first sending may still be carried out."""
     return error if isinstance(error, OutcomeUnknown) else OutcomeUnknown(f"sent again, it was refused: {error}")

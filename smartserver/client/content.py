@@ -1,4 +1,4 @@
-"""What a pull of less than whole revisions brings: the records of a bulk stream, each checked against its key."""
+"""The body of a pull of less than whole revisions: the records of a bulk stream, each checked against its key."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class PullAnswer(msgspec.Struct, frozen=True):
     stats: StatsResult | None = None
 
     def common(self, haves: Sequence[RevisionId]) -> list[RevisionId]:
-        """Those of the haves of the request that are there."""
+        """The haves of the request that the server has too."""
         common = int.from_bytes(self.result.common, "little")
         return [have for at, have in enumerate(haves) if common >> at & 1]
 
@@ -49,12 +49,12 @@ class Content(msgspec.Struct, frozen=True):
 
     @property
     def parts(self) -> Iterator[Part]:
-        """Of records."""
+        """The parts of a body of records."""
         return read_content(self.body, self.kinds)
 
     @property
     def segments(self) -> Iterator[bytes]:
-        """Of whole revisions."""
+        """The segments of a body of whole revisions."""
         return unpacked(self.body)
 
 
@@ -196,7 +196,7 @@ class RepositoryExchange:
         return answer
 
     def name_of(self, ref: bytes) -> bytes | None:
-        """What a ref of a request is called in the repository; None: that is not known."""
+        """The name in the repository of a ref of a request; None: that is not known."""
         return self.knowledge.named if self.below and ref == HERE else ref
 
     # -- knowledge

@@ -1,4 +1,4 @@
-"""What a request is, and what becomes of one: an answer, or a refusal."""
+"""A request, and its end: an answer, or a refusal."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Outgoing(msgspec.Struct, frozen=True):
 
     @property
     def repeatable(self) -> bool:
-        """Whether the server knows a repetition, or that does no harm: of file-level changes it keeps nothing."""
+        """True if the server knows a repetition, or that does no harm: of file-level changes it keeps nothing."""
         return not (self.mutates and any(verb.is_vfs for verb, _ in self.calls))
 
     @property
     def mutates(self) -> bool:
-        """Whether it may change something."""
+        """True if it may change something."""
         return any(verb.effect is Effect.MUTATE for verb, _ in self.calls) and not self.flags & RequestFlag.CHECK_ONLY
 
 
@@ -62,7 +62,7 @@ class Refusal(Exception):
 
 
 class Answer(msgspec.Struct):
-    """What a request brought; `results` has for each call its result or its error."""
+    """The answer to a request; `results` has for each call its result or its error."""
 
     results: list[Result | CodedError]
     state: State | None

@@ -36,7 +36,7 @@ class Tool(NamedTuple):
     ssh: Callable[[], Sequence[str]] = lambda: ("ssh",)
     """The words of the command that logs in where SMARTSERVER_SSH names none."""
     source: SourceOf | None = None
-    """Where its user keeps tokens, besides the environment."""
+    """The place where its user keeps tokens, besides the environment."""
 
 
 class Traced(Protocol):

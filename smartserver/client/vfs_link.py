@@ -28,7 +28,7 @@ PIECE = 64 * 1024
 """Bytes of a body between two looks for a refusal."""
 
 KINDS = frozenset(kind.value for kind in EntryKind)
-"""What a `stat` may say that a path names."""
+"""The kinds of a path that a `stat` may give."""
 
 
 @dataclass(eq=False, slots=True)
@@ -77,7 +77,7 @@ class VfsLink:
 
     @property
     def connections(self) -> int:
-        """How many there were so far."""
+        """The number of connections so far."""
         return self._client.connections
 
     def ask(self, calls: Sequence[Call]) -> None:
@@ -133,7 +133,7 @@ class VfsLink:
 
 
 class _Contents:
-    """What files gave, from the body of an answer."""
+    """The content of files, from the body of an answer."""
 
     def __init__(self, body: Iterator[bytes]) -> None:
         self._body = body
@@ -187,7 +187,7 @@ def _packed(calls: Sequence[Call]) -> tuple[list[tuple[AnyVerb, Arguments]], lis
 
 
 def _size(arguments: Arguments, result: Result) -> int:
-    """How many bytes of a file a result says that there are."""
+    """The size of a file in a result."""
     match arguments, result:
         case _, vfs.GetResult(size):
             sizes, most = [size or 0], [vfs.LARGEST]
@@ -206,7 +206,7 @@ def _size(arguments: Arguments, result: Result) -> int:
 
 
 def _body(calls: Sequence[Call]) -> Iterator[tuple[bytes, int]]:
-    """What the calls bring, in pieces, from its beginning at each sending."""
+    """The content that the calls bring, in pieces, from its beginning at each sending."""
     for call in calls:
         assert call.brings is not None
         call.brings.seek(0)
@@ -218,7 +218,7 @@ def _body(calls: Sequence[Call]) -> Iterator[tuple[bytes, int]]:
 
 
 def _paths(arguments: Arguments) -> Iterator[str]:
-    """What a call is about."""
+    """The paths that a call is about."""
     for name in ("path", "target"):
         path = getattr(arguments, name, None)
         if isinstance(path, str):

@@ -116,7 +116,7 @@ class VfsTransport(Transport):
         return VfsWriteFile(self._link, full)
 
     def put(self, path: str, chunks: Iterable[bytes]) -> None:
-        """As ever, in one trip."""
+        """Write a file, in one trip."""
         full = self._full(path)
         with tempfile.SpooledTemporaryFile(HELD) as held:
             for chunk in chunks:
@@ -301,7 +301,7 @@ def _reads(path: str, ranges: Sequence[tuple[int, int]]) -> Iterator[Call]:
 
 
 def _ranges(calls: Sequence[Call]) -> list[bytes]:
-    """What each range holds."""
+    """The content of each range."""
     found: list[bytes] = []
     for call in calls:
         at = 0

@@ -54,7 +54,7 @@ def _refused(context: RequestContext, outcomes: Sequence[Outcome]) -> Iterator[d
 
 
 def _changes(transaction: Transaction) -> Iterator[dict[str, str]]:
-    """What a transaction that was carried out has changed."""
+    """The changes of a transaction that was carried out."""
     done = {"outcome": "done"}
     if transaction.deleted:
         yield {"repository": "deleted"} | done

@@ -38,14 +38,14 @@ class Timer(Protocol):
     """A call to come."""
 
     def active(self) -> bool:
-        """Whether it is still to come."""
+        """True until the call was made or cancelled."""
 
     def cancel(self) -> None:
         """Forget it."""
 
 
 class Clock(Protocol):
-    """What is used of a reactor's clock."""
+    """The part of a reactor's clock that is used."""
 
     def callLater(self, delay: float, call: Callable[[], object]) -> Timer:
         """Call this once, `delay` seconds from now."""
@@ -55,7 +55,7 @@ class Clock(Protocol):
 
 
 class OpenConnection(Protocol):
-    """What is used of a connection (`server.shell.SessionProtocol`)."""
+    """The part of a connection that is used (`server.shell.SessionProtocol`)."""
 
     refusal: CodedError | None
     peer: str
@@ -101,7 +101,7 @@ class Connections:
         self.limits = limits or Limits()
         self.open: set[OpenConnection] = set()
         self._counted: set[OpenConnection] = set()
-        """Those of which there may be only so many: neither refused nor let go."""
+        """The connections whose number is limited: neither refused nor told to leave."""
         self._none_before = 0.0
         """When to search again for a connection to evict: at the last search none had been idle for long enough."""
         self._refusal_lines = _RareLines(clock)
@@ -169,7 +169,7 @@ class Connections:
 
     @property
     def may_refuse(self) -> bool:
-        """Whether another connection that is one too many can be told so."""
+        """True if another connection that is one too many can be told so."""
         return sum(each.refusal is not None for each in self.open) < MAX_REFUSED
 
     def opened(self, one: OpenConnection) -> None:

@@ -101,7 +101,7 @@ class RequestContext:
         self._look: RepositoryLook | None = None
         """The state that `find` saw, until it is used."""
         self.is_guess = False
-        """Whether nobody looked since the request came."""
+        """True while nobody looked at the repository since the request came."""
         body = header.flags & RequestFlag.BODY and not header.flags & RequestFlag.CHECK_ONLY
         self._may_guess = bool(body and header.mutates and not header.message.age)
         self._repeated: CommitOutcome | None = None
@@ -160,11 +160,11 @@ class RequestContext:
 
     @property
     def is_repacking(self) -> bool:
-        """Whether packs of the repository are being joined."""
+        """True while packs of the repository are being joined."""
         return self.location is not None and self.location.repository.is_repacking
 
     def may_read(self, path: str) -> bool:
-        """Whether the user may know of a repository."""
+        """True if the user may know of a repository."""
         return self.access.may(Permission.READ, path)
 
     def _find(self, path: str) -> RepositoryLocation:
@@ -237,11 +237,11 @@ class RequestContext:
 
     @property
     def copies(self) -> bool:
-        """Whether it is one of the requests of a copy."""
+        """True if it is one of the requests of a copy."""
         return any(verb.copies(arguments) for verb, arguments in self.header.calls)
 
     def shows(self, stored: StoredState) -> bool:
-        """Whether the client may be told of a repository as it is: an incomplete one is shown to its copy alone."""
+        """True if the client may be told of a repository as it is: an incomplete one is shown to its copy alone."""
         return not stored.is_incomplete or self.copies
 
     def changes(self, transaction: Transaction) -> Changes | None:
@@ -437,6 +437,6 @@ class RequestContext:
 
 
 def _state_at(location: RepositoryLocation) -> tuple[str, bytes]:
-    """Which repository it is, and the hash of its state."""
+    """The place of a repository, and the hash of its state."""
     state = None if location.look is None else location.look.state
     return location.at, b"" if state is None else state.hash

@@ -1,4 +1,4 @@
-"""Whose turn it is: work that waits for the threads of one lane, in turn over addresses and then over connections.
+"""A queue that is fair: work waits for the threads of one lane in turn over addresses, and then over connections.
 
 The problem: an address that asks for much must not keep others waiting, and people behind one address must not be
 locked out. The rule: nothing is ever refused here; it waits. An address begins a further job only while it has fewer
@@ -25,7 +25,7 @@ class Client:
 
     @property
     def share(self) -> object:
-        """What is compared to tell whether two clients share."""
+        """The value that two clients have in common if they share."""
         return self.address or self
 
 
@@ -40,7 +40,7 @@ class FairQueue(Generic[T]):
         self._count = 0
 
     def __len__(self) -> int:
-        """How many jobs wait."""
+        """The number of jobs that wait."""
         return self._count
 
     def put(self, client: Client, job: T) -> None:

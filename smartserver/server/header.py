@@ -56,7 +56,7 @@ _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-([0-9a-f]{2})")
 """The field of W3C Trace Context, version 0: a trace's id, a span's id, and flags."""
 
 SAMPLED = 1
-"""Of the flags: the trace is recorded."""
+"""A bit of the flags: the trace is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +69,12 @@ class RequestHeader:
 
     @property
     def mutates(self) -> bool:
-        """Whether it needs a commit."""
+        """True if it needs a commit."""
         return any(verb.effect is Effect.MUTATE for verb, _ in self.calls)
 
     @property
     def size(self) -> int:
-        """How many calls it has."""
+        """The number of its calls."""
         return len(self.calls)
 
     @property
@@ -84,7 +84,7 @@ class RequestHeader:
 
     @property
     def long(self) -> bool:
-        """Whether it may take minutes."""
+        """True if it may take minutes."""
         return bool(self.longs)
 
     @property
@@ -104,7 +104,7 @@ class RequestHeader:
 
     @property
     def is_vfs(self) -> bool:
-        """Whether its calls are file-level ones: all are, or none."""
+        """True if its calls are file-level ones: all are, or none."""
         return any(verb.is_vfs for verb, _ in self.calls)
 
     @property
@@ -124,7 +124,7 @@ class RequestHeader:
 
     @property
     def has_wrong_body(self) -> bool:
-        """Whether the flag BODY is set without a call that brings one, or missing with one. A check may leave its body
+        """True if the flag BODY is set without a call that brings one, or missing with one. A check may leave its body
         out; a body that no verb takes, and so permits, would be held all the same."""
         if self.is_vfs:
             return bool(self.flags & RequestFlag.BODY) != bool(self.brought)
@@ -133,7 +133,7 @@ class RequestHeader:
 
     @property
     def wants_spans(self) -> bool:
-        """Whether the client records a trace: its `traceparent` (W3C Trace Context) has the flag `sampled`."""
+        """True if the client records a trace: its `traceparent` (W3C Trace Context) has the flag `sampled`."""
         found = self._traceparent()
         return found is not None and bool(int(found[2], 16) & SAMPLED)
 

@@ -26,10 +26,10 @@ DEAD: Final = 10.0
 MOST: Final = 1 << 20
 """Bytes of a value, as memcached has it unless told otherwise."""
 PREFIX: Final = b"hpss1:"
-"""Of keys, with the version of what the values look like."""
+"""The prefix of keys, with the version of the values' form."""
 
 _FAILURES: Final = (MemcacheError, LookupError, ValueError, RuntimeError)
-"""What the library raises besides OSError: of answers that it cannot parse, and where threads leave out servers at
+"""Errors of the library besides OSError: for answers that it cannot parse, and where threads leave out servers at
 once."""
 
 

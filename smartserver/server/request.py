@@ -41,7 +41,7 @@ from smartserver.wire.messages import Failure, RequestFlag, encode_server_trace,
 from transports.errors import CodedError, NoSpace, PermissionDenied, TransportFailed
 
 refusals = logging.getLogger("smartserver.refusals")
-"""Of refusals that administrators have to know; a server with one user does not repeat them to it."""
+"""A log of refusals that administrators have to know; a server with one user does not repeat them to it."""
 
 LARGE_REQUEST = 64 * 1024
 """Bytes of a request from which it is decoded apart: the largest takes 0.12 s, and no other connection would move."""
@@ -74,7 +74,7 @@ class RequestOwner(Protocol):
 
     @property
     def writable(self) -> bool:
-        """Whether a body may go on."""
+        """True if a body may go on."""
 
     def send(self, event: Event, more: bool = False) -> None:
         """Send one event unless the connection is gone; `more`: as of `Session.send`."""
@@ -109,13 +109,13 @@ class ServedRequest:
         self._held = 0
         """Bytes of it that are in the backlog."""
         self._ended = False
-        """Whether its body is whole."""
+        """True when its body is whole."""
         self._answer: ServedAnswer | None = None
         """The answer whose body is to be sent."""
         self._link: Mapping[str, int] = {}
-        """What the kernel knew of the connection when a traced request began."""
+        """The kernel's counts of the connection when a traced request began."""
         self._reading = False
-        """Whether a piece of that is on its way."""
+        """True while a piece of the body is being read."""
         self._tasks: deque[Task] = deque()
         self._task: Task | None = None
         """The one that runs."""
@@ -393,7 +393,7 @@ class ServedRequest:
 
     @property
     def _is_at_rest(self) -> bool:
-        """Whether no task runs or waits."""
+        """True if no task runs or waits."""
         return self._task is None and not self._tasks
 
     def tell(self, progress: bytes) -> None:

@@ -30,7 +30,8 @@ STALE = 5.0
 
 
 class SharedFiles:
-    """What the database has of these files; usable from several threads, and in a process that was forked."""
+    """The content that the database has of these files; usable from several threads, and in a process that was
+    forked."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock`: seconds that only rise."""
@@ -121,6 +122,6 @@ class SharedTokens:
             raise UnusableFile(str(wrong)) from None
 
     def tokens(self) -> Tokens:
-        """Those there are. Raises as `changing`."""
+        """The tokens that there are. Raises as `changing`."""
         with self.changing() as (content, _):
             return Tokens(content or b"")

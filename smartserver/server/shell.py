@@ -198,7 +198,7 @@ class SessionProtocol(protocol.Protocol):
             self._timer = self._connections.clock.callLater(self.patience.next_look(self._now), self._watch)
 
     def _writer(self) -> Any:
-        """What sends (`outbox.Writer`); None where nothing does any more."""
+        """The object that sends (`outbox.Writer`); None where nothing does any more."""
         return self._carrier
 
     def _forget_timer(self) -> None:

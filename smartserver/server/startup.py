@@ -1,4 +1,4 @@
-"""What a server does before its first client: find the repositories below the root and clear what a crash left."""
+"""The steps of a server before its first client: find the repositories below the root and clear what a crash left."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_DEPTH = 8
 
 
 class Reactor(Clock, TcpReactor, Protocol):
-    """What the program uses of Twisted's reactor, whose own interfaces say nothing to a type checker."""
+    """The part of Twisted's reactor that is used; its own interfaces say nothing to a type checker."""
 
     def run(self, *, installSignalHandlers: bool) -> None:
         """Move bytes until `stop`."""

@@ -91,7 +91,7 @@ class KeyPair:
         return SSL.Connection(self._context, None)
 
     def _signature(self) -> tuple[object, ...]:
-        """What changes with the files."""
+        """A value that changes with the files."""
         try:
             found = [os.stat(each) for each in self._files]
         except OSError:

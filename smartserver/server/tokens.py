@@ -29,12 +29,12 @@ from smartserver.server.watched import MAX_FILE, UnusableFile, WatchedFile
 from smartserver.verbs.declare import Permission
 
 PREFIX = "hpss_"
-"""Of every token, so that tools which search for secrets know one."""
+"""The beginning of every token, so that tools which search for secrets know one."""
 
 RANDOM_BYTES = 32
 
 ID_DIGITS = 8
-"""Of a token's hash, which name it in lists and logs."""
+"""Digits of a token's hash that name it in lists and logs."""
 
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     read_only: bool = False
 
     def has_expired(self, now: float) -> bool:
-        """Whether its time is over."""
+        """True if its time is over."""
         return self.expires is not None and now >= self.expires
 
 
@@ -150,10 +150,10 @@ def token_path(access: Path) -> Path:
 
 
 class TokenPlace(Protocol):
-    """Where tokens are changed."""
+    """The place in which tokens are changed."""
 
     def tokens(self) -> Tokens:
-        """Those there are.
+        """The tokens that there are.
 
         Raises:
             UnusableFile: they cannot be read, or are damaged.
@@ -236,12 +236,12 @@ class TokensBesideFile:
         self._path = token_path(access)
 
     def tokens(self) -> Tokens:
-        """As of any place."""
+        """The tokens that there are."""
         return TokenFile(self._path).content
 
     @contextmanager
     def changing(self) -> Iterator[tuple[bytes | None, Callable[[bytes], object]]]:
-        """As of any place."""
+        """The content, and a function that replaces it."""
         try:
             owner = os.stat(self._access)
             with self._locked(owner):

@@ -68,7 +68,7 @@ class UpkeepQueue:
 
     @property
     def is_pressing(self) -> bool:
-        """Whether one got so many packs meanwhile that it would wait for no more."""
+        """True if a repository got so many packs meanwhile that it would wait for no more."""
         return self._pressing > 0
 
     def add(self, repository: PackRepository) -> bool:

@@ -25,10 +25,10 @@ class UnreadableFile(UnusableFile):
 
 
 class Source(Protocol):
-    """Where such a file is; as text, what messages call it."""
+    """The place of such a file; as text, its name in messages."""
 
     def signature(self) -> tuple[int, ...]:
-        """What changes with the file's content; empty if it does not exist.
+        """A value that changes with the file's content; empty if it does not exist.
 
         Raises:
             TransportFailed: it cannot be told whether the file is still as it was, and it must not be used.
@@ -46,7 +46,7 @@ class WatchedFile(Generic[T]):
     """The content of a file. Any thread may ask."""
 
     what = ""
-    """What the file has, in the words of the log."""
+    """The content of the file, in the words of the log."""
 
     def __init__(self, source: Path | Source) -> None:
         """Read it.
@@ -59,7 +59,7 @@ class WatchedFile(Generic[T]):
         self._guard = threading.Lock()
         self._seen = self.source.signature()
         self.was_read = False
-        """Whether there was a valid file once."""
+        """True once there was a valid file."""
         self._content = self._read()
 
     def parse(self, content: bytes) -> T:
@@ -84,7 +84,7 @@ class WatchedFile(Generic[T]):
 
     @property
     def content(self) -> T:
-        """What the file says now; what it said before if it cannot be used.
+        """The content of the file now; the one before if it cannot be used.
 
         Raises:
             TransportFailed: as `Source.signature`.

@@ -124,7 +124,7 @@ class RequestWork:
         self.level = 0
         """The level of compression of bodies with content."""
         self.is_over = False
-        """Whether the final answer is sent, or nobody is there to get one."""
+        """True once the final answer is sent, or nobody is there to get one."""
         self.busy = 0.0
         """Seconds at work."""
         self.queued = 0.0
@@ -132,9 +132,9 @@ class RequestWork:
         self.spent = NOTHING
         """The counters' growth meanwhile."""
         self.hides_cost = False
-        """Whether the answer leaves out its cost, which would tell of repositories that the user may not read."""
+        """True if the answer leaves out its cost, which would tell of repositories that the user may not read."""
         self.spans: RequestSpans | None = None
-        """Where anybody wants them: the client, or the log of slow requests."""
+        """The spans, where the client or the log of slow requests wants them."""
         self._saw_repack = False
         self._site = site
         self._progress = progress
@@ -146,7 +146,7 @@ class RequestWork:
         self._announcement: SegmentStream | None = None
         """The graph in the body of a check."""
         self._decided = False
-        """Whether the calls were run on the announced graph."""
+        """True once the calls were run on the announced graph."""
         self._bulk: BulkDecoder | None = None
         self._unpacked = 0
         """Bytes that came out of a bulk stream."""

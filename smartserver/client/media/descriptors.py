@@ -24,7 +24,7 @@ class DescriptorMedium:
         return ready(self._in if read else None, self._out if write else None, timeout)
 
     def read(self, size: int) -> bytes:
-        """What came, waiting for the first byte."""
+        """Read the next bytes, waiting for the first."""
         while True:
             try:
                 return os.read(self._in, size)

@@ -19,16 +19,18 @@ CONNECT_TIMEOUT = 60.0
 
 TCP_NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
 TCP_FASTOPEN_CONNECT = 30
-"""Of Linux (linux/tcp.h), which Python has no name for: `connect` waits for the first write, and goes with it."""
+"""An option of Linux (linux/tcp.h), which Python has no name for: `connect` waits for the first write, and goes with
+it."""
 
 SYN_RETRIES = 5
-"""Of a handshake that goes with the first write, where no timeout of ours is: Linux gives up after 63 s, or 67."""
+"""Repetitions of a handshake that goes with the first write, where no timeout of ours is: Linux gives up after 63 s, or
+67."""
 
 WAS_MADE = (errno.ECONNRESET, errno.EPIPE)
-"""What is only said of a connection that there was."""
+"""Errors that only a connection has which was made."""
 
 Place = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
-"""As `socket.getaddrinfo` gives it."""
+"""An address in the form of `socket.getaddrinfo`."""
 
 
 class TcpMedium:
@@ -45,11 +47,11 @@ class TcpMedium:
         """
         self._where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._is_measured = False
-        """Whether a tracer looked at it for the last time."""
+        """True once a tracer looked at it for the last time."""
         self._others: Sequence[Place] = ()
-        """Where else the server may be, as long as nobody has answered."""
+        """The other addresses of the server, as long as nobody has answered."""
         self._first = b""
-        """What has gone with a handshake that nobody has answered."""
+        """The bytes that have gone with a handshake which nobody has answered."""
         try:
             with span(Part.CONNECT, "name"):
                 places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -75,7 +77,7 @@ class TcpMedium:
         return ready(self._socket.fileno() if read else None, self._socket.fileno() if write else None, timeout)
 
     def read(self, size: int) -> bytes:
-        """What came, waiting for the first byte."""
+        """Read the next bytes, waiting for the first."""
         while True:
             try:
                 got = self._socket.recv(size)
@@ -171,7 +173,7 @@ def _open(places: Sequence[Place], *, fast_open: bool) -> tuple[socket.socket, S
 
 
 def _is_made(connection: socket.socket) -> bool:
-    """Whether there is one already, and not only the will to make it with the first write."""
+    """True if the connection is made, and not only to be made with the first write."""
     try:
         connection.getpeername()
     except OSError:

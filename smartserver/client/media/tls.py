@@ -14,7 +14,7 @@ from smartserver.wire.limits import RECEIVE_CHUNK
 from smartserver.wire.tls import ALPN, fingerprint
 
 NO_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
-"""What OpenSSL says of a server that does not speak TLS: its first bytes are no record, or it closes."""
+"""OpenSSL's words for a server that does not speak TLS: its first bytes are no record, or it closes."""
 
 OF_TIME = (9, 10)
 """X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL."""
@@ -107,7 +107,7 @@ class TlsMedium:
         return bool(self._got) or self._ended
 
     def read(self, size: int) -> bytes:
-        """What came, waiting for the first byte."""
+        """Read the next bytes, waiting for the first."""
         while not self.fill():
             ready(self._socket.fileno(), None, None)
         got, self._got = self._got[:size], self._got[size:]
