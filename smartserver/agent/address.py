@@ -53,8 +53,8 @@ def runtime_folder(environment: Mapping[str, str], *, make: bool = False) -> str
                 if not os.path.lexists(each):
                     os.mkdir(each, 0o700)
         found = os.lstat(folder)
-    except OSError as wrong:
-        raise NoAgent(f"{folder}: {wrong.strerror}") from None
+    except OSError as error:
+        raise NoAgent(f"{folder}: {error.strerror}") from None
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != user or found.st_mode & 0o077:
         kind = "folder" if stat.S_ISDIR(found.st_mode) else "file"
         got = f"a {kind} of user {found.st_uid} with mode {stat.S_IMODE(found.st_mode):o}"

@@ -62,8 +62,8 @@ def compile_to(paths: Sequence[str], environment: Mapping[str, str], options: Se
             if os.path.exists(path):
                 shutil.copymode(path, new)
             os.replace(new, path)
-    except OSError as wrong:
-        raise NotCompiled(f"{wrong.filename}: {wrong.strerror}") from None
+    except OSError as error:
+        raise NotCompiled(f"{error.filename}: {error.strerror}") from None
     finally:
         for new in made.values():
             if os.path.lexists(new):

@@ -20,8 +20,8 @@ from smartserver.agent.messages import (
     Forget,
     Give,
     Held,
+    HeldLine,
     Lent,
-    Line,
     Message,
     Status,
     Stop,
@@ -147,7 +147,9 @@ class Keeper:
                 self._lend(connection, message.key)
             case Status():
                 now = self._clock()
-                send(connection, Held(os.getpid(), [Line(each.given.where, now - each.since) for each in self._kept]))
+                send(
+                    connection, Held(os.getpid(), [HeldLine(each.given.where, now - each.since) for each in self._kept])
+                )
             case Forget():
                 found = [each for each in self._kept if message.where in ("", each.given.where)]
                 self._close(found)

@@ -55,7 +55,7 @@ class Lent(msgspec.Struct):
     patience: float
 
 
-class Line(msgspec.Struct):
+class HeldLine(msgspec.Struct):
     """The facts about a connection that is held."""
 
     where: str
@@ -67,7 +67,7 @@ class Held(msgspec.Struct):
     """All that are."""
 
     process: int
-    lines: list[Line]
+    lines: list[HeldLine]
 
 
 Message = Borrow | Give | Status | Forget | Stop
@@ -105,9 +105,9 @@ def receive(connection: socket.socket, decode: Callable[[bytes], T]) -> tuple[T,
         for each in descriptors:
             os.set_inheritable(each, False)
         return decode(packet), descriptors
-    except (OSError, msgspec.DecodeError, NoAgent) as wrong:
+    except (OSError, msgspec.DecodeError, NoAgent) as error:
         close_all(descriptors)
-        raise NoAgent(str(wrong) or type(wrong).__name__) from None
+        raise NoAgent(str(error) or type(error).__name__) from None
 
 
 def close_all(descriptors: Sequence[int]) -> None:

@@ -62,9 +62,9 @@ def connect(part: str, environment: Mapping[str, str], *, waits: bool = False, f
             check_user(made)
         else:
             _check_agent(made)
-    except OSError as wrong:
+    except OSError as error:
         made.close()
-        raise NoAgent(f"{path}: {wrong.strerror or wrong}") from None
+        raise NoAgent(f"{path}: {error.strerror or error}") from None
     except Gone:
         if waits:
             _wait_until_refused(made)
@@ -137,8 +137,8 @@ def _check_number(connection: _socket.socket) -> None:
     """
     try:
         process = connection.getsockopt(_socket.SOL_SOCKET, SO_PEERPIDFD)
-    except OSError as wrong:
-        if wrong.errno == errno.ENOPROTOOPT:
+    except OSError as error:
+        if error.errno == errno.ENOPROTOOPT:
             return
         raise
     try:
@@ -198,7 +198,7 @@ def _if_there(get: Callable[[str, int], bytes], name: str, folder: int) -> bytes
     """The result of `get`, empty where this system has no such thing. A later read fails if the process ended."""
     try:
         return get(name, folder)
-    except OSError as wrong:
-        if wrong.errno not in ABSENT:
+    except OSError as error:
+        if error.errno not in ABSENT:
             raise
         return b""

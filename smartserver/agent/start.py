@@ -39,8 +39,8 @@ def start(environment: Mapping[str, str], *, here: bool = False) -> bool:
             _begin(numbers, paths[0], environment, here=here)
         finally:
             os.close(lock)
-    except OSError as wrong:
-        raise NoAgent(f"{wrong.filename or paths[0]}: {wrong.strerror}") from None
+    except OSError as error:
+        raise NoAgent(f"{error.filename or paths[0]}: {error.strerror}") from None
     return True
 
 

@@ -99,8 +99,8 @@ def explain(ctx: click.Context, file: str, user: str, level: str, path: str, ref
         raise CommandError(f"{user!r} is no name of a user: letters, digits and _.@+- make one")
     try:
         path = jail.clean(path)
-    except CodedError as wrong:
-        raise CommandError(str(wrong)) from None
+    except CodedError as error:
+        raise CommandError(str(error)) from None
     needed = WORDS[level]
     if ref and not AccessLevel.WRITE <= needed <= AccessLevel.FORCE:
         raise CommandError(f"{level} is about the whole repository: leave out the ref")

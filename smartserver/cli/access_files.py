@@ -13,7 +13,7 @@ from smartserver.cli.errors import CommandError
 from smartserver.cli.place import cluster_of, is_store_url, near, open_store, postgres_log
 from smartserver.server.rules import AccessFile
 from smartserver.server.tokens import TokenFile, TokenPlace, token_path
-from smartserver.server.watched import Source, UnusableFile
+from smartserver.server.watched import UnusableFile, WatchedSource
 from transports.errors import CodedError
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ def open_access(place: str) -> AccessFile:
     source = _source(place, "access")
     try:
         return AccessFile(source or Path(place))
-    except (UnusableFile, CodedError) as wrong:
-        raise CommandError(f"{place}: {wrong}") from None
+    except (UnusableFile, CodedError) as error:
+        raise CommandError(f"{place}: {error}") from None
 
 
 def open_tokens(place: str) -> TokenFile:
@@ -38,8 +38,8 @@ def open_tokens(place: str) -> TokenFile:
     path = token_path(Path(place))
     try:
         return TokenFile(source or path)
-    except (UnusableFile, CodedError) as wrong:
-        raise CommandError(f"{place if source else path}: {wrong}") from None
+    except (UnusableFile, CodedError) as error:
+        raise CommandError(f"{place if source else path}: {error}") from None
 
 
 def is_shared(place: str) -> bool:
@@ -57,7 +57,7 @@ def tokens_of(place: str) -> Path | TokenPlace:
     return SharedTokens(database)
 
 
-def _source(place: str, name: str) -> Source | None:
+def _source(place: str, name: str) -> WatchedSource | None:
     return _shared_files(place).source(name) if is_shared(place) else None
 
 

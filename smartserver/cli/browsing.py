@@ -62,8 +62,8 @@ def browsing(place: str, flags: Set[str], selector: Selector) -> Iterator[Conten
         try:
             with span(Part.LOCAL, "write"):  # What it waits for meanwhile has spans of its own.
                 yield ContentStream(content.body)
-        except Malformed as wrong:
-            raise CommandError(f"{place}: the answer is damaged: {wrong}") from None
+        except Malformed as error:
+            raise CommandError(f"{place}: the answer is damaged: {error}") from None
 
 
 def _repository_at(place: str, flags: Set[str]) -> AbstractContextManager[RemoteRepository]:

@@ -218,8 +218,8 @@ def between(source: str, target: str) -> Iterator[None]:
     with one_line(target):
         try:
             yield
-        except CannotCopy as wrong:
-            raise CommandError(str(wrong)) from wrong
+        except CannotCopy as error:
+            raise CommandError(str(error)) from error
         except SourceFailed as failed:
             with one_line(source):
                 raise failed.why from failed

@@ -171,7 +171,7 @@ def _received(body: Iterator[bytes], size: int, received: OnSent) -> Iterator[by
             done += len(chunk)
             received(done, done, size)
             yield chunk
-    except Malformed as wrong:
-        raise RemoteProtocolError(str(wrong)) from wrong
+    except Malformed as error:
+        raise RemoteProtocolError(str(error)) from error
     if done != size:
         raise RemoteProtocolError(f"expected {size} bytes of revisions, got {done}")

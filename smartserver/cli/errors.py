@@ -35,11 +35,11 @@ def one_line(what: str = "", above: str = "") -> Iterator[None]:
     that. `above`: what a path of an error counts from (`errors.known_as`), where that was not said in it yet."""
     try:
         yield
-    except (CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl, BadFlag) as wrong:
-        if isinstance(wrong, CodedError):
-            name_from(above, wrong)
-        said = str(wrong)
-        raise CommandError(said if not what or _names(said, what) else f"{what}: {said}") from wrong
+    except (CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl, BadFlag) as error:
+        if isinstance(error, CodedError):
+            name_from(above, error)
+        said = str(error)
+        raise CommandError(said if not what or _names(said, what) else f"{what}: {said}") from error
 
 
 def _names(said: str, what: str) -> bool:

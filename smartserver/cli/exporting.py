@@ -92,8 +92,8 @@ class _Writer:
             folder, _, name = path.rpartition(b"/")
             try:
                 self._create(self._descriptor(folder, entry), name, entry)
-            except OSError as wrong:
-                raise CommandError(f"{self._place(path)}: {_why(wrong)}") from wrong
+            except OSError as error:
+                raise CommandError(f"{self._place(path)}: {_why(error)}") from error
             self._line(self._bytes, self._files)
         self._line.end()
 

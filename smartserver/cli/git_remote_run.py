@@ -67,10 +67,10 @@ def serve(
             run(remote, url, environment, at_end, parent, holder, run_program or partial(run_here, environment))
         finally:
             interrupts.end()
-    except BaseException as wrong:
+    except BaseException as error:
         if not interrupts.number:
             status = FAILED
-            _say(wrong, url, environment)
+            _say(error, url, environment)
     finally:
         at_end.close()
     sys.stderr.flush()

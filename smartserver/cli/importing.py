@@ -95,8 +95,8 @@ def import_folder(
         job = FolderImport(folder, place, branch, remote)
         try:
             job.run(os.fsencode(text), identity)
-        except VcsError as wrong:
-            raise CommandError(str(wrong)) from wrong
+        except VcsError as error:
+            raise CommandError(str(error)) from error
 
 
 class FolderImport:
@@ -181,8 +181,8 @@ class FolderImport:
         except NoSuchRepository:
             known.forget()
             return Base(self._named or NEW_BRANCH)
-        except Malformed as wrong:
-            raise CommandError(f"{self._place}: the answer is damaged: {wrong}") from None
+        except Malformed as error:
+            raise CommandError(f"{self._place}: the answer is damaged: {error}") from None
         except NoSuchPart:
             self._check_vcs()
             branch = self._named or known.settings.get(HEAD, NEW_BRANCH)

@@ -100,8 +100,8 @@ class _Reader:
     def _decoded(self, decoder: msgspec.msgpack.Decoder[T], content: bytes) -> T:
         try:
             return decoder.decode(content)
-        except (msgspec.DecodeError, RecursionError) as wrong:
-            raise self._damaged(str(wrong)) from None
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise self._damaged(str(error)) from None
 
     def _damaged(self, why: str) -> CommandError:
         return CommandError(f"{self._name} is damaged before byte {self._file.tell()}: {why}")

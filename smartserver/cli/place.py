@@ -90,8 +90,8 @@ def _open(place: str, observers: Callable[[], Sequence[Observer]]) -> Transport:
                 return from_url(place, observers())
             store = open_url(place)
             return _with_logs(store, place) if place.startswith("s3://") else store
-    except ValueError as wrong:
-        raise CommandError(str(wrong)) from None
+    except ValueError as error:
+        raise CommandError(str(error)) from None
 
 
 def _with_logs(store: Transport, place: str) -> Transport:
@@ -116,8 +116,8 @@ def cluster_of(place: str, store: Transport | None = None) -> tuple[Transport, s
                 return place_of(*store.whole())
             parts = urlsplit(place)
             return place_of(open_url(f"s3://{parts.netloc}"), unquote(parts.path).strip("/"))
-    except ValueError as wrong:
-        raise CommandError(str(wrong)) from None
+    except ValueError as error:
+        raise CommandError(str(error)) from None
 
 
 def postgres_log() -> ModuleType:
@@ -141,8 +141,8 @@ def near(place: str) -> str:
 
     try:
         return folder_of(place)
-    except ValueError as wrong:
-        raise CommandError(str(wrong)) from None
+    except ValueError as error:
+        raise CommandError(str(error)) from None
 
 
 def check_folder(path: str) -> None:
@@ -206,8 +206,8 @@ def repository_in(path: str, flags: Set[str] = frozenset(), *, writes: bool = Tr
         try:
             with one_line(path, above(path)):
                 yield repository
-        except CommandError as wrong:
-            if isinstance(wrong.__cause__, NoSuchRepository):
+        except CommandError as error:
+            if isinstance(error.__cause__, NoSuchRepository):
                 with one_line(path, above(path)):
                     found = repository.describe_place()
                 raise CommandError(

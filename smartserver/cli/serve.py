@@ -21,7 +21,7 @@ from smartserver.cli.place import is_store_url, near
 from smartserver.cli.serve_options import (
     GROUPS,
     CheckedOptions,
-    Options,
+    ServeOptions,
     banned_by,
     check_access_options,
     check_root,
@@ -263,7 +263,7 @@ def command(ctx: click.Context, /, **_: object) -> None:
     smartserver serve sftp://me@example.org/srv/code --stdio
     """
     with named_as_given(ctx):
-        options = Options(**ctx.params)
+        options = ServeOptions(**ctx.params)
         checked = check(ctx, options)
         if checked.encryption is None:
             # Twisted loads OpenSSL with the reactor wherever it is installed: 65 ms of each login by ssh.
@@ -273,7 +273,7 @@ def command(ctx: click.Context, /, **_: object) -> None:
         run(ctx, options, checked)
 
 
-def check(ctx: click.Context, options: Options) -> CheckedOptions:
+def check(ctx: click.Context, options: ServeOptions) -> CheckedOptions:
     """Check all that can be checked before anything is opened, but for the logs, which have what follows.
 
     Raises:
@@ -315,7 +315,7 @@ def check(ctx: click.Context, options: Options) -> CheckedOptions:
     )
 
 
-def _check_folder(root: str, options: Options) -> None:
+def _check_folder(root: str, options: ServeOptions) -> None:
     if options.stdio:
         _check_asked(root, os.environ.get("SSH_ORIGINAL_COMMAND", ""))
     # Nobody needs to be told that /home or /srv, which hpss+ssh:// names, cannot be written to.

@@ -58,11 +58,11 @@ FOR_TCP = (
     "shared_cache",
     "memcached",
 )
-"""Options of `serve` that mean nothing where nobody connects (--stdio)."""
+"""ServeOptions of `serve` that mean nothing where nobody connects (--stdio)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ServeOptions:
     """The options as they are given, by the names of their parameters."""
 
     root: str
@@ -219,8 +219,8 @@ def encryption_of(certificate: str | None, key: str | None, *, required: bool) -
     try:
         files = make_key_pair(_state_folder(os.environ)) if key is None else (Path(certificate), Path(key))
         return Encryption(KeyPair(*files), required)
-    except BadKeyPair as wrong:
-        raise CommandError(f"--tls: {wrong}") from None
+    except BadKeyPair as error:
+        raise CommandError(f"--tls: {error}") from None
 
 
 def metrics_place_of(text: str | None, *, public: bool) -> tuple[str, int] | None:
@@ -260,8 +260,8 @@ def with_copies(store: Transport, folder: Path, size: int) -> Transport:
 
     try:
         return CachedTransport(store, CacheFolder(folder, size * 10**9), IMMUTABLE)
-    except OSError as wrong:
-        raise CommandError(f"--cache-dir {folder}: {wrong.strerror}") from None
+    except OSError as error:
+        raise CommandError(f"--cache-dir {folder}: {error.strerror}") from None
 
 
 def banned_by(rules: tuple[str, ...]) -> Callable[[str, Calls], Banned | None]:
@@ -273,8 +273,8 @@ def banned_by(rules: tuple[str, ...]) -> Callable[[str, Calls], Banned | None]:
 
     try:
         bans = of_calls(rules)
-    except BadRule as wrong:
-        raise CommandError(f"--ban: {wrong}") from None
+    except BadRule as error:
+        raise CommandError(f"--ban: {error}") from None
 
     def banned(path: str, calls: Calls) -> Banned | None:
         return next((Banned(verb, ban.text) for ban in bans if (verb := ban.banned(path, calls))), None)

@@ -27,7 +27,7 @@ from smartserver.cli.place import above, open_store
 from smartserver.cli.process import raise_descriptors, use_one_heap
 from smartserver.cli.serve_options import (
     CheckedOptions,
-    Options,
+    ServeOptions,
     cache_folder,
     open_memcached,
     peer_of,
@@ -85,7 +85,7 @@ class ServingProcess:
     counts: CommonCounts | None = None
 
 
-def run(ctx: click.Context, options: Options, checked: CheckedOptions) -> None:
+def run(ctx: click.Context, options: ServeOptions, checked: CheckedOptions) -> None:
     """Serve until a signal ends it, or with `--stdio` the client.
 
     Raises:
@@ -111,7 +111,7 @@ def run(ctx: click.Context, options: Options, checked: CheckedOptions) -> None:
     Serving(options, checked, cast("Reactor", reactor), transport, process, descriptors).run(sockets)
 
 
-def _forked(options: Options, sockets: list[socket.socket]) -> ServingProcess:
+def _forked(options: ServeOptions, sockets: list[socket.socket]) -> ServingProcess:
     """Fork workers, where there are to be several; returns in each of them."""
     if not sockets or options.workers == 1:
         return ServingProcess()
@@ -132,7 +132,7 @@ class Serving:
 
     def __init__(
         self,
-        options: Options,
+        options: ServeOptions,
         checked: CheckedOptions,
         reactor: Reactor,
         transport: Transport,

@@ -106,8 +106,8 @@ def brz() -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "__init__.py").write_text(LOADER.format(folders=_places()), encoding="utf-8")
-    except OSError as wrong:
-        raise CommandError(f"{wrong.filename}: {wrong.strerror}") from wrong
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}") from error
     if not _location():
         raise CommandError(f"brz does not load {folder}: run `brz plugins` to see why")
     click.echo(f"brz has the plugin: {folder}")
@@ -145,8 +145,8 @@ def hg() -> None:
         if after != before:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(after, encoding="utf-8", errors="surrogateescape")
-    except OSError as wrong:
-        raise CommandError(f"{wrong.filename}: {wrong.strerror}") from wrong
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}") from error
     for section, name, value in items:
         click.echo(f"{file}: [{section}] {name} = {value}".rstrip())
 

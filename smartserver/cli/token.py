@@ -86,9 +86,9 @@ def revoke(access_file: str, token_id: str) -> None:
 def _one_line(access_file: str) -> Iterator[None]:
     try:
         yield
-    except UnusableFile as wrong:
+    except UnusableFile as error:
         place = access_file if is_shared(access_file) else token_path(Path(access_file))
-        raise CommandError(f"{place}: {wrong}") from None
+        raise CommandError(f"{place}: {error}") from None
 
 
 def _seconds(text: str) -> int:

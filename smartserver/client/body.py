@@ -65,8 +65,8 @@ def of_source() -> Iterator[None]:
     """Raise what fails in the block as `SourceFailed`."""
     try:
         yield
-    except (CodedError, MediumError, ProtocolError, NotOurProtocol) as wrong:
-        raise SourceFailed(wrong) from wrong
+    except (CodedError, MediumError, ProtocolError, NotOurProtocol) as error:
+        raise SourceFailed(error) from error
 
 
 class Relay(EmptyBody):

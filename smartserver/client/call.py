@@ -131,16 +131,16 @@ class Client:
                         _as_unknown(each) if isinstance(each, CodedError) else each for each in answer.results
                     ]
                 return answer
-            except (MediumError, RemoteProtocolError, NotOurProtocol) as wrong:
+            except (MediumError, RemoteProtocolError, NotOurProtocol) as error:
                 perhaps_read = outgoing.mutates and link is not None and link.perhaps_read
                 self._drop()
-                certainty = certainty.after(wrong, perhaps_read=perhaps_read)
+                certainty = certainty.after(error, perhaps_read=perhaps_read)
                 doubtful, repeatable = certainty.doubtful, outgoing.repeatable
-                helps = may_help(wrong, lost=lost is not None, doubtful=doubtful, repeatable=repeatable)
+                helps = may_help(error, lost=lost is not None, doubtful=doubtful, repeatable=repeatable)
                 stale = link is not None and link.resumed
                 again = (0.0 if stale else next(pauses, None)) if helps else None
-                if lost is None or (isinstance(lost, MediumError) and not isinstance(wrong, MediumError)):
-                    lost = wrong  # A rule that was broken says more than a connection that did.
+                if lost is None or (isinstance(lost, MediumError) and not isinstance(error, MediumError)):
+                    lost = error  # A rule that was broken says more than a connection that did.
                 if again is None:
                     if certainty.doubtful:
                         raise certainty.doubt(str(lost)) from lost
@@ -162,11 +162,11 @@ class Client:
                         raise _as_unknown(refusal.reason) from refusal
                     raise
                 self._pause(again)
-            except BaseException as wrong:
+            except BaseException as error:
                 self._drop()
-                if certainty.doubtful and isinstance(wrong, Exception):
+                if certainty.doubtful and isinstance(error, Exception):
                     # The body could not be made once more. That says nothing of the sending before.
-                    raise certainty.doubt(f"{lost}; it could not be sent again: {wrong}") from wrong
+                    raise certainty.doubt(f"{lost}; it could not be sent again: {error}") from error
                 raise
 
     def _pause(self, seconds: float) -> None:

@@ -14,7 +14,7 @@ from smartserver.records.varint import Malformed
 from smartserver.wire.errors import RemoteProtocolError
 
 
-class Part(NamedTuple):
+class RecordGroup(NamedTuple):
     """Some records, under the name of a revision that has them; not all of its, and not only those it introduced."""
 
     revision: RevisionId
@@ -22,7 +22,7 @@ class Part(NamedTuple):
     records: tuple[Record, ...]
 
 
-def read_content(body: Iterable[bytes], kinds: Sequence[Kind]) -> Iterator[Part]:
+def read_content(body: Iterable[bytes], kinds: Sequence[Kind]) -> Iterator[RecordGroup]:
     """The parts of a body as they come.
 
     Raises:
@@ -45,7 +45,7 @@ def read_content(body: Iterable[bytes], kinds: Sequence[Kind]) -> Iterator[Part]
                     text = bytes(frame)
                     verify_record(kinds[entry.kind], entry.key, entry.meta, text, entry.check)
                     records.append(Record(entry.kind, entry.key, entry.meta, text))
-                yield Part(segment.revision, segment.parents, tuple(records))
+                yield RecordGroup(segment.revision, segment.parents, tuple(records))
         stream.finish()
-    except (Malformed, ValueError) as wrong:
-        raise RemoteProtocolError(f"expected records, got something else: {wrong}") from wrong
+    except (Malformed, ValueError) as error:
+        raise RemoteProtocolError(f"expected records, got something else: {error}") from error

@@ -212,8 +212,8 @@ def of_records() -> Iterator[None]:
     """Raise as `SourceFailed` what the target says of the records that it is sent."""
     try:
         yield
-    except (CorruptRecord, WrongParents, MissingReference) as wrong:
-        raise SourceFailed(wrong) from wrong
+    except (CorruptRecord, WrongParents, MissingReference) as error:
+        raise SourceFailed(error) from error
 
 
 def copy(
@@ -346,8 +346,8 @@ def untold_pages(remote: RemoteRepository, name: str) -> Iterator[dict[bytes, by
     while not is_all:
         try:
             page, is_all = _page.decode(remote.read(selector + after, refs=[]).result.said)
-        except msgspec.DecodeError as wrong:
-            raise RemoteProtocolError(f"expected entries of {name}: {wrong}") from wrong
+        except msgspec.DecodeError as error:
+            raise RemoteProtocolError(f"expected entries of {name}: {error}") from error
         last = max(page, default=b"")
         if not is_all and last <= after:
             raise RemoteProtocolError(f"expected entries of {name} after {shown(after)}")

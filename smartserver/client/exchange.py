@@ -10,7 +10,7 @@ import msgspec
 from smartserver import spans
 from smartserver.client.body import OnSent, unpacked
 from smartserver.client.call import Client
-from smartserver.client.content import Part, read_content
+from smartserver.client.content import RecordGroup, read_content
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.request import Answer, BodySource, Outgoing, Refusal
 from smartserver.errors import OutcomeUnknown, WrongVcs
@@ -39,7 +39,7 @@ class PullAnswer(msgspec.Struct, frozen=True):
         return [have for at, have in enumerate(haves) if common >> at & 1]
 
 
-class Content(msgspec.Struct, frozen=True):
+class ReadAnswer(msgspec.Struct, frozen=True):
     """The answer to a read: the state is in the knowledge, the body comes as it is read, in one of two ways."""
 
     result: ReadResult
@@ -48,7 +48,7 @@ class Content(msgspec.Struct, frozen=True):
     kinds: Sequence[Kind]
 
     @property
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[RecordGroup]:
         """The parts of a body of records."""
         return read_content(self.body, self.kinds)
 
@@ -119,7 +119,7 @@ class RepositoryExchange:
         absent: Sequence[RevisionId] = (),
         *,
         stats: bool = False,
-    ) -> Content:
+    ) -> ReadAnswer:
         """Learn the refs and receive the parts that a selector names.
 
         The arguments are those of `Repository.read`. `stats`: ask what the repository consists of, too.
@@ -132,7 +132,7 @@ class RepositoryExchange:
         request = ReadRequest(selector, list(haves), wanted, list(ids), list(absent))
         result, counted, body = self._receive(repository_read, request, stats=stats)
         vcs = self.knowledge.vcs
-        return Content(result, counted, body, system_of(vcs).kinds if vcs else ())
+        return ReadAnswer(result, counted, body, system_of(vcs).kinds if vcs else ())
 
     def _pull(self, request: PullRequest, *, stats: bool = False) -> PullAnswer:
         result, counted, body = self._receive(repository_pull, request, stats=stats)
@@ -208,11 +208,11 @@ class RepositoryExchange:
         try:
             with spans.span(spans.Part.LOCAL, "remember"):
                 self.knowledge.learn(answer.state, answer.capabilities, opened)
-        except RemoteProtocolError as wrong:
+        except RemoteProtocolError as error:
             if not outgoing.mutates:
                 raise
             # What else it says is not to be believed either.
-            raise OutcomeUnknown(str(wrong)) from wrong
+            raise OutcomeUnknown(str(error)) from error
         if answer.advice:
             self.advised(answer.advice)
 

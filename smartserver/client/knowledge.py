@@ -295,5 +295,5 @@ def _value(name: bytes, value: msgspec.Raw) -> RefValue | None:
     """A ref's value, None for one that is gone."""
     try:
         return _tips.decode(value)
-    except msgspec.DecodeError as wrong:
-        raise RemoteProtocolError(f"expected tips of {name!r}, got {bytes(value)[:100]!r}: {wrong}") from None
+    except msgspec.DecodeError as error:
+        raise RemoteProtocolError(f"expected tips of {name!r}, got {bytes(value)[:100]!r}: {error}") from None

@@ -213,12 +213,12 @@ class Link:
                 try:
                     with memoryview(self._outbox) as view:
                         written = self._medium.write_some(view)
-                except ConnectionLost as wrong:
+                except ConnectionLost as error:
                     self._going_away = True
                     if incoming.final:  # The answer is here; only the connection is not.
                         self._outbox.clear()
                         return
-                    raise self._told(wrong) from None
+                    raise self._told(error) from None
                 del self._outbox[:written]
                 here.tally[BYTES_SENT] += written
                 self._expects = True
@@ -255,8 +255,8 @@ class Link:
     def _read(self, incoming: Incoming) -> None:
         try:
             received = self._medium.read(RECEIVE_CHUNK)
-        except ConnectionLost as wrong:
-            raise self._told(wrong) from None
+        except ConnectionLost as error:
+            raise self._told(error) from None
         if received:
             self._heard = True
             tally = here.tally
@@ -356,8 +356,8 @@ class Link:
             return self._error(outcome.fault) or UnknownRemoteError("", f"status {outcome.status}")
         try:
             result: Result = msgspec.msgpack.decode(outcome.result, type=verb.result_type)
-        except (msgspec.DecodeError, RecursionError) as wrong:
-            raise RemoteProtocolError(f"expected a result of {verb.name}, got one that is none: {wrong}") from None
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise RemoteProtocolError(f"expected a result of {verb.name}, got one that is none: {error}") from None
         return result
 
     def _error(self, fault: Fault | None) -> CodedError | None:

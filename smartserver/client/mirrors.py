@@ -252,9 +252,9 @@ def _lock(path: str, how: int, *, wait: bool = False) -> int | None:
     file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, how if wait else how | fcntl.LOCK_NB)
-    except BaseException as wrong:
+    except BaseException as error:
         os.close(file)
-        if isinstance(wrong, BlockingIOError):
+        if isinstance(error, BlockingIOError):
             return None
         raise
     return file

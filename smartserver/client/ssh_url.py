@@ -111,8 +111,8 @@ def parse_login(url: str, scheme: str) -> Login:
         raise BadUrl(url, f"{user!r} is not the name of a user")
     try:
         there = parse(f"hpss://{host}{slash}{path}")
-    except BadUrl as wrong:
-        raise BadUrl(url, wrong.why) from None
+    except BadUrl as error:
+        raise BadUrl(url, error.why) from None
     # ssh puts it into a `ProxyCommand`, for a shell: a URL may come from a repository.
     if there.host.startswith("-") or not all(character.isalnum() or character in "._-:%" for character in there.host):
         raise BadUrl(url, f"{there.host!r} is not the name of a host")

@@ -6,11 +6,11 @@ import enum
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from smartserver.server.fair import Client
+from smartserver.server.fair import Tenant
 
 T = TypeVar("T")
 
-NOBODY = Client()
+NOBODY = Tenant()
 """The server itself."""
 
 
@@ -42,7 +42,7 @@ class Executor(Protocol):
     """True when it begins no more and waits for the work that runs, which makes haste."""
 
     def run(
-        self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Client = NOBODY
+        self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Tenant = NOBODY
     ) -> None:
         """Call `work` somewhere, then `done` with what it gave. `work` raises nothing. `client`: whose work it is."""
 
@@ -56,7 +56,7 @@ class InlineExecutor:
     stopping = False
 
     def run(
-        self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Client = NOBODY
+        self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Tenant = NOBODY
     ) -> None:
         """Do it now."""
         done(work())

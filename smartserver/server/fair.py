@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Client:
+class Tenant:
     """One connection as the threads know it. Connections of one `address` share; one without shares with nobody."""
 
     __slots__ = ("address",)
@@ -34,7 +34,7 @@ class FairQueue(Generic[T]):
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
-        self._waiting: OrderedDict[object, OrderedDict[Client, deque[T]]] = OrderedDict()
+        self._waiting: OrderedDict[object, OrderedDict[Tenant, deque[T]]] = OrderedDict()
         """By address, then connection: the one whose turn is next first."""
         self._running: Counter[object] = Counter()
         self._count = 0
@@ -43,12 +43,12 @@ class FairQueue(Generic[T]):
         """The number of jobs that wait."""
         return self._count
 
-    def put(self, client: Client, job: T) -> None:
+    def put(self, client: Tenant, job: T) -> None:
         """Add a job behind those of its connection."""
         self._count += 1
         self._waiting.setdefault(client.share, OrderedDict()).setdefault(client, deque()).append(job)
 
-    def take(self) -> tuple[Client, T] | None:
+    def take(self) -> tuple[Tenant, T] | None:
         """The next job, which counts as running until `ended`; None where none may begin now."""
         free = self._threads - self._running.total()
         for share, clients in self._waiting.items():
@@ -66,7 +66,7 @@ class FairQueue(Generic[T]):
                 return client, job
         return None
 
-    def ended(self, client: Client) -> None:
+    def ended(self, client: Tenant) -> None:
         """A job that was taken has ended."""
         self._running[client.share] -= 1
         if not self._running[client.share]:

@@ -105,8 +105,8 @@ class Health:
         """Why the store cannot be used, in a line; empty where it can."""
         try:
             self._look()
-        except CodedError as wrong:
-            return " ".join(str(wrong).split())
+        except CodedError as error:
+            return " ".join(str(error).split())
         except Exception:  # It runs in a thread whose errors nobody sees, and would never look again.
             log.exception("the look at the store failed")
             return "the server failed to look at the store"

@@ -88,8 +88,8 @@ class JailedTransport(Transport):
             self._check_format(target, new, is_replaced=move == self._root.rename and self._is_file(old))
         try:
             move(old, new)
-        except NoSuchFile as wrong:
-            raise NoSuchFile(source if wrong.path == old else target) from None
+        except NoSuchFile as error:
+            raise NoSuchFile(source if error.path == old else target) from None
         except TransportError:
             with _named(target):
                 raise
@@ -165,8 +165,8 @@ class JailedTransport(Transport):
                 parse_format(file.read_at(0, FORMAT_BYTES))
         except (NoSuchFile, NotADirectory):
             return
-        except (CorruptFile, Unsupported) as wrong:
-            raise PermissionDenied(name, f"{place(folder)} may be a repository of another release ({wrong})") from None
+        except (CorruptFile, Unsupported) as error:
+            raise PermissionDenied(name, f"{place(folder)} may be a repository of another release ({error})") from None
 
     def _check_moved(self, source: str) -> None:
         """Check that what gets another name is no link, and that none lies in it, which could lead elsewhere then; nor
@@ -190,7 +190,7 @@ def _named(path: str) -> Iterator[None]:
     """Errors name what was asked for, and not where links led."""
     try:
         yield
-    except (InvalidPath, TransportError) as wrong:
-        if hasattr(wrong, "path"):
-            wrong.path = path
+    except (InvalidPath, TransportError) as error:
+        if hasattr(error, "path"):
+            error.path = path
         raise

@@ -25,7 +25,7 @@ from smartserver.errors import (
 from smartserver.server.access import Admission
 from smartserver.server.context import RequestContext
 from smartserver.server.executor import Executor, Lane
-from smartserver.server.fair import Client
+from smartserver.server.fair import Tenant
 from smartserver.server.header import RequestHeader, fault, read_header
 from smartserver.server.open_files import OpenFiles
 from smartserver.server.progress import RequestProgress
@@ -66,7 +66,7 @@ class RequestOwner(Protocol):
     site: Site
     admission: Admission
     executor: Executor
-    client: Client
+    client: Tenant
     peer: str
     open_files: OpenFiles
     is_near: bool

@@ -101,7 +101,7 @@ class RuleText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     refs: list[str] | None = None
 
 
-class FileText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RulesText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An access file."""
 
     groups: dict[str, list[str]] = {}
@@ -199,20 +199,20 @@ class AccessRules:
         return any(rule.level and rule.users & {user, EVERYBODY} for rule in self.rules)
 
 
-def _parsed(content: bytes) -> tuple[FileText, list[list[str]]]:
+def _parsed(content: bytes) -> tuple[RulesText, list[list[str]]]:
     """The file, and the order of the lines of each rule."""
     try:
         raw: dict[str, Any] = tomllib.loads(content.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as wrong:
-        raise UnusableFile(str(wrong)) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UnusableFile(str(error)) from None
     try:
-        text = msgspec.convert(raw, FileText)
-    except msgspec.ValidationError as wrong:
-        raise UnusableFile(_numbered(str(wrong))) from None
+        text = msgspec.convert(raw, RulesText)
+    except msgspec.ValidationError as error:
+        raise UnusableFile(_numbered(str(error))) from None
     return text, [list(rule) for rule in raw.get("rules", ())]
 
 
-def _rules(text: FileText, orders: list[list[str]]) -> Iterator[AccessRule]:
+def _rules(text: RulesText, orders: list[list[str]]) -> Iterator[AccessRule]:
     if not text.rules:
         raise UnusableFile("it has no rules: nobody could do anything")
     for name, members in text.groups.items():
@@ -221,8 +221,8 @@ def _rules(text: FileText, orders: list[list[str]]) -> Iterator[AccessRule]:
     for number, (rule, order) in enumerate(zip(text.rules, orders, strict=True), 1):
         try:
             yield AccessRule(number, _checked(rule, order), _users(rule.who, text.groups))
-        except UnusableFile as wrong:
-            raise UnusableFile(f"rule {number}: {wrong}") from None
+        except UnusableFile as error:
+            raise UnusableFile(f"rule {number}: {error}") from None
 
 
 def _check_name(key: str, name: str) -> None:

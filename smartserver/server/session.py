@@ -12,7 +12,7 @@ from typing import Protocol
 
 from smartserver.server.access import Admission
 from smartserver.server.executor import Executor
-from smartserver.server.fair import Client
+from smartserver.server.fair import Tenant
 from smartserver.server.header import fault
 from smartserver.server.open_files import MAX_OF_CONNECTION, OpenFiles
 from smartserver.server.request import ServedRequest
@@ -69,7 +69,7 @@ class Session:
         self.site = site
         self.admission = admission
         self.executor = executor
-        self.client = Client(address)
+        self.client = Tenant(address)
         self.peer = peer or "a client"
         self.is_near = False
         """True if the client is on this machine."""
@@ -119,8 +119,8 @@ class Session:
                 receive()
             while not self._closing and (event := self._connection.next_event()) is not None:
                 self._handle(event)
-        except RemoteProtocolError as wrong:
-            log.info("%s: %s", self.peer, wrong)
+        except RemoteProtocolError as error:
+            log.info("%s: %s", self.peer, error)
             self._abandon()
             self._close()
 

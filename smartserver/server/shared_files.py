@@ -79,8 +79,8 @@ class SharedFiles:
                 self._ask()
             except TransportFailed:  # It said so in the log.
                 continue
-            except Exception as wrong:  # Another database may have had the address for a moment.
-                log.warning("the rules of access cannot be read: %s", wrong, exc_info=not isinstance(wrong, CodedError))
+            except Exception as error:  # Another database may have had the address for a moment.
+                log.warning("the rules of access cannot be read: %s", error, exc_info=not isinstance(error, CodedError))
 
 
 class SharedFile:
@@ -118,8 +118,8 @@ class SharedTokens:
         try:
             with self._database.changing(TOKENS) as held:
                 yield held
-        except CodedError as wrong:
-            raise UnusableFile(str(wrong)) from None
+        except CodedError as error:
+            raise UnusableFile(str(error)) from None
 
     def tokens(self) -> Tokens:
         """The tokens that there are. Raises as `changing`."""

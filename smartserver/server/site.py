@@ -299,9 +299,9 @@ class Site:
                 raise LimitExceeded("folders to look into for repositories", looked, MAX_FOLDERS)
             try:
                 names = self._counted.list_directory(folder) if must_be and looked == 1 else self._names(folder)
-            except InvalidPath as wrong:  # Of a store that is jailed itself, which says so when it is asked.
+            except InvalidPath as error:  # Of a store that is jailed itself, which says so when it is asked.
                 if _is_behind(folder, after) and may_read(folder):
-                    found.append(ListingEntry(folder, "", (), wrong.why))
+                    found.append(ListingEntry(folder, "", (), error.why))
                 continue
             if FORMAT in names:
                 if not may_read(folder) and self._is_marked(folder):
@@ -329,8 +329,8 @@ class Site:
             if state.is_incomplete:
                 return ListingEntry(path, state.vcs, (), str(IncompleteRepository(path or ".")))
             return ListingEntry(path, state.vcs, tuple(state.refs()))
-        except CodedError as wrong:
-            return ListingEntry(path, "", (), str(wrong))
+        except CodedError as error:
+            return ListingEntry(path, "", (), str(error))
 
     def _names(self, folder: str) -> Sequence[str]:
         """The names in a folder; none where it is a file, may not be read, or leads out of the root."""

@@ -56,8 +56,8 @@ def tidy_all(site: Site, executor: Executor) -> None:
             return
         try:
             site.find(path).repository.collect_garbage_files()
-        except Exception as wrong:  # It runs in a thread whose errors nobody sees.
-            log.warning("tidying %s: %s", path, wrong, exc_info=not isinstance(wrong, CodedError))
+        except Exception as error:  # It runs in a thread whose errors nobody sees.
+            log.warning("tidying %s: %s", path, error, exc_info=not isinstance(error, CodedError))
 
 
 def repositories(

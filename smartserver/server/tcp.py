@@ -176,7 +176,7 @@ class TcpProtocol(SessionProtocol):
 
     def lose(self) -> None:
         """Close both directions once everything is sent. TLS also waits for the peer to close: no longer than that."""
-        if self._is_secure and self.patience.sent_all is not None:
+        if self._is_secure and self.timeouts.sent_all is not None:
             self._carrier.abortConnection()
         else:
             super().lose()

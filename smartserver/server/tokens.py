@@ -57,7 +57,7 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.expires is not None and now >= self.expires
 
 
-class FileText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TokensText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A token file."""
 
     tokens: list[Token] = []
@@ -92,9 +92,9 @@ class Tokens:
             UnusableFile: it is damaged, or of a later release.
         """
         try:
-            texts = msgspec.json.decode(content, type=FileText).tokens if content else []
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
-            raise UnusableFile(str(wrong)) from None
+            texts = msgspec.json.decode(content, type=TokensText).tokens if content else []
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise UnusableFile(str(error)) from None
         for each in texts:
             if not is_user_name(each.user):
                 raise UnusableFile(f"token {each.id!r}: {each.user!r} is no name of a user")
@@ -221,7 +221,7 @@ class TokenChanges:
     def _change(self, change: Callable[[Sequence[Token]], tuple[Sequence[Token], T]]) -> T:
         with self._place.changing() as (before, replace):
             tokens, result = change([each.text for each in Tokens(before or b"").known])
-            content = msgspec.json.format(msgspec.json.encode(FileText(list(tokens)))) + b"\n"
+            content = msgspec.json.format(msgspec.json.encode(TokensText(list(tokens)))) + b"\n"
             if len(content) > MAX_FILE:
                 raise UnusableFile(f"with that token it has {len(content)} bytes, expected at most {MAX_FILE}")
             replace(content)
@@ -248,8 +248,8 @@ class TokensBesideFile:
                 self.tokens()  # One that is damaged is not replaced.
                 content = self._path.read_bytes() if self._path.exists() else None
                 yield content, lambda content: self._replace(content, owner)
-        except OSError as wrong:
-            raise UnusableFile(f"it cannot be changed: {wrong.filename or self._path}: {wrong.strerror}") from None
+        except OSError as error:
+            raise UnusableFile(f"it cannot be changed: {error.filename or self._path}: {error.strerror}") from None
 
     @contextmanager
     def _locked(self, owner: os.stat_result) -> Iterator[None]:

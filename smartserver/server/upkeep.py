@@ -106,5 +106,5 @@ def tidy(repository: PackRepository, work: Callable[[], None]) -> None:
     """Tidy a repository after an answer; what goes wrong there is nobody's answer."""
     try:
         work()
-    except Exception as wrong:  # It runs in a thread whose errors nobody sees.
-        log.warning("tidying %s: %s", repository.path, wrong, exc_info=not isinstance(wrong, CodedError))
+    except Exception as error:  # It runs in a thread whose errors nobody sees.
+        log.warning("tidying %s: %s", repository.path, error, exc_info=not isinstance(error, CodedError))

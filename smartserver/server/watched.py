@@ -24,7 +24,7 @@ class UnreadableFile(UnusableFile):
     """A file that the system does not let be read."""
 
 
-class Source(Protocol):
+class WatchedSource(Protocol):
     """The place of such a file; as text, its name in messages."""
 
     def signature(self) -> tuple[int, ...]:
@@ -48,12 +48,12 @@ class WatchedFile(Generic[T]):
     what = ""
     """The content of the file, in the words of the log."""
 
-    def __init__(self, source: Path | Source) -> None:
+    def __init__(self, source: Path | WatchedSource) -> None:
         """Read it.
 
         Raises:
             UnusableFile: it cannot be read, or is not valid.
-            TransportFailed: as `Source.signature`.
+            TransportFailed: as `WatchedSource.signature`.
         """
         self.source = _FileOnDisk(source) if isinstance(source, Path) else source
         self._guard = threading.Lock()
@@ -87,7 +87,7 @@ class WatchedFile(Generic[T]):
         """The content of the file now; the one before if it cannot be used.
 
         Raises:
-            TransportFailed: as `Source.signature`.
+            TransportFailed: as `WatchedSource.signature`.
         """
         seen = self.source.signature()
         if seen == self._seen:
@@ -98,9 +98,9 @@ class WatchedFile(Generic[T]):
                     self._content = self._read()
                     log.warning("%s: %d %s are in force", self.source, self.count(self._content), self.what)
                     self._seen = seen
-                except UnusableFile as wrong:
-                    log.warning("%s is not used, the %s stay as they were: %s", self.source, self.what, wrong)
-                    if not isinstance(wrong, UnreadableFile):  # That may pass.
+                except UnusableFile as error:
+                    log.warning("%s is not used, the %s stay as they were: %s", self.source, self.what, error)
+                    if not isinstance(error, UnreadableFile):  # That may pass.
                         self._seen = seen
             return self._content
 
@@ -137,5 +137,5 @@ class _FileOnDisk:
                 return file.read(MAX_FILE + 1)
         except FileNotFoundError:
             return None
-        except OSError as wrong:
-            raise UnreadableFile(f"it cannot be read: {wrong.strerror}") from None
+        except OSError as error:
+            raise UnreadableFile(f"it cannot be read: {error.strerror}") from None

@@ -12,7 +12,7 @@ from brz_histories import KINDS, RandomHistory, Served, all_keys, new_repository
 from bzr_builders import planned
 from bzr_histories import quiet
 
-from smartserver.client.content import Part, read_content
+from smartserver.client.content import RecordGroup, read_content
 from smartserver.records.model import Key
 from smartserver.store.model import ContentPlan
 from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
@@ -37,7 +37,7 @@ class Random:
     def _is_head(self, revision: bytes) -> bool:
         return not any(revision in parents for parents in self.history.parents.values())
 
-    def parts(self, plan: ContentPlan) -> list[Part]:
+    def parts(self, plan: ContentPlan) -> list[RecordGroup]:
         body = self.served.repository.begin().open_body(plan)
         return list(read_content(iter(lambda: body.read(3000), b""), KINDS))
 
@@ -48,7 +48,7 @@ class Random:
         trees = TreesField([revision], **options)
         return self.records(self.parts(self.plan([], trees=trees)))
 
-    def records(self, parts: list[Part]) -> dict[tuple[int, Key], bytes]:
+    def records(self, parts: list[RecordGroup]) -> dict[tuple[int, Key], bytes]:
         """What came, once each, and as Breezy has it."""
         found = {(record.kind, record.key): record for part in parts for record in part.records}
         assert len(found) == sum(len(part.records) for part in parts)

@@ -16,8 +16,8 @@ from netem.cut_everywhere import Trial, cut_everywhere
 from netem.link import Link
 from netem.simulated import SimulatedNetwork
 from smartserver.client.call import Client
-from smartserver.client.content import Part
-from smartserver.client.exchange import Content
+from smartserver.client.content import RecordGroup
+from smartserver.client.exchange import ReadAnswer
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import ConnectionLost
 from smartserver.client.push import PushRequest
@@ -48,7 +48,7 @@ def read_parts(
     trees: TreesField | None = None,
     inside: tuple[RevisionsField | None, TreesField | None] | None = None,
     **more: Any,
-) -> Content:
+) -> ReadAnswer:
     return remote.read(encode(Parts(chosen, trees, inside)), **more)
 
 
@@ -78,11 +78,11 @@ def stage(network: SimulatedNetwork) -> Iterator[Stage]:
         yield stage
 
 
-def texts(content: Content) -> dict[bytes, bytes]:
+def texts(content: ReadAnswer) -> dict[bytes, bytes]:
     return {record.key: record.text for part in content.parts for record in part.records if record.kind == TEXT}
 
 
-def keys(parts: Sequence[Part], kind: int) -> list[bytes]:
+def keys(parts: Sequence[RecordGroup], kind: int) -> list[bytes]:
     return [record.key for part in parts for record in part.records if record.kind == kind]
 
 

@@ -30,8 +30,8 @@ class DescriptorMedium:
                 return os.read(self._in, size)
             except BlockingIOError:
                 self.poll(read=True, write=False)
-            except OSError as wrong:
-                raise ConnectionLost(wrong.strerror or str(wrong)) from None
+            except OSError as error:
+                raise ConnectionLost(error.strerror or str(error)) from None
 
     def write_some(self, data: memoryview) -> int:
         """Hand over what fits."""
@@ -39,8 +39,8 @@ class DescriptorMedium:
             return os.write(self._out, data)
         except BlockingIOError:
             return 0
-        except OSError as wrong:
-            raise ConnectionLost(wrong.strerror or str(wrong)) from None
+        except OSError as error:
+            raise ConnectionLost(error.strerror or str(error)) from None
 
     def lend(self) -> Sequence[int]:
         """All of them."""

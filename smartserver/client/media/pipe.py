@@ -82,11 +82,11 @@ class PipeMedium:
                 stderr=self._said if says is None else says, bufsize=0,
                 env=foreign_environment(environment),
             )  # fmt: skip
-        except OSError as wrong:
+        except OSError as error:
             self._take_words()
             if said is not None:
                 os.close(said)
-            why = f"{self._program} cannot be run: {wrong.strerror or wrong}"
+            why = f"{self._program} cannot be run: {error.strerror or error}"
             raise CannotConnect(self._where, why) from None
         finally:
             if says is not None:

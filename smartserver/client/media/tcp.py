@@ -29,7 +29,7 @@ SYN_RETRIES = 5
 WAS_MADE = (errno.ECONNRESET, errno.EPIPE)
 """Errors that only a connection has which was made."""
 
-Place = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
+SocketAddress = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
 """An address in the form of `socket.getaddrinfo`."""
 
 
@@ -48,7 +48,7 @@ class TcpMedium:
         self._where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._is_measured = False
         """True once a tracer looked at it for the last time."""
-        self._others: Sequence[Place] = ()
+        self._others: Sequence[SocketAddress] = ()
         """The other addresses of the server, as long as nobody has answered."""
         self._first = b""
         """The bytes that have gone with a handshake which nobody has answered."""
@@ -58,8 +58,8 @@ class TcpMedium:
             with span(Part.CONNECT, "TCP"):
                 self._socket, others = _open(places, fast_open=fast_open)
             self._others = others if fast_open else ()
-        except OSError as wrong:
-            raise CannotConnect(self._where, _why(wrong)) from None
+        except OSError as error:
+            raise CannotConnect(self._where, _why(error)) from None
         except UnicodeError:  # Of the encoding of names, whose own words (IDNA) help nobody.
             raise CannotConnect(self._where, "no host can have that name") from None
         self._made = not fast_open or _is_made(self._socket)
@@ -83,8 +83,8 @@ class TcpMedium:
                 got = self._socket.recv(size)
             except BlockingIOError:
                 self.poll(read=True, write=False)
-            except OSError as wrong:
-                self._try_others(wrong)
+            except OSError as error:
+                self._try_others(error)
             else:
                 self._answered()
                 return got
@@ -96,8 +96,8 @@ class TcpMedium:
                 sent = self._socket.send(data)
             except BlockingIOError:
                 return 0
-            except OSError as wrong:
-                self._try_others(wrong)
+            except OSError as error:
+                self._try_others(error)
             else:
                 if self._first:  # What comes after it is not taken before the answer to the handshake.
                     self._answered()
@@ -148,7 +148,7 @@ class TcpMedium:
         self._socket.close()
 
 
-def _open(places: Sequence[Place], *, fast_open: bool) -> tuple[socket.socket, Sequence[Place]]:
+def _open(places: Sequence[SocketAddress], *, fast_open: bool) -> tuple[socket.socket, Sequence[SocketAddress]]:
     """A connection to the first of them that answers, and those after it; `fast_open`: it may wait for its first write.
 
     The kernel decides that: without a cookie of the server's, or where it has learned that the way there does not let
@@ -164,9 +164,9 @@ def _open(places: Sequence[Place], *, fast_open: bool) -> tuple[socket.socket, S
                     made.setsockopt(socket.IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 1)
             made.settimeout(CONNECT_TIMEOUT)
             made.connect(place)
-        except OSError as wrong:
+        except OSError as error:
             made.close()
-            last = wrong
+            last = error
         else:
             return made, places[tried:]
     raise last

@@ -13,7 +13,7 @@ from smartserver.cli import serve
 from smartserver.cli.config_file import OTHERS
 from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
-from smartserver.cli.serve_options import GROUPS, Options
+from smartserver.cli.serve_options import GROUPS, ServeOptions
 
 OPTIONS = [each for each in serve.command.params if isinstance(each, click.Option) and each.name != "config"]
 
@@ -32,9 +32,9 @@ def key(option: click.Option) -> str:
     return max(option.opts, key=len).removeprefix("--")
 
 
-def parsed(*words: str) -> Options:
+def parsed(*words: str) -> ServeOptions:
     with serve.command.make_context("serve", list(words)) as ctx:
-        return Options(**ctx.params)
+        return ServeOptions(**ctx.params)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from bzr_builders import KINDS, BzrHistory
 
-from smartserver.client.content import Part, read_content
+from smartserver.client.content import RecordGroup, read_content
 from smartserver.client.medium import ConnectionLost
 from smartserver.records.bulk import BulkWriter
 from smartserver.records.check import make_check
@@ -43,7 +43,7 @@ def body(*texts: bytes) -> list[bytes]:
     return [*[writer.add(text) for text in texts], writer.finish()]
 
 
-def parts(chunks: Iterable[bytes]) -> list[Part]:
+def parts(chunks: Iterable[bytes]) -> list[RecordGroup]:
     return list(read_content(chunks, KINDS))
 
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from dialogs import Dialog, Served, SteppedExecutor
 
 from smartserver.server.executor import NOBODY, Executor, InlineExecutor, Lane
-from smartserver.server.fair import Client
+from smartserver.server.fair import Tenant
 from smartserver.server.request import ServedRequest
 from smartserver.server.work import Task
 
@@ -45,7 +45,7 @@ def test_many_waiting_steps_do_not_nest() -> None:
         """Only its first work has to wait."""
 
         def run(
-            self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Client = NOBODY
+            self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Tenant = NOBODY
         ) -> None:
             (inline if slow.waiting or told else slow).run(work, done)
 

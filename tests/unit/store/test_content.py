@@ -9,7 +9,7 @@ from builders import History
 from builders import push as push_git
 from bzr_builders import KINDS, TRUNK, BzrHistory, planned
 
-from smartserver.client.content import Part, read_content
+from smartserver.client.content import RecordGroup, read_content
 from smartserver.errors import (
     Cancelled,
     CorruptFile,
@@ -55,7 +55,7 @@ class Stored:
         assert isinstance(body, ContentReader)
         return body
 
-    def parts(self, plan: ContentPlan, size: int = 1000) -> list[Part]:
+    def parts(self, plan: ContentPlan, size: int = 1000) -> list[RecordGroup]:
         body = self.reader(plan)
         chunks: list[bytes] = []
         while chunk := body.read(size):
@@ -74,10 +74,10 @@ class Stored:
         return parts
 
     @staticmethod
-    def records(parts: Sequence[Part], *kinds: int) -> list[Record]:
+    def records(parts: Sequence[RecordGroup], *kinds: int) -> list[Record]:
         return [record for part in parts for record in part.records if not kinds or record.kind in kinds]
 
-    def tree(self, revision: bytes, paths: Sequence[bytes] | None = None, **options: bool) -> list[Part]:
+    def tree(self, revision: bytes, paths: Sequence[bytes] | None = None, **options: bool) -> list[RecordGroup]:
         trees = TreesField([revision], paths=None if paths is None else [*paths], **options)  # type: ignore[arg-type]
         return self.parts(planned(self.begin(), [], trees=trees))
 

@@ -22,7 +22,7 @@ TICKS = 4
 """Looks at the time of a peer, before it is over."""
 
 
-class Patience:
+class IdleTimeouts:
     """The times of one connection."""
 
     def __init__(
@@ -32,17 +32,17 @@ class Patience:
         unacknowledged: Callable[[], int],
         *,
         idle: float,
-        farewell: float,
+        drain_time: float,
         refused: bool = False,
     ) -> None:
         """`unacknowledged`: counts the bytes the peer has not taken of those that were handed to the carrier. `idle`:
-        seconds a peer in the middle of something may do nothing; `farewell`: seconds one that was told to leave is open
+        seconds a peer in the middle of something may do nothing; `drain_time`: seconds one told to leave is open
         at most; `refused`: whether the connection was one too many."""
         self._session = session
         self._outbox = outbox
         self._unacknowledged = unacknowledged
         self._idle = idle
-        self._farewell = farewell
+        self._drain_time = drain_time
         self._refused = refused
         self.closing = False
         """True when nothing more is taken or begun."""
@@ -103,7 +103,7 @@ class Patience:
 
     def must_leave(self, now: float) -> None:
         """The peer was told to leave."""
-        self._leave_by = now + self._farewell
+        self._leave_by = now + self._drain_time
 
     # -- what to do
 
