@@ -176,8 +176,8 @@ def _banning(item: pytest.Item) -> Iterator[None]:
         return
     unwatched = Client.__init__
 
-    def watched(client: Client, connect: Any, observers: Any = (), **options: Any) -> None:
-        unwatched(client, connect, (*observers, Watcher(bans(rules), found.append)), **options)
+    def watched(client: Client, connect: Any, observers: Any = (), *more: Any, **options: Any) -> None:
+        unwatched(client, connect, (*observers, Watcher(bans(rules), found.append)), *more, **options)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Client, "__init__", watched)

@@ -12,7 +12,7 @@ from builders import GIT, KINDS, SETTINGS, History, push
 
 from smartserver.server.access import Admission, invoking_user
 from smartserver.server.executor import NOBODY, Executor, InlineExecutor, Lane
-from smartserver.server.fair import Client
+from smartserver.server.fair import Tenant
 from smartserver.server.session import Session
 from smartserver.server.site import Site
 from smartserver.store.repository import PackRepository
@@ -59,7 +59,7 @@ class SteppedExecutor:
     stopping: bool = False
 
     def run(
-        self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Client = NOBODY
+        self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Tenant = NOBODY
     ) -> None:
         self.waiting.append(lambda: done(work()))
 
@@ -84,7 +84,7 @@ class Lanes(SteppedExecutor):
         self.lanes: list[Lane] = []
 
     def run(
-        self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Client = NOBODY
+        self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Tenant = NOBODY
     ) -> None:
         self.lanes.append(lane)
         super().run(work, done, lane)

@@ -1,1 +1,1 @@
-"""What of a user's outlives a command: connections that are held, and a process that is loaded."""
+"""The agent of a user: connections that are held between commands, and a process that is loaded."""

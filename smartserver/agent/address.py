@@ -1,4 +1,4 @@
-"""Where a user's agent listens.
+"""The addresses of a user's agent.
 
 The thin start of a command loads this, and so it uses the sockets of `_socket`: `socket` would add 4 ms to each start.
 """
@@ -32,7 +32,7 @@ class NoAgent(Exception):
 
 
 def is_wanted(environment: Mapping[str, str]) -> bool:
-    """Whether SMARTSERVER_AGENT leaves the agent on, and nothing changes what a connection is."""
+    """True if SMARTSERVER_AGENT leaves the agent on, and nothing changes what a connection is."""
     if any(environment.get(name) for name in PRELOADED):
         return False
     return environment.get("SMARTSERVER_AGENT", "").lower() not in FALSE
@@ -53,8 +53,8 @@ def runtime_folder(environment: Mapping[str, str], *, make: bool = False) -> str
                 if not os.path.lexists(each):
                     os.mkdir(each, 0o700)
         found = os.lstat(folder)
-    except OSError as wrong:
-        raise NoAgent(f"{folder}: {wrong.strerror}") from None
+    except OSError as error:
+        raise NoAgent(f"{folder}: {error.strerror}") from None
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != user or found.st_mode & 0o077:
         kind = "folder" if stat.S_ISDIR(found.st_mode) else "file"
         got = f"a {kind} of user {found.st_uid} with mode {stat.S_IMODE(found.st_mode):o}"
@@ -63,7 +63,7 @@ def runtime_folder(environment: Mapping[str, str], *, make: bool = False) -> str
 
 
 def _is_of(folder: str, user: int) -> bool:
-    """Whether a folder is a user's own: with `sudo` a variable may name another's."""
+    """True if a folder is a user's own: with `sudo` a variable may name another's."""
     try:
         return os.path.isabs(folder) and os.stat(folder).st_uid == user
     except OSError:

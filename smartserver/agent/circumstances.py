@@ -1,4 +1,4 @@
-"""What a command's process may do and how it runs, which its worker must share. The worker reads it in /proc."""
+"""The rights and settings of a command's process, which its worker must share. The worker reads them in /proc."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ OF_WORDS = (b"LC_", b"LANG=", b"PYTHONUTF8=", b"PYTHONIOENCODING=")
 
 
 class Circumstances(NamedTuple):
-    """Of one process."""
+    """The rights and settings of one process."""
 
     facts: bytes
     """The same for processes that may stand in for each other."""
     mask: int
-    """Of new files."""
+    """The mask of new files."""
 
 
 def circumstances(folder: int, environment: Mapping[bytes, bytes]) -> Circumstances:
-    """Those of a process. `folder`: its own, in /proc. `environment`: as Python has it there.
+    """The rights and settings of a process. `folder`: its own, in /proc. `environment`: as Python has it there.
 
     Raises:
         OSError: it is gone, or the system does not tell.

@@ -21,14 +21,14 @@ from smartserver.agent.reading import NAME, READING
 OURS = NAME.decode()
 
 PROGRAMS = ("git-remote-hpss", "git-remote-hpss+ssh", "git-remote-hpss+tls", OURS)
-"""Those whose commands an agent may run, see `cli.git_remote` and `agent.reading`."""
+"""Programs whose commands an agent may run, see `cli.git_remote` and `agent.reading`."""
 
 KNOWN = ("__init__.py", "agent/thin.c", "agent/thin.py", "agent/address.py", "agent/peer.py", "cli/git_remote.py",
          "agent/reading.py", "cli/streams.py", "cli/zygote.py")  # fmt: skip
 """The files that the C program must agree with."""
 
 _CODE = "import sys; del sys.argv[0]; from smartserver.cli.{} import main; main()  # {}"
-"""What the program has Python run; the first argument is the program itself. Processes are shown with it."""
+"""The code that the program has Python run; the first argument is the program itself. Processes are shown with it."""
 CODE, CODE_OF_OURS = _CODE.format("git_remote", PROGRAMS[0]), _CODE.format("entry", OURS)
 
 OPTIONS = ("-std=gnu11", "-O2")
@@ -62,8 +62,8 @@ def compile_to(paths: Sequence[str], environment: Mapping[str, str], options: Se
             if os.path.exists(path):
                 shutil.copymode(path, new)
             os.replace(new, path)
-    except OSError as wrong:
-        raise NotCompiled(f"{wrong.filename}: {wrong.strerror}") from None
+    except OSError as error:
+        raise NotCompiled(f"{error.filename}: {error.strerror}") from None
     finally:
         for new in made.values():
             if os.path.lexists(new):
@@ -108,7 +108,7 @@ def _folder() -> str:
 
 
 def _definitions(environment: Mapping[str, str]) -> list[str]:
-    """What the program knows of this installation.
+    """The facts about this installation that are compiled in.
 
     Raises:
         NotCompiled: the interpreter alone loads another one.

@@ -20,8 +20,8 @@ from smartserver.agent.messages import (
     Forget,
     Give,
     Held,
+    HeldLine,
     Lent,
-    Line,
     Message,
     Status,
     Stop,
@@ -64,7 +64,7 @@ class Kept(NamedTuple):
 
 
 def seconds_slept() -> float:
-    """What the clock that counts sleep is ahead of the one that does not, seconds (clock_gettime(2))."""
+    """The lead, in seconds, of the clock that counts sleep over the one that does not (clock_gettime(2))."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
@@ -84,7 +84,7 @@ class Keeper:
         self._clock = clock
         self._slept = slept
         self._kept: list[Kept] = []
-        """Those that came last are at the end."""
+        """Connections; those that came last are at the end."""
         self._used = clock()
         self._stopping = False
 
@@ -147,7 +147,9 @@ class Keeper:
                 self._lend(connection, message.key)
             case Status():
                 now = self._clock()
-                send(connection, Held(os.getpid(), [Line(each.given.where, now - each.since) for each in self._kept]))
+                send(
+                    connection, Held(os.getpid(), [HeldLine(each.given.where, now - each.since) for each in self._kept])
+                )
             case Forget():
                 found = [each for each in self._kept if message.where in ("", each.given.where)]
                 self._close(found)

@@ -57,8 +57,8 @@ def ask(
     with _keeper(environment, waits=True, foreign=foreign) as keeper:
         try:
             send(keeper, message)
-        except OSError as wrong:
-            raise NoAgent(wrong.strerror or str(wrong)) from None
+        except OSError as error:
+            raise NoAgent(error.strerror or str(error)) from None
         return receive(keeper, decode)
 
 

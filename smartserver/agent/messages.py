@@ -1,4 +1,4 @@
-"""What a command and the keeper say to each other: one packet each way, JSON, with descriptors where some are lent."""
+"""The messages between a command and the keeper: one packet each way, JSON, with descriptors where some are lent."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Give(msgspec.Struct, tag=True):
 
     key: str
     where: str
-    """What `status` shows and `forget` is told: the URL of the server."""
+    """The URL of the server, which `status` shows and `forget` is told."""
     last_id: int
-    """Of its last request."""
+    """The id of its last request."""
     patience: float
     """Seconds in which a server that is there gives a sign of life."""
 
 
 class Status(msgspec.Struct, tag=True):
-    """Which connections are held?"""
+    """A question: which connections are held?"""
 
 
 class Forget(msgspec.Struct, tag=True):
@@ -49,14 +49,14 @@ class Stop(msgspec.Struct, tag=True):
 
 
 class Lent(msgspec.Struct):
-    """Of a connection that comes beside it."""
+    """The facts about a connection that comes beside it."""
 
     last_id: int
     patience: float
 
 
-class Line(msgspec.Struct):
-    """Of a connection that is held."""
+class HeldLine(msgspec.Struct):
+    """The facts about a connection that is held."""
 
     where: str
     seconds: float
@@ -67,7 +67,7 @@ class Held(msgspec.Struct):
     """All that are."""
 
     process: int
-    lines: list[Line]
+    lines: list[HeldLine]
 
 
 Message = Borrow | Give | Status | Forget | Stop
@@ -77,7 +77,7 @@ _message: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 _lent: msgspec.json.Decoder[Lent | None] = msgspec.json.Decoder(Lent | None)
 decode_message, decode_lent = _message.decode, _lent.decode
 decode_held, decode_count = msgspec.json.Decoder(Held).decode, msgspec.json.Decoder(int).decode
-"""What reads each kind of packet; of those that say that something was done a count."""
+"""Decoders of each kind of packet; of those that say that something was done a count."""
 
 
 def send(connection: socket.socket, message: object, descriptors: Sequence[int] = ()) -> None:
@@ -105,9 +105,9 @@ def receive(connection: socket.socket, decode: Callable[[bytes], T]) -> tuple[T,
         for each in descriptors:
             os.set_inheritable(each, False)
         return decode(packet), descriptors
-    except (OSError, msgspec.DecodeError, NoAgent) as wrong:
+    except (OSError, msgspec.DecodeError, NoAgent) as error:
         close_all(descriptors)
-        raise NoAgent(str(wrong) or type(wrong).__name__) from None
+        raise NoAgent(str(error) or type(error).__name__) from None
 
 
 def close_all(descriptors: Sequence[int]) -> None:

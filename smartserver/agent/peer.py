@@ -31,7 +31,7 @@ ABSENT = (errno.ENOENT, errno.EINVAL)
 """Errors of what this system does not have: a kind of namespace, or labels."""
 
 CREDENTIALS = struct.Struct("3i")
-"""As unix(7) has those of SO_PEERCRED: process, user and group."""
+"""The credentials of SO_PEERCRED (unix(7)): process, user and group."""
 
 SO_PEERPIDFD = 77
 """The option for a descriptor of the process at the other end, of Linux 6.5. `_socket` does not name it."""
@@ -62,9 +62,9 @@ def connect(part: str, environment: Mapping[str, str], *, waits: bool = False, f
             check_user(made)
         else:
             _check_agent(made)
-    except OSError as wrong:
+    except OSError as error:
         made.close()
-        raise NoAgent(f"{path}: {wrong.strerror or wrong}") from None
+        raise NoAgent(f"{path}: {error.strerror or error}") from None
     except Gone:
         if waits:
             _wait_until_refused(made)
@@ -137,8 +137,8 @@ def _check_number(connection: _socket.socket) -> None:
     """
     try:
         process = connection.getsockopt(_socket.SOL_SOCKET, SO_PEERPIDFD)
-    except OSError as wrong:
-        if wrong.errno == errno.ENOPROTOOPT:
+    except OSError as error:
+        if error.errno == errno.ENOPROTOOPT:
             return
         raise
     try:
@@ -168,8 +168,8 @@ def _check_agent(connection: _socket.socket) -> None:
 
 
 def bounds(folder: int) -> bytes:
-    """What says what a process may do: the same where neither of two is locked in, or both in one place. `folder`: of
-    the process, in /proc.
+    """A text about the bounds of a process: the same where neither of two is locked in, or both in one place. `folder`:
+    of the process, in /proc.
 
     Raises:
         OSError: it has ended, or the system does not tell.
@@ -195,10 +195,10 @@ def _link(name: str, folder: int) -> bytes:
 
 
 def _if_there(get: Callable[[str, int], bytes], name: str, folder: int) -> bytes:
-    """What `get` finds, empty where this system has no such thing. What is read after it fails if the process ended."""
+    """The result of `get`, empty where this system has no such thing. A later read fails if the process ended."""
     try:
         return get(name, folder)
-    except OSError as wrong:
-        if wrong.errno not in ABSENT:
+    except OSError as error:
+        if error.errno not in ABSENT:
             raise
         return b""

@@ -1,4 +1,4 @@
-"""Which commands of `smartserver` the agent may run. `thin.c` repeats it."""
+"""The commands of `smartserver` that the agent may run. `thin.c` repeats it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ READING = ("export", "ls", "cat", "log", "list", "stats")
 """Commands that make one request, which changes nothing on the server. None of them asks the user anything."""
 
 SCHEMES = ("hpss://", "hpss+tls://")
-"""Of URLs whose server needs no program that logs in."""
+"""The schemes of URLs whose server needs no program that logs in."""
 
 
 def is_for_agent(words: Sequence[str]) -> bool:
-    """Whether they are such a command."""
+    """True for the arguments of such a command."""
     command = next((word for word in words if not word.startswith("-D")), "")
     return command in READING and any(word.lower().startswith(SCHEMES) for word in words)

@@ -15,7 +15,7 @@ from smartserver.programs import python
 PROGRAM = "smartserver.cli.agent_run"
 
 KNOWN_NAMES = ("HOME", "PATH", "LANG", "XDG_RUNTIME_DIR")
-"""What of the environment an agent has, besides LC_*: what of it a command needs it brings itself."""
+"""The variables that an agent keeps, besides LC_*: a command brings the others itself."""
 
 BACKLOG = 64
 """Commands that wait for it."""
@@ -39,8 +39,8 @@ def start(environment: Mapping[str, str], *, here: bool = False) -> bool:
             _begin(numbers, paths[0], environment, here=here)
         finally:
             os.close(lock)
-    except OSError as wrong:
-        raise NoAgent(f"{wrong.filename or paths[0]}: {wrong.strerror}") from None
+    except OSError as error:
+        raise NoAgent(f"{error.filename or paths[0]}: {error.strerror}") from None
     return True
 
 

@@ -66,7 +66,7 @@ def hand_over(words: Sequence[bytes], environment: Mapping[bytes, bytes]) -> int
 
 
 def _begins(worker: _socket.socket, packet: bytes) -> bool:
-    """Whether the worker takes the command, and was told to begin."""
+    """True if the worker takes the command, and was told to begin."""
     try:
         folder = os.open(".", os.O_PATH | os.O_DIRECTORY)
         try:

@@ -1,29 +1,23 @@
-"""`smartserver access`: check an access file, and explain what it gives a user."""
+"""`smartserver access`: check an access file, explain what it gives a user, and print its keys for sshd."""
 
 from __future__ import annotations
 
-import functools
-import os
+import contextlib
+import logging
+import shlex
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from smartserver.cli.access_files import FILE, is_shared, open_access, open_tokens
 from smartserver.cli.errors import CommandError
-from smartserver.cli.place import cluster_of, is_store_url, near, open_store, postgres_log
+from smartserver.cli.logs import log_to
 from smartserver.server import jail
 from smartserver.server.patterns import split_entry
-from smartserver.server.rules import ANONYMOUS, EVERYBODY, WORDS, AccessFile, AccessLevel, is_user_name
-from smartserver.server.tokens import TokenFile, TokenPlace, token_path
-from smartserver.server.watched import Source, UnusableFile
+from smartserver.server.rules import ANONYMOUS, EVERYBODY, WORDS, AccessLevel, PublicKey, is_user_name
 from smartserver.verbs.declare import Permission
 from transports.errors import CodedError
-
-if TYPE_CHECKING:
-    from smartserver.server.shared_files import SharedFiles
-    from smartserver.store.postgres_log import Database
-
-FILE = click.argument("file", metavar="FILE|STORE")
 
 PERMISSIONS = {
     AccessLevel.READ: Permission.READ,
@@ -35,71 +29,11 @@ PERMISSIONS = {
 }
 
 
-def open_access(place: str) -> AccessFile:
-    """The rules of a file, or those that the servers of a store share."""
-    source = _source(place, "access")
-    try:
-        return AccessFile(source or Path(place))
-    except (UnusableFile, CodedError) as wrong:
-        raise CommandError(f"{place}: {wrong}") from None
-
-
-def open_tokens(place: str) -> TokenFile:
-    """The tokens beside an access file, or those that the servers of a store share."""
-    source = _source(place, "tokens")
-    path = token_path(Path(place))
-    try:
-        return TokenFile(source or path)
-    except (UnusableFile, CodedError) as wrong:
-        raise CommandError(f"{place if source else path}: {wrong}") from None
-
-
-def is_shared(place: str) -> bool:
-    """Whether the place of rules is a store, and no file."""
-    return is_store_url(place) or os.path.isdir(place)
-
-
-def tokens_of(place: str) -> Path | TokenPlace:
-    """Where the tokens of such a place are changed."""
-    if not is_shared(place):
-        return Path(place)
-    database = database_of(place)
-    from smartserver.server.shared_files import SharedTokens
-
-    return SharedTokens(database)
-
-
-def _source(place: str, name: str) -> Source | None:
-    return _shared_files(place).source(name) if is_shared(place) else None
-
-
-@functools.cache
-def _shared_files(place: str) -> SharedFiles:
-    """One for all files of a store: it asks for their versions in a thread."""
-    database = database_of(place)
-    from smartserver.server.shared_files import SharedFiles
-
-    return SharedFiles(database)
-
-
-def database_of(store: str) -> Database:
-    """The database of a store's logs.
-
-    Raises:
-        CommandError: it has none.
-    """
-    store = near(store)
-    found = cluster_of(store, open_store(store))
-    if found is None:
-        raise CommandError(f"{store} has no logs in a database: see `smartserver cluster --help`")
-    made: Database = postgres_log().Database(found[2].log, found[2].store)
-    return made
-
-
-@click.group(short_help="Check an access file, or explain what it gives a user.")
+@click.group(short_help="Check an access file, explain what it gives a user, or print its keys for sshd.")
 def command() -> None:
-    """Check an access file of `smartserver serve --access FILE`, or explain what it gives a user. In place of a file
-    STORE names rules that the servers of a store share: see `smartserver cluster access --help`.
+    """Check an access file of `smartserver serve --access FILE`, explain what it gives a user, or print the keys in it
+    for sshd. In place of a file STORE names rules that the servers of a store share: see `smartserver cluster access
+    --help`.
 
     The file is TOML. The first rule that fits the user, the path of the repository and the ref decides; where none
     does, nothing is allowed. `may` is none, read, write (refs forward), create (repositories and refs), force (rewind
@@ -165,8 +99,8 @@ def explain(ctx: click.Context, file: str, user: str, level: str, path: str, ref
         raise CommandError(f"{user!r} is no name of a user: letters, digits and _.@+- make one")
     try:
         path = jail.clean(path)
-    except CodedError as wrong:
-        raise CommandError(str(wrong)) from None
+    except CodedError as error:
+        raise CommandError(str(error)) from None
     needed = WORDS[level]
     if ref and not AccessLevel.WRITE <= needed <= AccessLevel.FORCE:
         raise CommandError(f"{level} is about the whole repository: leave out the ref")
@@ -176,3 +110,72 @@ def explain(ctx: click.Context, file: str, user: str, level: str, path: str, ref
     verdict = "yes" if found >= needed else "no"
     click.echo(f"{verdict}: {rule if rule is not None else 'no rule is about that'}")
     ctx.exit(0 if found >= needed else 1)
+
+
+@command.command(short_help="Print the authorized_keys lines of an access file's keys.")
+@FILE
+@click.argument("root")
+@click.option("--lookup", nargs=2, metavar="TYPE KEY", help="Only the line of this key; nothing where nobody has it.")
+@click.option("--log", "place", default="syslog", show_default=True, metavar="FILE|syslog", help="As of `serve`.")
+def keys(file: str, root: str, lookup: tuple[str, str] | None, place: str) -> None:
+    """Print a line of `authorized_keys` for each key of an access file. With it sshd lets that user do what the rules
+    of the file say with the repositories below ROOT, and nothing else.
+
+    The file has the keys of each user, as in a .pub file:
+
+    \b
+    [keys]
+    anna = ["ssh-ed25519 AAAA... anna@laptop"]
+
+    With --lookup it is an AuthorizedKeysCommand of sshd: one account of the machine then serves any number of people,
+    and a key that is taken out of the file counts no more from the next log-in on. In sshd_config:
+
+    \b
+    Match User code
+        AuthorizedKeysCommand /opt/bin/smartserver access keys /etc/smartserver/access.toml /srv/code --lookup %t %k
+        AuthorizedKeysCommandUser code
+
+    \b
+    smartserver access keys /etc/smartserver/access.toml /srv/code > ~code/.ssh/authorized_keys
+    """
+    try:
+        found = open_access(file).rules.keys
+    except CommandError as error:
+        if lookup is not None:  # Of its standard error sshd logs nothing.
+            with contextlib.suppress(CommandError):
+                log_to(place, False, journal=False, audits=False)
+                logging.getLogger("smartserver").error("nobody can log in by a key: %s", error)
+        raise
+    for key in found:
+        if lookup is None or lookup == (key.kind, key.content):
+            click.echo(
+                f'restrict,command="{_quoted(_serve(file, root, place, key))}" {key.kind} {key.content} {key.user}'
+            )
+
+
+def _serve(file: str, root: str, place: str, key: PublicKey) -> str:
+    """The command of a key, by full paths: sshd runs it in the account's home."""
+    program = Path(sys.argv[0]).absolute()
+    if not program.is_file():
+        raise CommandError(f"{program} is no program that sshd could run: call `smartserver` by its path")
+    words = [str(program), "serve", str(Path(root).absolute()), "--stdio"]
+    return shlex.join(
+        [
+            *words,
+            "--access",
+            file if is_shared(file) else str(Path(file).absolute()),
+            "--log",
+            place,
+            "--user",
+            key.user,
+            "--key",
+            key.fingerprint,
+        ]
+    )
+
+
+def _quoted(text: str) -> str:
+    """In double quotes of authorized_keys, where a backslash takes only a quote's meaning (sshd(8))."""
+    if "\n" in text:
+        raise CommandError(f"{text!r}: a line of authorized_keys cannot have a newline")
+    return text.replace('"', '\\"')

@@ -36,8 +36,8 @@ def run() -> None:
     """Be the agent, until it is stopped: for who has services started by something of his own."""
     try:
         started = start(os.environ, here=True)
-    except NoAgent as wrong:
-        raise CommandError(str(wrong)) from None
+    except NoAgent as error:
+        raise CommandError(str(error)) from None
     if not started:
         raise CommandError("the agent of this user runs already")
 
@@ -61,8 +61,8 @@ def forget(url: str | None) -> None:
     """Close the connections that are held, all or those to the server of a URL."""
     try:
         closed, _ = ask(Forget(served_by(parse_place(url)) if url else ""), decode_count, os.environ)
-    except BadUrl as wrong:
-        raise CommandError(str(wrong)) from None
+    except BadUrl as error:
+        raise CommandError(str(error)) from None
     except NoAgent:
         closed = 0
     click.echo(f"connections closed: {closed}")

@@ -59,8 +59,8 @@ def _opened_together(archives: dict[str, BinaryIO]) -> PackRepository:
     names = ", ".join(archives)
     try:
         folder: Transport = TarTransport(archives)
-    except DamagedArchive as wrong:
-        raise CommandError(str(wrong)) from None
+    except DamagedArchive as error:
+        raise CommandError(str(error)) from None
     repository = PackRepository(folder)
     if not (folder.exists(record_path(1)) or folder.exists(CHECKPOINTS)):
         if not folder.exists(LOG):

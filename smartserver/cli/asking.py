@@ -16,8 +16,8 @@ def confirm(question: str, otherwise: str) -> None:
     try:
         if click.confirm(question, err=True):
             return
-    except click.Abort as wrong:
-        if not isinstance(wrong.__context__, EOFError):
+    except click.Abort as error:
+        if not isinstance(error.__context__, EOFError):
             raise
         click.echo(err=True)
         raise CommandError(f"nobody answered: nothing was done ({otherwise} does not ask)") from None

@@ -1,4 +1,4 @@
-"""What `export`, `ls`, `cat` and `log` share: a place with a revision in it, asked in one request."""
+"""The common part of `export`, `ls`, `cat` and `log`: a place with a revision in it, asked in one request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from smartserver.client.repository import RemoteRepository
 
 PLACE = "URL[@REV]"
-"""How help names the argument."""
+"""The name of the argument in help."""
 
 
 def split_revision(place: str) -> tuple[str, str]:
@@ -62,8 +62,8 @@ def browsing(place: str, flags: Set[str], selector: Selector) -> Iterator[Conten
         try:
             with span(Part.LOCAL, "write"):  # What it waits for meanwhile has spans of its own.
                 yield ContentStream(content.body)
-        except Malformed as wrong:
-            raise CommandError(f"{place}: the answer is damaged: {wrong}") from None
+        except Malformed as error:
+            raise CommandError(f"{place}: the answer is damaged: {error}") from None
 
 
 def _repository_at(place: str, flags: Set[str]) -> AbstractContextManager[RemoteRepository]:

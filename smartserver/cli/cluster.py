@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from smartserver.cli.access import database_of, open_access
+from smartserver.cli.access_files import database_of, open_access
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.place import above, cluster_of, count, near, open_store, postgres_log
 from smartserver.store.cluster import Cluster, mark
@@ -100,8 +100,8 @@ def _check_address(address: str, secrets_in: Callable[[str], list[str]]) -> None
         raise CommandError(f"--log {address!r}: expected postgresql://[user@]host[:port]/database")
     try:
         found = secrets_in(address)
-    except ValueError as wrong:
-        raise CommandError(f"--log: {wrong}") from None
+    except ValueError as error:
+        raise CommandError(f"--log: {error}") from None
     if found:
         where = "each machine has passwords in ~/.pgpass, PGPASSFILE or PGPASSWORD"
         raise CommandError(f"--log: leave out {' and '.join(found)}: {where}")

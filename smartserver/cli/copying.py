@@ -1,5 +1,5 @@
-"""What `push` and `pull` share: a repository of ours copied into another, with its refs, tags and maps; what is there
-already is not sent.
+"""The common part of `push` and `pull`: a repository of ours copied into another, with its refs, tags and maps; what is
+there already is not sent.
 
 Either is a folder, a store behind a link or a repository on a server. The one that is written to is always asked as a
 server is: what is not on one is served by this process.
@@ -31,7 +31,7 @@ from smartserver.cli.progress import ProgressLine
 from smartserver.cli.session import AGENT, repository_on_server, tracing_for
 from smartserver.cli.user import user
 from smartserver.client.body import SourceFailed, of_source
-from smartserver.client.call import Client
+from smartserver.client.call import Caller, Client
 from smartserver.client.copy import CannotCopy, CopySource
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.repository import RemoteRepository
@@ -79,9 +79,7 @@ def repository_at(place: str, flags: Set[str], *, writes: bool = True) -> Iterat
 
     with (
         tracing_for(flags, behind=above(served)) as tracing,
-        Client(
-            connected, tracing.observers, agent=AGENT, above=above(served), traceparent=tracing.traceparent
-        ) as client,
+        Client(connected, tracing.observers, Caller(AGENT, above(served), traceparent=tracing.traceparent)) as client,
     ):
         yield RemoteRepository(client, name, Knowledge(None, place))
 
@@ -123,7 +121,7 @@ def _parts(place: str) -> tuple[str, str]:
 
 
 def _begins(parts: Sequence[str], least: int) -> int:
-    """Where the names at the end begin that a server would serve; `least`: not before."""
+    """The index at which the names at the end begin that a server would serve; `least`: not before."""
     odd = (at for at in range(len(parts), least, -1) if "/" in parts[at - 1] or not jail.is_name(parts[at - 1]))
     return next(odd, least)
 
@@ -132,7 +130,7 @@ def _begins(parts: Sequence[str], least: int) -> int:
 
 
 def of_snapshot(snapshot: Snapshot) -> CopySource:
-    """What a repository in a store has."""
+    """The content of a repository in a store."""
     state = snapshot.state
     maps = {
         name: (MapKind(state.map_kind(name) or MapKind.OPAQUE), dict(entries.items()))
@@ -158,14 +156,14 @@ class StoreSource:
         """Bytes of all packs."""
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> StorePlan:
-        """What lies there of `tips` and not of `haves`."""
+        """The plan for what lies there of `tips` and not of `haves`."""
         with of_source():
             stored = [tip for tip in tips if self.snapshot.ordinal(tip) is not None]  # A tag may name what is not here.
             plan = self._transaction.plan_pull(stored, list(haves))
             return StorePlan(self.snapshot, plan)
 
     def beyond(self, tips: Sequence[RevisionId], others: Sequence[RevisionId]) -> Iterator[GraphNode]:
-        """What `tips` reach and `others` do not."""
+        """The revisions that `tips` reach and `others` do not."""
         snapshot = self.snapshot
         wants, haves = ([at for at in map(snapshot.ordinal, ids) if at is not None] for ids in (tips, others))
         with of_source():
@@ -220,8 +218,8 @@ def between(source: str, target: str) -> Iterator[None]:
     with one_line(target):
         try:
             yield
-        except CannotCopy as wrong:
-            raise CommandError(str(wrong)) from wrong
+        except CannotCopy as error:
+            raise CommandError(str(error)) from error
         except SourceFailed as failed:
             with one_line(source):
                 raise failed.why from failed
@@ -259,5 +257,5 @@ def _entries(number: int) -> str:
 
 
 def on_terminal(what: str) -> ProgressLine:
-    """How far it is, on standard error."""
+    """A line for progress on standard error."""
     return ProgressLine(what, sys.stderr.isatty())

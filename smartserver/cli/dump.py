@@ -103,7 +103,7 @@ def _copied(source: str, flags: frozenset[str], earlier: Snapshot | None) -> Ite
 
 @contextmanager
 def _told(source: str, flags: frozenset[str], earlier: Snapshot | None) -> Iterator[Made]:
-    """What a server tells of a repository."""
+    """The pieces of a repository, as a server tells them."""
     import tempfile
 
     from smartserver.cli.copying import between, on_terminal, repository_at
@@ -171,7 +171,7 @@ def _received(body: Iterator[bytes], size: int, received: OnSent) -> Iterator[by
             done += len(chunk)
             received(done, done, size)
             yield chunk
-    except Malformed as wrong:
-        raise RemoteProtocolError(str(wrong)) from wrong
+    except Malformed as error:
+        raise RemoteProtocolError(str(error)) from error
     if done != size:
         raise RemoteProtocolError(f"expected {size} bytes of revisions, got {done}")

@@ -1,4 +1,4 @@
-"""What ends a command: one line for a person."""
+"""The errors that end a command: one line for a person."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CommandError(Exception):
     """The command could not do what was asked. Any function of a command may raise it; `main` prints it in one line."""
 
     status = 1
-    """What the process ends with."""
+    """The status of the process."""
 
 
 class UsageConflict(CommandError):
@@ -35,14 +35,14 @@ def one_line(what: str = "", above: str = "") -> Iterator[None]:
     that. `above`: what a path of an error counts from (`errors.known_as`), where that was not said in it yet."""
     try:
         yield
-    except (CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl, BadFlag) as wrong:
-        if isinstance(wrong, CodedError):
-            name_from(above, wrong)
-        said = str(wrong)
-        raise CommandError(said if not what or _names(said, what) else f"{what}: {said}") from wrong
+    except (CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl, BadFlag) as error:
+        if isinstance(error, CodedError):
+            name_from(above, error)
+        said = str(error)
+        raise CommandError(said if not what or _names(said, what) else f"{what}: {said}") from error
 
 
 def _names(said: str, what: str) -> bool:
-    """Whether a message has that place in it, or one below it: at its beginning, or in quotes."""
+    """True if a message has that place in it, or one below it: at its beginning, or in quotes."""
     name = what.partition("?")[0].removeprefix(PREFIX).rstrip("/")
     return "/" in name and bool(re.search(rf"\A{re.escape(name)}(?=[/: ]|\Z)|'{re.escape(name)}(?=['/])", said))

@@ -27,7 +27,7 @@ _FIRST_OF_TOOLS = frozenset(first for name in OF_TOOLS for first in (name[:1].en
 _IGNORED = dict.fromkeys(
     [*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF],
 )
-"""What HFS+ ignores in names, as git's `next_hfs_char` (utf8.c) has it."""
+"""Characters that HFS+ ignores in names, as git's `next_hfs_char` (utf8.c) has it."""
 
 MAX_LINK = 65_536
 """Bytes of the target of a link; no system takes so many."""
@@ -92,8 +92,8 @@ class _Writer:
             folder, _, name = path.rpartition(b"/")
             try:
                 self._create(self._descriptor(folder, entry), name, entry)
-            except OSError as wrong:
-                raise CommandError(f"{self._place(path)}: {_why(wrong)}") from wrong
+            except OSError as error:
+                raise CommandError(f"{self._place(path)}: {_why(error)}") from error
             self._line(self._bytes, self._files)
         self._line.end()
 
@@ -152,7 +152,7 @@ class _Writer:
 
 
 def is_of_tool(name: bytes) -> bool:
-    """Whether a tool may take a name for its own folder, on any file system: some ignore case, dots and blanks at the
+    """True if a tool may take a name for its own folder, on any file system: some ignore case, dots and blanks at the
     end, what follows a colon (NTFS), or some characters of no width (HFS+)."""
     if name.isascii() and name[:1] not in _FIRST_OF_TOOLS:
         return False  # As nearly all: it takes a tenth of the time.

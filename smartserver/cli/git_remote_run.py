@@ -1,4 +1,5 @@
-"""What `git-remote-hpss` does once it is loaded: one git command served, what goes wrong as one line on stderr."""
+"""The work of `git-remote-hpss` once it is loaded: it serves one git command, and says an error in one line on
+stderr."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from smartserver.client.places import login_of, parse_place
 from smartserver.client.plain import plain
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import NotOurProtocol
+from smartserver.client.session import Tool
 from smartserver.client.url import BadUrl
 from smartserver.plugins.git.hint import proc_command_line, ps_command_line, read
 from smartserver.plugins.git.remote import GitRemote
@@ -41,7 +43,7 @@ FAILED = 128
 INTERRUPTED = 130
 
 FALSE = ("0", "false", "no", "off", "")
-"""What git takes for a false value of a variable."""
+"""Values of a variable that git takes for false."""
 
 
 def serve(
@@ -65,10 +67,10 @@ def serve(
             run(remote, url, environment, at_end, parent, holder, run_program or partial(run_here, environment))
         finally:
             interrupts.end()
-    except BaseException as wrong:
+    except BaseException as error:
         if not interrupts.number:
             status = FAILED
-            _say(wrong, url, environment)
+            _say(error, url, environment)
     finally:
         at_end.close()
     sys.stderr.flush()
@@ -97,7 +99,7 @@ def _say(wrong: BaseException, url: str, environment: Mapping[str, str]) -> None
 
 
 def is_of_user(environment: Mapping[str, str]) -> bool:
-    """Whether git's user wrote the URL. Git sets GIT_PROTOCOL_FROM_USER (git(1)) to a false value for a URL that comes
+    """True if git's user wrote the URL. Git sets GIT_PROTOCOL_FROM_USER (git(1)) to a false value for a URL that comes
     from a repository: that of a submodule."""
     return environment.get("GIT_PROTOCOL_FROM_USER", "1").lower() not in FALSE
 
@@ -158,7 +160,7 @@ def with_flags(environment: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def holder_of(url: str, environment: Mapping[str, str]) -> AgentHolder | None:
-    """What holds the connections of a git command.
+    """The keeper of the connections of a git command.
 
     Raises:
         BadUrl: it is not one, or one that may not be followed.
@@ -200,14 +202,14 @@ def run(
         sys.stderr.flush()
 
     reader = proc_command_line if os.path.isdir("/proc/self") else ps_command_line
-    ssh = partial(ssh_of_git, environment)
 
     def source(scheme: str, where: str) -> TokenSource:
         from smartserver.plugins.git.credentials import GitCredentials  # Loaded where a token is wanted.
 
         return GitCredentials(scheme, where, run_program)
 
-    with client_for(url, frozenset(), f"git {AGENT}", environment, ssh, holder, source) as (client, location):
+    tool = Tool(f"git {AGENT}", partial(ssh_of_git, environment), source)
+    with client_for(url, frozenset(), tool, environment, holder) as (client, location):
         with span(Part.LOCAL, "read git's command line"):
             hint = read(reader, parent)
         with span(Part.LOCAL, "read what is known"):

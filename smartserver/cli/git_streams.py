@@ -51,7 +51,7 @@ class NotGit(Exception):
 
 
 class StreamRun(NamedTuple):
-    """What both commands are told."""
+    """The arguments of both commands."""
 
     place: str
     flags: Set[str]
@@ -202,8 +202,8 @@ def bring(
             Inserter(local, keeps, as_pack=True).insert(segments_of(pulled, local.kinds, moved))
             tips = {name: value[0].id for name, value in copied.refs.items()}
             set_refs(local, tips, known.settings.get(HEAD, HEADS + b"main"))
-        except Malformed as wrong:
-            raise CommandError(f"{place}: the answer is damaged: {wrong}") from None
+        except Malformed as error:
+            raise CommandError(f"{place}: the answer is damaged: {error}") from None
         finally:
             for keep in keeps:
                 os.unlink(keep)
@@ -217,8 +217,8 @@ def _errors(place: str) -> Iterator[None]:
     with one_line(place):
         try:
             yield
-        except (VcsError, CannotCopy, CannotGoOn) as wrong:
-            raise CommandError(str(wrong)) from wrong
+        except (VcsError, CannotCopy, CannotGoOn) as error:
+            raise CommandError(str(error)) from error
 
 
 @contextmanager

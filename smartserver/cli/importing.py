@@ -50,7 +50,7 @@ NEW_BRANCH = HEADS + b"main"
 NEW_VCS = "git sha1"
 
 STALE = (DivergedBranches, MissingParents, MissingReference, MissingRevision, NoSuchRepository)
-"""What a push is refused with where what was remembered is so no longer."""
+"""Refusals of a push where the remembered refs are stale."""
 
 _AUTHOR = re.compile(r"\s*([^<>\n\0]*?)\s*<([^<>\n\0]*)>\s*")
 _NOT_IN_NAMES = re.compile(r"[<>\n\0]")
@@ -95,8 +95,8 @@ def import_folder(
         job = FolderImport(folder, place, branch, remote)
         try:
             job.run(os.fsencode(text), identity)
-        except VcsError as wrong:
-            raise CommandError(str(wrong)) from wrong
+        except VcsError as error:
+            raise CommandError(str(error)) from error
 
 
 class FolderImport:
@@ -181,8 +181,8 @@ class FolderImport:
         except NoSuchRepository:
             known.forget()
             return Base(self._named or NEW_BRANCH)
-        except Malformed as wrong:
-            raise CommandError(f"{self._place}: the answer is damaged: {wrong}") from None
+        except Malformed as error:
+            raise CommandError(f"{self._place}: the answer is damaged: {error}") from None
         except NoSuchPart:
             self._check_vcs()
             branch = self._named or known.settings.get(HEAD, NEW_BRANCH)

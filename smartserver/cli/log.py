@@ -88,7 +88,7 @@ def _day(days: int) -> str:
 
 @lru_cache(maxsize=64)
 def _offset(minutes: int) -> str:
-    """How a time zone is written."""
+    """A time zone in git's form."""
     return f"{datetime.fromtimestamp(0, timezone(timedelta(minutes=minutes))):%z}"
 
 

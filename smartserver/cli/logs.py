@@ -36,7 +36,7 @@ class RateLimit(logging.Filter):
         self._guard = threading.Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a line is logged."""
+        """True if a line is logged."""
         if record.levelno < logging.WARNING:
             return True
         with self._guard:
@@ -82,7 +82,7 @@ class RequestLines(logging.Formatter):
 
 
 def is_journal(file: int, environment: Mapping[str, str]) -> bool:
-    """Whether a descriptor is the journal: systemd names the file, and children inherit the name, redirected or not."""
+    """True if a descriptor is the journal: systemd names the file, and children inherit the name, redirected or not."""
     with contextlib.suppress(OSError):
         found = os.fstat(file)
         return environment.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
@@ -104,9 +104,9 @@ def log_to(place: str | None, verbose: bool, *, journal: bool, audits: bool) -> 
             stream.ident = f"smartserver[{os.getpid()}]: "
         else:
             stream = _file(place)
-    except OSError as wrong:
+    except OSError as error:
         what = SYSLOG if place == "syslog" else place
-        raise CommandError(f"--log {place}: {what}: {wrong.strerror}") from None
+        raise CommandError(f"--log {place}: {what}: {error.strerror}") from None
     logging.raiseExceptions = place is None  # A full disk is no news for the client whose standard error this is.
     dated = Lines("%(asctime)s %(levelname)s %(message)s")
     stream.setFormatter(Lines() if place == "syslog" else Journal() if journal and not place else dated)
@@ -131,8 +131,8 @@ def log_requests_to(place: str) -> None:
     stream: logging.Handler
     try:
         stream = logging.StreamHandler(sys.stdout) if name == "-" else _file(name)
-    except OSError as wrong:
-        raise CommandError(f"--access-log {place}: {name}: {wrong.strerror}") from None
+    except OSError as error:
+        raise CommandError(f"--access-log {place}: {name}: {error.strerror}") from None
     logging.raiseExceptions = False  # A full disk would be a traceback on standard error for each request.
     stream.setFormatter(RequestLines(as_json=name != place))
     log = logging.getLogger("smartserver.requests")

@@ -21,7 +21,7 @@ LETTERS = {
 """The types in a long listing."""
 
 ENDS = {NodeType.FOLDER: "/"}
-"""What a name ends with, besides."""
+"""The suffix of a name, by its type."""
 
 
 @click.command(short_help="List a folder of a repository.")

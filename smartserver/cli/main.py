@@ -27,7 +27,6 @@ COMMANDS = {
     "cluster": "smartserver.cli.cluster",
     "access": "smartserver.cli.access",
     "agent": "smartserver.cli.agent",
-    "keys": "smartserver.cli.keys",
     "token": "smartserver.cli.token",
     "trust": "smartserver.cli.trust",
     "push": "smartserver.cli.push",
@@ -58,11 +57,11 @@ COMMANDS = {
 }
 """Each module has a `command`."""
 
-OF_ITSELF = ("access", "agent", "break-lock", "cluster", "keys", "token", "trust", "trace", "tune", "setup", "docs")
+OF_ITSELF = ("access", "agent", "break-lock", "cluster", "token", "trust", "trace", "tune", "setup", "docs")
 """Commands that make no call of the protocol, or have other programs make them."""
 
 OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE, errno.EBADF)
-"""What a write may fail with; of a file it would have its name."""
+"""The errors of a write to the output; an error about a file would have its name."""
 
 
 class Commands(click.Group):
@@ -126,10 +125,10 @@ def group(ctx: click.Context, debug: tuple[str, ...], stats: bool) -> None:
 
             try:
                 bans(given.rules)  # It refuses a rule that is none, also where no call is made.
-            except BadRule as wrong:
-                raise BadFlag(str(wrong)) from None
-    except BadFlag as wrong:
-        raise click.UsageError(str(wrong)) from None
+            except BadRule as error:
+                raise BadFlag(str(error)) from None
+    except BadFlag as error:
+        raise click.UsageError(str(error)) from None
     if debug and ctx.invoked_subcommand in OF_ITSELF:
         raise click.UsageError(f"-D{debug[0]} has no effect with {ctx.invoked_subcommand}, which makes no call to show")
     ctx.obj = frozenset(debug)
@@ -158,8 +157,8 @@ def main(command: click.Command = group, name: str = "smartserver") -> None:
                 raise
             code = end.code
         sys.stdout.flush()
-    except BaseException as wrong:
-        code = None if interrupts.number else _say(wrong)
+    except BaseException as error:
+        code = None if interrupts.number else _say(error)
     interrupts.end()
     if interrupts.number:
         # Whatever came of it: raised inside of a library (`shutil.rmtree`, `threading`) it may become an error of that

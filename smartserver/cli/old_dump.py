@@ -43,7 +43,7 @@ _page = msgspec.msgpack.Decoder(tuple[str, dict[bytes, bytes]])
 
 
 def is_one(file: BinaryIO) -> bool:
-    """Whether a file begins as such a dump."""
+    """True if a file begins as such a dump."""
     found = file.seek(0) == 0 and file.read(len(MAGIC)) == MAGIC
     file.seek(0)
     return found
@@ -73,7 +73,7 @@ class _Reader:
         _, content = self._block(b"H")
         self.header = self._decoded(_header, content)
         self.pages: list[tuple[str, dict[bytes, bytes]]] = []
-        """Of the maps that come last; complete after the segments."""
+        """Pages of the maps that come last; complete after the segments."""
 
     def segments(self) -> Iterator[bytes]:
         left, kind = self.header.size, b"R"
@@ -100,8 +100,8 @@ class _Reader:
     def _decoded(self, decoder: msgspec.msgpack.Decoder[T], content: bytes) -> T:
         try:
             return decoder.decode(content)
-        except (msgspec.DecodeError, RecursionError) as wrong:
-            raise self._damaged(str(wrong)) from None
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise self._damaged(str(error)) from None
 
     def _damaged(self, why: str) -> CommandError:
         return CommandError(f"{self._name} is damaged before byte {self._file.tell()}: {why}")

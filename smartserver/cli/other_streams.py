@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from smartserver.cli.git_streams import StreamRun
 
 MODULES: Final = {HG: "smartserver.plugins.mercurial.streams", BZR: "smartserver.plugins.breezy.streams"}
-"""What reads and writes streams, by system."""
+"""The modules that read and write streams, by system."""
 EXTRAS: Final = {HG: "hg", BZR: "brz"}
-"""What brings the library of each."""
+"""The extras that bring the library of each."""
 
 KEPT: Final = "smartserver.kept"
 """The file by which a folder of --keep is known."""
@@ -103,9 +103,9 @@ def _copy(run: StreamRun, vcs: str, *, may_create: bool) -> Iterator[tuple[Any, 
         raise CommandError(f"{run.place} is a repository of {vcs}, which this release does not know")
     try:
         module = import_module(MODULES[vcs])
-    except ModuleNotFoundError as wrong:
+    except ModuleNotFoundError as error:
         extra = EXTRAS[vcs]
-        raise CommandError(f"{wrong.name} is missing: pip install 'smartserver[{extra}]'") from None
+        raise CommandError(f"{error.name} is missing: pip install 'smartserver[{extra}]'") from None
     with _one_line(run.place), contextlib.ExitStack() as until:
         if run.keep:
             folder = _kept(os.path.abspath(run.keep))
@@ -137,8 +137,8 @@ def _one_line(place: str) -> Iterator[None]:
     with one_line(place):
         try:
             yield
-        except VcsError as wrong:
-            raise CommandError(str(wrong)) from wrong
+        except VcsError as error:
+            raise CommandError(str(error)) from error
 
 
 def _url(place: str) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def is_url(place: str) -> bool:
-    """Whether it is the URL of a server of ours, and not a folder or the URL of a store (`open_store`)."""
+    """True for the URL of a server of ours, not for a folder or the URL of a store (`open_store`)."""
     if "://" not in place or is_store_url(place):
         return False
     with one_line():
@@ -37,19 +37,20 @@ def is_url(place: str) -> bool:
 
 
 def between_servers(source: str, target: str) -> str:
-    """What to do where both places are on servers."""
+    """The message where both places are on servers."""
     steps = f"`smartserver pull {source} FOLDER`, then `smartserver push FOLDER {target}`"
     return f"{source} and {target} are both on servers: copy by way of a folder here: {steps}"
 
 
 def is_store_url(place: str) -> bool:
-    """Whether it is the URL of a store, e.g. sftp://host/path: its files are read and written over a link."""
+    """True for the URL of a store, e.g. sftp://host/path: its files are read and written over a link."""
     scheme, colon, _ = place.partition("://")
     return bool(colon) and scheme in OPENERS
 
 
 def above(place: str) -> str:
-    """What the paths of errors count from that come of a folder of this machine or of a store (`errors.known_as`)."""
+    """The place that the paths of errors count from which come of a folder of this machine or of a store
+    (`errors.known_as`)."""
     folder, mark, said = place.partition("?") if is_store_url(place) else (os.path.abspath(place), "", "")
     return f"{folder.rstrip('/')}/{mark}{said}"
 
@@ -89,8 +90,8 @@ def _open(place: str, observers: Callable[[], Sequence[Observer]]) -> Transport:
                 return from_url(place, observers())
             store = open_url(place)
             return _with_logs(store, place) if place.startswith("s3://") else store
-    except ValueError as wrong:
-        raise CommandError(str(wrong)) from None
+    except ValueError as error:
+        raise CommandError(str(error)) from None
 
 
 def _with_logs(store: Transport, place: str) -> Transport:
@@ -105,8 +106,8 @@ def _with_logs(store: Transport, place: str) -> Transport:
 
 
 def cluster_of(place: str, store: Transport | None = None) -> tuple[Transport, str, Cluster] | None:
-    """What a place lies in, as of `store.cluster.place_of`. `store`: the transport of the place; one of S3 is not
-    asked: it does not tell what it is a part of (`whole`), so that no request looks above what is served."""
+    """The cluster that a place lies in, as of `store.cluster.place_of`. `store`: the transport of the place; one of S3
+    is not asked: it does not tell what it is a part of (`whole`), so that no request looks above what is served."""
     from smartserver.store.cluster import place_of
 
     try:
@@ -115,12 +116,12 @@ def cluster_of(place: str, store: Transport | None = None) -> tuple[Transport, s
                 return place_of(*store.whole())
             parts = urlsplit(place)
             return place_of(open_url(f"s3://{parts.netloc}"), unquote(parts.path).strip("/"))
-    except ValueError as wrong:
-        raise CommandError(str(wrong)) from None
+    except ValueError as error:
+        raise CommandError(str(error)) from None
 
 
 def postgres_log() -> ModuleType:
-    """What keeps logs in PostgreSQL.
+    """The module that keeps logs in PostgreSQL.
 
     Raises:
         CommandError: its library is missing.
@@ -140,8 +141,8 @@ def near(place: str) -> str:
 
     try:
         return folder_of(place)
-    except ValueError as wrong:
-        raise CommandError(str(wrong)) from None
+    except ValueError as error:
+        raise CommandError(str(error)) from None
 
 
 def check_folder(path: str) -> None:
@@ -168,7 +169,7 @@ def check_meant(place: str) -> None:
 
 
 def call(url: str, flags: Set[str], verb: Verb[RequestT, ResultT], arguments: RequestT) -> ResultT:
-    """What a verb gives on the repository of a URL; `flags` as of `session.client_for`."""
+    """The result of a verb on the repository of a URL; `flags` as of `session.client_for`."""
     with one_line(url), client_for(url, flags) as (client, location):
         return client.call(verb, arguments, location.path)
 
@@ -205,8 +206,8 @@ def repository_in(path: str, flags: Set[str] = frozenset(), *, writes: bool = Tr
         try:
             with one_line(path, above(path)):
                 yield repository
-        except CommandError as wrong:
-            if isinstance(wrong.__cause__, NoSuchRepository):
+        except CommandError as error:
+            if isinstance(error.__cause__, NoSuchRepository):
                 with one_line(path, above(path)):
                     found = repository.describe_place()
                 raise CommandError(

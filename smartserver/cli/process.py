@@ -1,4 +1,4 @@
-"""What a server asks of the system for its process: open files, and one heap for all threads."""
+"""The settings of a server's process: open files, and one heap for all threads."""
 
 from __future__ import annotations
 

@@ -1,30 +1,28 @@
-"""`smartserver serve`: serve the repositories below a folder, of this machine or of another."""
+"""`smartserver serve`: serve the repositories below a folder, of this machine or of another.
+
+The options are declared here, checked in `check`, and obeyed in `serve_run`, which takes time to load.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import logging
 import os
 import shlex
-import signal
-import socket
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import click
 
-from smartserver.cli.access import is_shared, open_access, open_tokens
-from smartserver.cli.errors import CommandError, UsageConflict, one_line
-from smartserver.cli.interrupts import on_ending
+from smartserver.cli.access_files import is_shared, open_access, open_tokens
+from smartserver.cli.config_file import GroupedCommand, named_as_given, read_config
+from smartserver.cli.errors import CommandError, UsageConflict
 from smartserver.cli.logs import is_journal, log_requests_to, log_to
-from smartserver.cli.place import above, is_store_url, near, open_store
-from smartserver.cli.process import raise_descriptors, use_one_heap
+from smartserver.cli.place import is_store_url, near
 from smartserver.cli.serve_options import (
+    GROUPS,
+    CheckedOptions,
+    ServeOptions,
     banned_by,
-    cache_folder,
     check_access_options,
     check_root,
     encryption_of,
@@ -32,50 +30,31 @@ from smartserver.cli.serve_options import (
     memcached_servers,
     memory_of,
     metrics_place_of,
-    open_memcached,
     parse_listen,
-    peer_of,
     policy_of,
     refuse_cache,
     refuse_with_stdio,
-    with_copies,
 )
-from smartserver.cli.user import user
-from smartserver.cli.workers import STOP, TERMINATE, fork_workers
 from smartserver.client.url import DEFAULT_PORT
-from smartserver.records import native
 from smartserver.records.faults import Level
-from smartserver.server.limits import MAX_CONNECTIONS, MAX_OF_ADDRESS, Limits
+from smartserver.server.limits import MAX_CONNECTIONS, MAX_OF_ADDRESS
 from smartserver.wire.limits import STALL_TIMEOUT
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from twisted.logger import ILogObserver
 
-    from smartserver.server.cache_sizes import AutoSize
-    from smartserver.server.common_counts import CommonCounts
-    from smartserver.server.connections import Connections
-    from smartserver.server.pages import Page
-    from smartserver.server.request_meters import ServerCounts
-    from smartserver.server.site import Site
-    from smartserver.server.startup import Reactor
-
-STOP_AFTER = 30.0
-"""Seconds a server that was told to stop lets open requests finish."""
-
-NOTICE = 5.0
-"""Seconds for which a server that is told to stop by SIGTERM still accepts connections, where `/readyz` says so: a load
-balancer that asks each second has left it by then."""
-
-NO_METRICS = "no /metrics: pip install 'smartserver[metrics]'"
-
-EVERYWHERE = ("0.0.0.0", "::")
-"""Where a server that listens is met at every address."""
-
-
-@click.command(short_help="Serve the repositories below a folder over hpss://.")
+@click.command(cls=GroupedCommand, groups=GROUPS, short_help="Serve the repositories below a folder over hpss://.")
 @click.argument("root")
+@click.option(
+    "--config",
+    metavar="FILE",
+    is_eager=True,
+    expose_value=False,
+    callback=read_config,
+    help="Take options from a TOML file: each is a key there, by its name without the dashes, as workers = 4. The "
+    "command line wins.",
+)
 @click.option(
     "--listen",
     default=f"127.0.0.1:{DEFAULT_PORT}",
@@ -118,12 +97,6 @@ EVERYWHERE = ("0.0.0.0", "::")
     "It must still be one of the user's in the access file.",
 )
 @click.option("--no-create", is_flag=True, help="Make no new repositories.")
-@click.option(
-    "--folder-locks",
-    is_flag=True,
-    hidden=True,
-    help="Of earlier releases; without effect.",
-)
 @click.option(
     "--allow-vfs",
     is_flag=True,
@@ -260,42 +233,7 @@ EVERYWHERE = ("0.0.0.0", "::")
 )
 @click.option("-v", "--verbose", is_flag=True, help="Log every request, and connections that are no client's.")
 @click.pass_context
-def command(
-    ctx: click.Context,
-    root: str,
-    listen: str,
-    tls: str | None,
-    tls_key: str | None,
-    require_tls: bool,
-    stdio: bool,
-    anonymous: str | None,
-    access: str | None,
-    name: str | None,
-    key: str | None,
-    no_create: bool,
-    folder_locks: bool,
-    allow_vfs: bool,
-    max_connections: int,
-    max_per_address: int,
-    idle_timeout: int,
-    rules: tuple[str, ...],
-    fsck: str,
-    ignored: tuple[str, ...],
-    fast_open: bool,
-    log_place: str | None,
-    access_log: str | None,
-    metrics: str | None,
-    metrics_public: bool,
-    memory_cache_size: str,
-    cache_dir: Path | None,
-    cache_size: int,
-    workers: int,
-    memcached: str | None,
-    shared_cache: int,
-    compression: str,
-    slow: int | None,
-    verbose: bool,
-) -> None:
+def command(ctx: click.Context, /, **_: object) -> None:
     """Serve the repositories below the folder ROOT over hpss://; one that is ROOT itself has the empty path.
 
     ROOT may be a bucket (s3://bucket/prefix), which any number of servers serve at once: each keeps copies of packs in
@@ -320,240 +258,69 @@ def command(
     smartserver serve /srv/code --listen 0.0.0.0:4155 --tls /etc/ssl/code.pem --tls-key /etc/ssl/code.key
     smartserver serve /srv/code --listen 0.0.0.0:4155 --tls auto --require-tls
     smartserver serve s3://bucket/code --cache-dir /var/cache/smartserver --cache-size 50
+    smartserver serve /srv/code --config /etc/smartserver/serve.toml
     ssh host smartserver serve /srv/code --stdio
     smartserver serve sftp://me@example.org/srv/code --stdio
     """
-    if stdio:
+    with named_as_given(ctx):
+        options = ServeOptions(**ctx.params)
+        checked = check(ctx, options)
+        if checked.encryption is None:
+            # Twisted loads OpenSSL with the reactor wherever it is installed: 65 ms of each login by ssh.
+            sys.modules.setdefault("twisted.internet._newtls", cast("ModuleType", None))
+        from smartserver.cli.serve_run import run  # Loaded late: 150 ms, which a mistyped option should not cost.
+
+        run(ctx, options, checked)
+
+
+def check(ctx: click.Context, options: ServeOptions) -> CheckedOptions:
+    """Check all that can be checked before anything is opened, but for the logs, which have what follows.
+
+    Raises:
+        CommandError: an option has a wrong value, or contradicts another.
+    """
+    if options.stdio:
         refuse_with_stdio(ctx)
     check_access_options(ctx)
-    if folder_locks:
-        click.echo("--folder-locks has no effect: there are no locks any more", err=True)
-    log_to(log_place, verbose, journal=is_journal(2, os.environ), audits=bool(access or log_place))
-    if access_log is not None:
-        log_requests_to(access_log)
-    file, tokens = None, None
-    if access is not None and not is_shared(access):
-        file, tokens = open_access(access), None if stdio else open_tokens(access)
-    root = near(root)
-    is_bucket = root.startswith("s3://") and not stdio
-    remote = is_store_url(root) and not is_bucket
+    audits = bool(options.access or options.log_place)
+    log_to(options.log_place, options.verbose, journal=is_journal(2, os.environ), audits=audits)
+    if options.access_log is not None:
+        log_requests_to(options.access_log)
+    rules, tokens = None, None
+    if options.access is not None and not is_shared(options.access):
+        rules, tokens = open_access(options.access), None if options.stdio else open_tokens(options.access)
+    root = near(options.root)
+    is_bucket = root.startswith("s3://") and not options.stdio
+    is_remote = is_store_url(root) and not is_bucket
     if not is_bucket:
         refuse_cache(ctx)
-    if remote and not stdio:
+    if is_remote and not options.stdio:
         raise CommandError(f"{root} is behind a link, and is served with --stdio only")
     if not is_store_url(root):
-        if stdio:
-            _check_asked(root, os.environ.get("SSH_ORIGINAL_COMMAND", ""))
-        # Nobody needs to be told that /home or /srv, which hpss+ssh:// names, cannot be written to.
-        may_write = anonymous == "write" or (stdio and anonymous is None and Path(root).resolve().parent.name != "")
-        check_root(Path(root), makes=may_write and not no_create)
-    host, port = ("", 0) if stdio else parse_listen(listen)
-    metrics_place = metrics_place_of(metrics, public=metrics_public)
-    encryption = encryption_of(tls, tls_key, required=require_tls)
-    banned = banned_by(rules)
-    policy = policy_of(fsck, ignored)
-    level = level_of(compression)
-    servers = memcached_servers(memcached)
-    memory = memory_of(memory_cache_size)
-
-    if encryption is None:
-        # Twisted loads OpenSSL with the reactor wherever it is installed: 65 ms of each login by ssh.
-        sys.modules.setdefault("twisted.internet._newtls", cast("ModuleType", None))
-    # Loaded late: the reactor costs 150 ms, which a mistyped option should not.
-    from twisted.internet import error
-    from twisted.logger import globalLogPublisher
-
-    from smartserver.server import stdio as stdio_shell
-    from smartserver.server import tcp
-    from smartserver.server.access import Anonymous, RuledUser, by_token, on_streams
-    from smartserver.server.cache_sizes import EVERY, START, AutoSize, divide, follow
-    from smartserver.server.connections import Connections
-    from smartserver.server.executor import Lane
-    from smartserver.server.health import Health, look_at
-    from smartserver.server.open_files import MAX_OF_SITE, SHARE, OpenFiles
-    from smartserver.server.pages import PagesFactory
-    from smartserver.server.site import Site
-    from smartserver.server.startup import inside_of, tidy_all
-    from smartserver.server.threads import ThreadExecutor
-    from smartserver.store.caches import HEADERS
-    from smartserver.store.cluster import mark_of
-
-    if not stdio:
-        _load_readers()
-    use_one_heap()
-    descriptors = raise_descriptors()
-    opened = None if stdio else ctx.with_resource(_open_port(host, port))
-    pages_port = None if metrics_place is None or stdio else ctx.with_resource(_open_port(*metrics_place))
-    # All is loaded that processes can share: the reactor is not.
-    is_first, common, counts = True, None, None
-    if opened is not None and workers > 1:
-        from smartserver.server.common_cache import CommonCache  # A log-in by ssh does not wait for them.
-        from smartserver.server.common_counts import CommonCounts
-
-        common = CommonCache(shared_cache << 20, workers) if shared_cache else None
-        counts = CommonCounts(workers)
-        number, is_first = fork_workers(workers, [opened] if pages_port is None else [opened, pages_port])
-        counts.belong_to(number)
-        if common is not None:
-            common.belong_to(number)
-    transport = open_store(root, ctx.obj or frozenset())  # What has used a bucket may not fork.
-    if access is not None and is_shared(access):
-        file, tokens = open_access(access), None if stdio else open_tokens(access)
-    if is_bucket:
-        transport = with_copies(transport, cache_dir or cache_folder(os.environ), cache_size)
-    from twisted.internet import reactor as untyped
-
-    reactor = cast("Reactor", untyped)
-    site = Site(
-        transport,
-        may_create=not no_create,
-        allows_vfs=allow_vfs,
-        banned=banned,
-        policy=policy,
-        compression=level,
-        slow=None if slow is None else slow / 1000,
+        _check_folder(root, options)
+    return CheckedOptions(
+        root=root,
+        is_bucket=is_bucket,
+        is_remote=is_remote,
+        rules=rules,
+        tokens=tokens,
+        listen=("", 0) if options.stdio else parse_listen(options.listen),
+        metrics=metrics_place_of(options.metrics, public=options.metrics_public),
+        encryption=encryption_of(options.tls, options.tls_key, required=options.require_tls),
+        banned=banned_by(options.rules),
+        policy=policy_of(options.fsck, options.ignored),
+        level=level_of(options.compression),
+        memcached=memcached_servers(options.memcached),
+        memory=memory_of(options.memory_cache_size),
     )
-    site.texts.common = HEADERS.common = common
-    if memory is not None or stdio:  # One client's session is too short to choose by.
-        divide(site.texts, START if memory is None else memory)
-    if memory is not None:
-        follow(site.texts)
-    elif not stdio:
-        auto = AutoSize(site.texts, workers)
-        reactor.callLater(EVERY, partial(_decide, auto, reactor))
-    site.texts.remote = remote_texts = open_memcached(servers)
-    site.open_files = OpenFiles(min(MAX_OF_SITE, descriptors // SHARE))
-    if remote:
-        site.name, site.tidies = root, False
-        logging.getLogger("smartserver").setLevel(logging.INFO if verbose else logging.ERROR)  # Its one user is told.
-    else:  # Who is let into a store has an account there: no link leads him where he may not go.
-        site.inside = inside_of(transport)
-    executor = ThreadExecutor(reactor.callFromThread)
-    connections = Connections(site, executor, reactor, Limits(max_connections, max_per_address, idle_timeout))
-    with one_line(above(root)):
-        mark = None if metrics_place is None else mark_of(transport)
-    health = Health(lambda: look_at(transport, mark), executor, reactor)
-
-    def stop() -> None:
-        with contextlib.suppress(error.ReactorNotRunning):  # A signal came first.
-            reactor.stop()
-
-    def tidied() -> None:
-        """Stop once what a push left to tidy is done, however soon after its answer the client went: no later process
-        would do it where each serves one client."""
-        executor.stopping = True
-        executor.run(lambda: None, lambda _: stop(), Lane.UPKEEP)
-
-    told: list[bool] = []
-
-    def after_notice() -> None:
-        if not told:
-            again(signal.SIGTERM)
-
-    def again(number: int) -> None:
-        """A signal came: the first one stops, the next one waits no longer. Behind a link there is one user, whose own
-        command the first one ends, too: what he asked is given up, as far as it is not done."""
-        if told and number == signal.SIGHUP:
-            return  # The end of a terminal sends it, and its shell once more.
-        if number == signal.SIGTERM and metrics_place is not None and not health.is_stopping:
-            health.is_stopping = True
-            _tell(f"stopping: connections are accepted for another {NOTICE:.0f} s, and /readyz says no")
-            reactor.callLater(NOTICE, after_notice)
-            return
-        health.is_stopping = True
-        if told:
-            connections.cut()
-        elif remote and session in connections.open:
-            session.abort()
-        told.append(True)
-        stop()
-
-    def stopping() -> object:
-        if connections.busy:
-            grace = f"{STOP_AFTER:.0f} s to finish what was asked (a second signal ends it now)"
-            _tell(f"stopping: {_connections(connections.busy)} {grace}")
-        return connections.stop(STOP_AFTER)
-
-    if opened is None:
-        if log_place is None:  # Standard error is the user's: it is told.
-            logging.getLogger("smartserver.refusals").setLevel(logging.ERROR)
-        who = name or user()
-        policy_of_streams = Anonymous(anonymous) if anonymous else None
-        admission = on_streams(who, policy_of_streams) if file is None else RuledUser(who, file, key or "")
-        session = stdio_shell.serve(connections, admission, peer_of(who, os.environ.get("SSH_CONNECTION", "")))
-        session.when_lost = tidied
-    else:
-        permitted = Anonymous(anonymous or "read")
-        by_address = tcp.anonymous_by_address(permitted)
-        admit = by_address if file is None or tokens is None else by_token(file, tokens)
-        listening = tcp.accept(reactor, opened, tcp.TcpFactory(connections, admit, encryption))
-        counters = None
-        if metrics_place is not None:
-            pages = health.pages | _metrics(site, connections, counts, reactor)
-            counters = tcp.accept(reactor, cast("socket.socket", pages_port), PagesFactory(pages, reactor))
-        globalLogPublisher.addObserver(cast("ILogObserver", tcp.log_unaccepted))
-        unopened = tcp.fast_open(listening) if fast_open else ""
-        if unopened and is_first:
-            click.echo(f"--fast-open has no effect: {unopened}", err=True)
-        actual = listening.getHost().port
-        everywhere = ", every address of this machine" if host in EVERYWHERE else ""
-        whom = f"anonymous users: {permitted}" if access is None else f"access: {access}"
-        scheme = "hpss+tls" if require_tls else "hpss"
-        serving = f"serving {root} on {scheme}://{tcp.shown(host, actual)}/{everywhere} ({whom})"
-        if encryption is not None:
-            serving += f"\nwith TLS, certificate {encryption.key_pair.fingerprint}"
-        if counters is not None:
-            place = f"http://{tcp.shown(counters.getHost().host, counters.getHost().port)}"
-            serving += f"\nmetrics on {place}/metrics" if b"/metrics" in pages else f"\n{NO_METRICS}"
-            serving += f"\nready or not on {place}/readyz"
-        if lacking := native.said():
-            serving += f"\n{lacking}"
-        reactor.addSystemEventTrigger("before", "shutdown", listening.stopListening)
-        if is_first:
-            # Said once it runs: from then on it can be told to stop.
-            reactor.callLater(0, lambda: click.echo(serving, err=True))
-            # Once a server, not once for each client that sshd lets in.
-            executor.run(lambda: tidy_all(site, executor), lambda _: None, Lane.UPKEEP)
-    reactor.addSystemEventTrigger("before", "shutdown", stopping)
-    reactor.addSystemEventTrigger("after", "shutdown", executor.stop)
-    if remote_texts is not None:
-        reactor.addSystemEventTrigger("after", "shutdown", remote_texts.close)
-    on_ending(lambda number: reactor.callFromThread(lambda: again(number)))
-    if workers > 1:
-        signal.signal(STOP, lambda number, _: reactor.callFromThread(lambda: again(number)))
-        signal.signal(TERMINATE, lambda *_: reactor.callFromThread(lambda: again(signal.SIGTERM)))
-    # What is loaded stays: a full collection then walks what requests left and not 40,000 objects more, 15 ms in which
-    # nothing is answered.
-    gc.freeze()
-    reactor.run(installSignalHandlers=False)
 
 
-def _decide(auto: AutoSize, reactor: Reactor) -> None:
-    """Look at the sizes of caches, now and then."""
-    from smartserver.server.cache_sizes import EVERY
-
-    auto.decide()
-    reactor.callLater(EVERY, partial(_decide, auto, reactor))
-
-
-def _load_readers() -> None:
-    """Load what the first read of a repository would wait for. Workers share it."""
-    from importlib import import_module
-
-    from smartserver.records.delta import compress
-
-    for name in ("bzr", "git", "hg"):
-        import_module(f"smartserver.vcs.{name}.content")
-    compress(b"")
-
-
-def _open_port(host: str, port: int) -> socket.socket:
-    from smartserver.server.tcp import open_port, shown
-
-    try:
-        return open_port(host, port)
-    except OSError as wrong:
-        raise CommandError(f"cannot listen on {shown(host, port)}: {wrong.strerror}") from None
+def _check_folder(root: str, options: ServeOptions) -> None:
+    if options.stdio:
+        _check_asked(root, os.environ.get("SSH_ORIGINAL_COMMAND", ""))
+    # Nobody needs to be told that /home or /srv, which hpss+ssh:// names, cannot be written to.
+    is_home = options.stdio and options.anonymous is None and Path(root).resolve().parent.name != ""
+    check_root(Path(root), makes=(options.anonymous == "write" or is_home) and not options.no_create)
 
 
 def _check_asked(root: str, original: str) -> None:
@@ -575,46 +342,3 @@ def _check_asked(root: str, original: str) -> None:
     raise UsageConflict(
         f"{folder} is not served: this login serves one folder alone, and hpss+ssh://HOST/~/PATH names PATH in it"
     )
-
-
-def _metrics(site: Site, connections: Connections, common: CommonCounts | None, reactor: Reactor) -> dict[bytes, Page]:
-    """Count requests by verb. Returns the page that shows them and all other counters, by its path; nothing where its
-    library is missing. `common`: what the other workers count is shown with it."""
-    try:
-        from smartserver.server.metrics import ServerCollector, page
-    except ModuleNotFoundError:
-        return {}
-    from smartserver.server.common_counts import EVERY
-    from smartserver.server.request_meters import RequestMeters
-    from smartserver.store.caches import HEADERS
-
-    requests = RequestMeters()
-    site.ended = requests.add
-
-    def own() -> ServerCounts:
-        return requests.counts(len(connections.open), {"texts": site.texts, "headers": HEADERS})
-
-    if common is None:
-        return {b"/metrics": partial(page, ServerCollector(own))}
-
-    def tell() -> None:
-        common.write(own())
-        reactor.callLater(EVERY, tell)
-
-    def all_workers() -> ServerCounts:
-        common.write(own())
-        return common.read()
-
-    tell()
-    reactor.addSystemEventTrigger("after", "shutdown", lambda: common.write(own()))
-    return {b"/metrics": partial(page, ServerCollector(all_workers))}
-
-
-def _tell(line: str) -> None:
-    """Write a line to standard error, for the user who stops this process."""
-    with contextlib.suppress(OSError):  # The terminal may be gone. What `sys.stderr` keeps would fail at the end.
-        os.write(2, f"{line}\n".encode())
-
-
-def _connections(count: int) -> str:
-    return "1 connection has" if count == 1 else f"{count} connections have"

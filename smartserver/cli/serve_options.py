@@ -1,15 +1,16 @@
-"""What the options of `smartserver serve` mean, and which of them contradict each other."""
+"""The options of `smartserver serve`: their groups, their values, and the contradictions between them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
+from smartserver.cli.config_file import given
 from smartserver.cli.errors import CommandError, UsageConflict
 from smartserver.cli.logs import AS_JSON
 from smartserver.cli.place import open_store
@@ -22,8 +23,24 @@ from smartserver.verbs.declare import Calls
 
 if TYPE_CHECKING:
     from smartserver.server.memcached import Memcached
+    from smartserver.server.rules import AccessFile
     from smartserver.server.tcp import Encryption
+    from smartserver.server.tokens import TokenFile
     from transports.base import Transport
+
+GROUPS = {
+    "Where it serves": ("listen", "tls", "tls_key", "require_tls", "stdio"),
+    "Users and their rights": ("anonymous", "access", "name", "key", "no_create", "allow_vfs"),
+    "Logs and metrics": ("log_place", "access_log", "slow", "verbose", "metrics", "metrics_public"),
+    "Refusals and limits": (
+        "fsck", "ignored", "rules", "max_connections", "max_per_address", "idle_timeout",
+    ),
+    "Caches and processes (rarely needed: keep them in a file for --config)": (
+        "workers", "shared_cache", "memory_cache_size", "cache_dir", "cache_size", "memcached", "compression",
+        "fast_open",
+    ),
+}  # fmt: skip
+"""The groups of options in the help. An option of none is in a last group."""
 
 FOR_TCP = (
     "listen",
@@ -41,10 +58,70 @@ FOR_TCP = (
     "shared_cache",
     "memcached",
 )
-"""Options of `serve` that mean nothing where nobody connects (--stdio)."""
+"""ServeOptions of `serve` that mean nothing where nobody connects (--stdio)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """The options as they are given, by the names of their parameters."""
+
+    root: str
+    listen: str
+    tls: str | None
+    tls_key: str | None
+    require_tls: bool
+    stdio: bool
+    anonymous: str | None
+    access: str | None
+    name: str | None
+    key: str | None
+    no_create: bool
+    allow_vfs: bool
+    max_connections: int
+    max_per_address: int
+    idle_timeout: int
+    rules: tuple[str, ...]
+    fsck: str
+    ignored: tuple[str, ...]
+    fast_open: bool
+    log_place: str | None
+    access_log: str | None
+    metrics: str | None
+    metrics_public: bool
+    memory_cache_size: str
+    cache_dir: Path | None
+    cache_size: int
+    workers: int
+    memcached: str | None
+    shared_cache: int
+    compression: str
+    slow: int | None
+    verbose: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class CheckedOptions:
+    """The values of options that need more than a look at their type."""
+
+    root: str
+    is_bucket: bool
+    """True for a bucket that any number of servers serve."""
+    is_remote: bool
+    """True if it is behind a link, and served to one user."""
+    rules: AccessFile | None
+    tokens: TokenFile | None
+    listen: tuple[str, int]
+    metrics: tuple[str, int] | None
+    encryption: Encryption | None
+    banned: Callable[[str, Calls], Banned | None]
+    policy: Policy
+    level: int | None
+    memcached: list[tuple[str, int]]
+    memory: int | None
+
 
 MAX_LEVEL = 19
-"""Of zstd, but for levels that need as much memory for each client as all else."""
+"""The highest level of zstd but for those that need as much memory for each client as all else."""
 
 
 def parse_listen(text: str, option: str = "--listen", default: int | None = DEFAULT_PORT) -> tuple[str, int]:
@@ -59,32 +136,23 @@ def parse_listen(text: str, option: str = "--listen", default: int | None = DEFA
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-def _given(ctx: click.Context) -> dict[str, str]:
-    """The options of the command line, as the user says them, by their names."""
-    return {
-        parameter.name: parameter.opts[0]
-        for parameter in ctx.command.params
-        if parameter.name and ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
-    }
-
-
 def refuse_cache(ctx: click.Context) -> None:
     """Refuse options of copies, where a folder is served."""
-    given = _given(ctx)
+    found = given(ctx)
     for name in ("cache_dir", "cache_size"):
-        if name in given:
-            raise UsageConflict(f"{given[name]} is for a bucket that is served: s3://bucket/prefix")
+        if name in found:
+            raise UsageConflict(f"{found[name]} is for a bucket that is served: s3://bucket/prefix")
 
 
 def refuse_with_stdio(ctx: click.Context) -> None:
     """Refuse options that `--stdio` cannot obey."""
-    given = _given(ctx)
+    found = given(ctx)
     for name in FOR_TCP:
-        if name in given:
-            raise UsageConflict(f"{given[name]} is for TCP and has no effect with --stdio: leave it out")
+        if name in found:
+            raise UsageConflict(f"{found[name]} is for TCP and has no effect with --stdio: leave it out")
     if (ctx.params["access_log"] or "").removeprefix(AS_JSON) == "-":
         raise UsageConflict("--access-log - is standard output, which is the connection with --stdio: name a file")
-    if "allow_vfs" in given and "anonymous" in given:
+    if "allow_vfs" in found and "anonymous" in found:
         why = "anonymous users have file-level (VFS) verbs from this machine only, and a pipe says nothing of that"
         raise UsageConflict(f"--allow-vfs has no effect with --stdio and --anonymous: {why}")
 
@@ -110,8 +178,8 @@ def check_access_options(ctx: click.Context) -> None:
 
 
 def peer_of(user: str, connection: str) -> str:
-    """Who is at the other end of standard input. `connection`: SSH_CONNECTION, as sshd sets it (ssh(1)): addresses and
-    ports of client and server."""
+    """The peer at the other end of standard input. `connection`: SSH_CONNECTION, which sshd sets (ssh(1)) to addresses
+    and ports of client and server."""
     words = connection.split()
     if len(words) != 4 or not words[1].isdigit():
         return f"{user} on standard input"
@@ -138,7 +206,7 @@ def check_root(root: Path, *, makes: bool) -> None:
 
 
 def encryption_of(certificate: str | None, key: str | None, *, required: bool) -> Encryption | None:
-    """What the options of TLS say; None: no TLS."""
+    """The encryption that the options of TLS ask for; None: no TLS."""
     if certificate is None:
         if required or key is not None:
             raise UsageConflict(f"{'--require-tls' if required else '--tls-key'} needs --tls CERTIFICATE or --tls auto")
@@ -151,12 +219,12 @@ def encryption_of(certificate: str | None, key: str | None, *, required: bool) -
     try:
         files = make_key_pair(_state_folder(os.environ)) if key is None else (Path(certificate), Path(key))
         return Encryption(KeyPair(*files), required)
-    except BadKeyPair as wrong:
-        raise CommandError(f"--tls: {wrong}") from None
+    except BadKeyPair as error:
+        raise CommandError(f"--tls: {error}") from None
 
 
 def metrics_place_of(text: str | None, *, public: bool) -> tuple[str, int] | None:
-    """Where to listen for Prometheus; None: nowhere."""
+    """The address for Prometheus; None: none."""
     if text is None:
         if public:
             raise UsageConflict("--metrics-public needs --metrics HOST:PORT")
@@ -171,14 +239,14 @@ def metrics_place_of(text: str | None, *, public: bool) -> tuple[str, int] | Non
 
 
 def _state_folder(environment: Mapping[str, str]) -> Path:
-    """Where a server keeps what it made for itself: as systemd says, else as XDG does."""
+    """The folder for what a server made for itself: as systemd says, else as XDG does."""
     state = environment.get("STATE_DIRECTORY", "").partition(":")[0]
     home = environment.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return Path(state or os.path.join(home, "smartserver"))
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """Where a server keeps what it can fetch again: as systemd says, else as XDG does."""
+    """The folder for what a server can fetch again: as systemd says, else as XDG does."""
     cache = environment.get("CACHE_DIRECTORY", "").partition(":")[0]
     home = environment.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(cache or os.path.join(home, "smartserver"), "packs")
@@ -192,12 +260,12 @@ def with_copies(store: Transport, folder: Path, size: int) -> Transport:
 
     try:
         return CachedTransport(store, CacheFolder(folder, size * 10**9), IMMUTABLE)
-    except OSError as wrong:
-        raise CommandError(f"--cache-dir {folder}: {wrong.strerror}") from None
+    except OSError as error:
+        raise CommandError(f"--cache-dir {folder}: {error.strerror}") from None
 
 
 def banned_by(rules: tuple[str, ...]) -> Callable[[str, Calls], Banned | None]:
-    """Says which calls are refused."""
+    """A function that says which calls are refused."""
     if not rules:
         return lambda path, calls: None
     from smartserver.trace.bans.every import of_calls  # Loaded where something is banned.
@@ -205,8 +273,8 @@ def banned_by(rules: tuple[str, ...]) -> Callable[[str, Calls], Banned | None]:
 
     try:
         bans = of_calls(rules)
-    except BadRule as wrong:
-        raise CommandError(f"--ban: {wrong}") from None
+    except BadRule as error:
+        raise CommandError(f"--ban: {error}") from None
 
     def banned(path: str, calls: Calls) -> Banned | None:
         return next((Banned(verb, ban.text) for ban in bans if (verb := ban.banned(path, calls))), None)
@@ -215,7 +283,7 @@ def banned_by(rules: tuple[str, ...]) -> Callable[[str, Calls], Banned | None]:
 
 
 def policy_of(level: str, ignored: tuple[str, ...]) -> Policy:
-    """What is done about faults."""
+    """The policy for faults of objects."""
     if not ignored:
         return Policy(Level(level))
     from smartserver.records.system import every_system

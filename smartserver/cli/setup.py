@@ -19,7 +19,7 @@ from smartserver.client.places import SCHEMES
 from smartserver.programs import repository_environment
 
 PROGRAMS = tuple(f"git-remote-{scheme}" for scheme in SCHEMES)
-"""What git looks for on PATH when it meets one of our URLs."""
+"""The programs that git looks for on PATH when it meets one of our URLs."""
 
 PLUGIN = "hpss"
 """The name of Breezy's plugin."""
@@ -106,8 +106,8 @@ def brz() -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "__init__.py").write_text(LOADER.format(folders=_places()), encoding="utf-8")
-    except OSError as wrong:
-        raise CommandError(f"{wrong.filename}: {wrong.strerror}") from wrong
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}") from error
     if not _location():
         raise CommandError(f"brz does not load {folder}: run `brz plugins` to see why")
     click.echo(f"brz has the plugin: {folder}")
@@ -145,14 +145,14 @@ def hg() -> None:
         if after != before:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(after, encoding="utf-8", errors="surrogateescape")
-    except OSError as wrong:
-        raise CommandError(f"{wrong.filename}: {wrong.strerror}") from wrong
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}") from error
     for section, name, value in items:
         click.echo(f"{file}: [{section}] {name} = {value}".rstrip())
 
 
 def _hg(*words: str) -> subprocess.CompletedProcess[str]:
-    """What hg says of its version; on its standard error is what it says of an extension that it does not load."""
+    """The output of `hg version`; standard error has messages about extensions that it does not load."""
     environment = {**os.environ, "HGPLAIN": "1"}
     words = ("hg", "version", "--quiet", *words)
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
@@ -170,7 +170,7 @@ def _places() -> list[str]:
 
 
 def _brz(*words: str) -> str:
-    """What a command of brz says."""
+    """The output of a command of brz."""
     # Where its log cannot be written `brz version` ends with a traceback.
     environment = {**os.environ, "BRZ_LOG": os.devnull}
     done = subprocess.run(["brz", *words], capture_output=True, text=True, check=False, env=environment)
@@ -181,6 +181,6 @@ def _brz(*words: str) -> str:
 
 
 def _location() -> str:
-    """Where brz has the plugin; empty where it has none."""
+    """The place of the plugin in brz; empty where it has none."""
     found = re.search(rf"^{PLUGIN}\b.*\n(?: .*\n)*?   (/.*)$", _brz("plugins", "-v"), re.MULTILINE)
     return found[1] if found else ""

@@ -12,7 +12,7 @@ from smartserver.trace.text import size
 from smartserver.verbs.repository_stats import StatsRequest, StatsResult, repository_stats
 
 FIELDS = ("vcs", "format", "features", "revisions", "records", "packs", "size", "largest", "refs", "entries", "version")
-"""Of both kinds of answer, in the order in which they are shown; sizes in bytes."""
+"""The fields of both kinds of answer, in the order in which they are shown; sizes in bytes."""
 
 
 @click.command()

@@ -9,7 +9,7 @@ import os
 import sys
 
 MODES = (os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)
-"""How what is closed of descriptors 0 to 2 is opened: there is nothing to read, messages go nowhere, and a command
+"""The modes in which closed descriptors 0 to 2 are opened: there is nothing to read, messages go nowhere, and a command
 whose output cannot be written fails (EBADF)."""
 
 

@@ -20,8 +20,8 @@ def main() -> None:
     host, port, fingerprint, ca = sys.argv[1:]
     try:
         server = TlsMedium(host, int(port), Trust(fingerprint, ca))
-    except CannotConnect as wrong:
-        print(wrong.why, file=sys.stderr)
+    except CannotConnect as error:
+        print(error.why, file=sys.stderr)
         sys.exit(1)
     os.chdir("/")
     with contextlib.suppress(MediumError, OSError):  # The client sees the end.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from smartserver.cli.access import is_shared, open_access, tokens_of
+from smartserver.cli.access_files import is_shared, open_access, tokens_of
 from smartserver.cli.errors import CommandError
 from smartserver.server.tokens import Token, TokenChanges, token_path
 from smartserver.server.watched import UnusableFile
@@ -86,9 +86,9 @@ def revoke(access_file: str, token_id: str) -> None:
 def _one_line(access_file: str) -> Iterator[None]:
     try:
         yield
-    except UnusableFile as wrong:
+    except UnusableFile as error:
         place = access_file if is_shared(access_file) else token_path(Path(access_file))
-        raise CommandError(f"{place}: {wrong}") from None
+        raise CommandError(f"{place}: {error}") from None
 
 
 def _seconds(text: str) -> int:

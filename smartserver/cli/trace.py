@@ -23,7 +23,7 @@ from smartserver.trace.flags import FILE, VARIABLE
 from smartserver.trace.html import html
 from smartserver.trace.otlp import otlp
 from smartserver.trace.perfetto import perfetto
-from smartserver.trace.predict import Link
+from smartserver.trace.predict import LinkEstimate
 from smartserver.trace.report import lines
 from smartserver.trace.tracing import PARENT
 from smartserver.trace.wait import BadTrace, Trace, traces
@@ -68,16 +68,16 @@ def run(ctx: click.Context, output: str | None, words: tuple[str, ...]) -> None:
             raise CommandError(f"no trace can be written to {path}: a comma separates flags")
         try:
             os.close(open_trace(path))
-        except OSError as wrong:
-            raise CommandError(f"no trace can be written to {path}: {wrong.strerror}") from None
+        except OSError as error:
+            raise CommandError(f"no trace can be written to {path}: {error.strerror}") from None
         program = shutil.which(words[0]) or words[0]
         if "/" not in program:  # Else the error may be of a folder of PATH that this user may not read.
             raise CommandError(f"{program} cannot be run: {os.strerror(errno.ENOENT)}")
         start = time.monotonic_ns() // 1000
         try:
             process = subprocess.Popen([program, *words[1:]], env=environment)
-        except OSError as wrong:
-            raise CommandError(f"{words[0]} cannot be run: {wrong.strerror}") from None
+        except OSError as error:
+            raise CommandError(f"{words[0]} cannot be run: {error.strerror}") from None
         status = _wait_for(process)
         end = time.monotonic_ns() // 1000
         used = resource.getrusage(resource.RUSAGE_CHILDREN)  # There were no others.
@@ -91,8 +91,8 @@ def run(ctx: click.Context, output: str | None, words: tuple[str, ...]) -> None:
                 raise CommandError(f"the trace is not whole: {file.problem}")
             if output is None:
                 click.echo(_text(_read(Path(path))), err=True, nl=False)
-        except (OSError, CommandError) as wrong:  # The status is that of the command.
-            click.echo(f"smartserver: {wrong}", err=True)
+        except (OSError, CommandError) as error:  # The status is that of the command.
+            click.echo(f"smartserver: {error}", err=True)
     ctx.exit(status if status >= 0 else 128 - status)
 
 
@@ -115,7 +115,7 @@ def _text(found: Sequence[Trace]) -> bytes:
 VIEWS: dict[str, Callable[[Sequence[Trace]], bytes]] = {
     "text": _text, "html": html, "perfetto": perfetto, "otlp": otlp,
 }  # fmt: skip
-"""What a trace is shown as."""
+"""The forms in which a trace is shown."""
 
 
 @command.command()
@@ -143,8 +143,8 @@ def show(file: Path, view: str, output: Path | None) -> None:
     try:
         with open(output, "wb", opener=_private) as opened:
             opened.write(shown)
-    except OSError as wrong:
-        raise CommandError(f"{output} cannot be written: {wrong.strerror}") from None
+    except OSError as error:
+        raise CommandError(f"{output} cannot be written: {error.strerror}") from None
 
 
 def _read(file: Path) -> list[Trace]:
@@ -152,10 +152,10 @@ def _read(file: Path) -> list[Trace]:
         if file.exists() and not file.is_file():
             raise CommandError(f"{file} is not an ordinary file")
         return traces(file.read_bytes().splitlines())
-    except BadTrace as wrong:
-        raise CommandError(f"{file}: {wrong}") from None
-    except OSError as wrong:
-        raise CommandError(f"{file} cannot be read: {wrong.strerror}") from None
+    except BadTrace as error:
+        raise CommandError(f"{file}: {error}") from None
+    except OSError as error:
+        raise CommandError(f"{file} cannot be read: {error.strerror}") from None
 
 
 def _private(name: str, flags: int) -> int:
@@ -200,7 +200,7 @@ def diff(first: Path, second: Path) -> None:
         click.echo(plain(line))
 
 
-def _link(rtt: str | None, rate: str | None) -> Link | None:
+def _link(rtt: str | None, rate: str | None) -> LinkEstimate | None:
     """The link to predict for."""
     if rtt is None:
         if rate is not None:
@@ -209,6 +209,6 @@ def _link(rtt: str | None, rate: str | None) -> Link | None:
     from netem.units import parse_rate, parse_time  # A client may be installed without it.
 
     try:
-        return Link(parse_time(rtt), parse_rate(rate) if rate is not None else 0.0)
-    except ValueError as wrong:
-        raise CommandError(str(wrong)) from None
+        return LinkEstimate(parse_time(rtt), parse_rate(rate) if rate is not None else 0.0)
+    except ValueError as error:
+        raise CommandError(str(error)) from None

@@ -45,15 +45,15 @@ def command(host: str, fingerprint: str | None, forget: bool) -> None:
         if fingerprint is None and found != known:
             _ask(place, known, found)
         click.echo(f"{place.where} is trusted as {found}: {trust(place.where, found, os.environ)}")
-    except OSError as wrong:
-        raise CommandError(f"{wrong.filename or place.where}: {wrong.strerror or wrong}") from None
+    except OSError as error:
+        raise CommandError(f"{error.filename or place.where}: {error.strerror or error}") from None
 
 
 def _place(host: str) -> TlsLocation:
     try:
         return parse_tls(host if "://" in host else f"{TLS}://{host}/")
-    except BadUrl as wrong:
-        raise CommandError(str(wrong)) from None
+    except BadUrl as error:
+        raise CommandError(str(error)) from None
 
 
 def _fingerprint(place: TlsLocation) -> str:
@@ -66,10 +66,10 @@ def _fingerprint(place: TlsLocation) -> str:
             context.wrap_socket(plain, server_hostname=place.host) as connection,
         ):
             return fingerprint_of(connection.getpeercert(binary_form=True) or b"")
-    except ssl.SSLError as wrong:
-        raise CommandError(f"{place.where} does not speak TLS: {wrong.reason or wrong}") from None
-    except OSError as wrong:
-        raise CommandError(f"cannot connect to {place.where}: {wrong.strerror or wrong}") from None
+    except ssl.SSLError as error:
+        raise CommandError(f"{place.where} does not speak TLS: {error.reason or error}") from None
+    except OSError as error:
+        raise CommandError(f"cannot connect to {place.where}: {error.strerror or error}") from None
     except UnicodeError:
         raise CommandError(f"cannot connect to {place.where}: no host can have that name") from None
 

@@ -52,8 +52,8 @@ def _page(url: str) -> str:
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT) as page:
             return str(page.read().decode("utf-8", "replace"))
-    except (OSError, ValueError) as wrong:  # Of a URLError the reason is mostly an OSError.
-        reason = getattr(wrong, "reason", wrong)
+    except (OSError, ValueError) as error:  # Of a URLError the reason is mostly an OSError.
+        reason = getattr(error, "reason", error)
         raise CommandError(f"{url}: {getattr(reason, 'strerror', None) or reason}") from None
 
 

@@ -1,4 +1,4 @@
-"""Who runs this, for messages and as the user of a server on standard input."""
+"""The name of the user of this process, for messages and on standard input of a server."""
 
 from __future__ import annotations
 

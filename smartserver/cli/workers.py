@@ -38,16 +38,16 @@ START_TIME = 2.0
 is replaced, no sooner than this after its start: it may have failed because the database of the tokens is away."""
 
 
-class Worker(NamedTuple):
-    """Which one of the workers a process is."""
+class WorkerRank(NamedTuple):
+    """The place of a process among the workers."""
 
     number: int
     """From 0; that of the one whose place it takes."""
     is_first: bool
-    """Whether it speaks for all of them."""
+    """True if it speaks for all of them."""
 
 
-def fork_workers(count: int, listening: Sequence[socket.socket]) -> Worker:
+def fork_workers(count: int, listening: Sequence[socket.socket]) -> WorkerRank:
     """Fork workers, and return in each of them: which one it is. This process becomes their supervisor and exits when
     they have ended.
 
@@ -68,18 +68,18 @@ class _Supervisor:
         self._status = 0
         self._pipe = os.pipe()
 
-    def run(self, count: int) -> Worker:
+    def run(self, count: int) -> WorkerRank:
         on_ending(self._end)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # Where it is ignored, no end is told.
         for number in range(count):
             if self._fork(number):
-                return Worker(number, number == 0)
+                return WorkerRank(number, number == 0)
         self._first = set(self._began)
         while self._began:
             process, ended = os.wait()
             began = self._began.pop(process, None)
             if began is not None and self._replaces(process, os.waitstatus_to_exitcode(ended), *began):
-                return Worker(began[0], False)
+                return WorkerRank(began[0], False)
         sys.exit(self._status)
 
     def _replaces(self, process: int, status: int, number: int, began: float) -> bool:
@@ -97,8 +97,8 @@ class _Supervisor:
             while not self._is_ending:
                 try:
                     return self._fork(number)
-                except OSError as wrong:
-                    log.error("no worker can be started: %s", wrong.strerror)
+                except OSError as error:
+                    log.error("no worker can be started: %s", error.strerror)
                     time.sleep(START_TIME)
         return False
 

@@ -58,7 +58,7 @@ TOUCHED_AT_ONCE = 1000
 """Objects, between two looks whether a command is there."""
 
 TAKEN = b"t"
-"""What a worker says to the zygote once it has a command."""
+"""The byte that a worker sends to the zygote once it has a command."""
 
 PAUSES = (0.01, 0.04, 0.2)
 """Seconds between the times that a signal is sent."""

@@ -52,7 +52,8 @@ class EmptyBody:
 
 
 class SourceFailed(Exception):
-    """What a push reads failed: `why`. The client that sends it must not take that for the end of its connection."""
+    """A push could not read its source: `why`. The client that sends it must not take that for the end of its
+    connection."""
 
     def __init__(self, why: Exception) -> None:
         super().__init__(str(why))
@@ -64,8 +65,8 @@ def of_source() -> Iterator[None]:
     """Raise what fails in the block as `SourceFailed`."""
     try:
         yield
-    except (CodedError, MediumError, ProtocolError, NotOurProtocol) as wrong:
-        raise SourceFailed(wrong) from wrong
+    except (CodedError, MediumError, ProtocolError, NotOurProtocol) as error:
+        raise SourceFailed(error) from error
 
 
 class Relay(EmptyBody):
@@ -81,7 +82,7 @@ class Relay(EmptyBody):
         self._begun = False
 
     def plan(self, tips: object, haves: object) -> Relay:
-        """What came."""
+        """The bytes that came, passed on."""
         return self
 
     def __call__(self) -> Iterator[tuple[bytes, int]]:
@@ -139,7 +140,7 @@ def reported(body: BodySource, total: int, sent: OnSent) -> BodySource:
 
 
 def unpacked(body: Iterator[bytes]) -> Iterator[bytes]:
-    """What a bulk stream says as it comes; nothing where no body came."""
+    """The content of a bulk stream as it comes; nothing where no body came."""
     first = next(body, None)
     if first is not None:
         from smartserver.records.bulk import read_bulk
@@ -162,7 +163,7 @@ class _Body:
         yield from self.pieces()
 
     def graph(self) -> bytes:
-        """What comes before the segments."""
+        """The graph, which comes before the segments."""
         return b"" if self._whole else encode_graph(self._plan.graph)
 
     def pieces(self) -> Iterator[tuple[bytes, int]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from smartserver.client.certainty import Certainty
 from smartserver.client.credentials import NoToken
@@ -32,6 +32,24 @@ RequestT = TypeVar("RequestT", bound=Arguments)
 ResultT = TypeVar("ResultT", bound=Result)
 
 
+class Caller(NamedTuple):
+    """The program that sends requests, and its user."""
+
+    agent: str = ""
+    """The program's name and release."""
+    above: str = ""
+    """The name that errors give the folder that is served (`errors.known_as`)."""
+    credentials: Credentials | None = None
+    """The token that says who the user is."""
+    holder: Holder | None = None
+    """The keeper of the connection between commands."""
+    traceparent: str = ""
+    """The trace that requests belong to (W3C Trace Context); the server tells what it spent time on."""
+
+
+NOBODY = Caller()
+
+
 class Client:
     """Sends requests over one connection, which it opens when it first needs it and again when it breaks."""
 
@@ -39,40 +57,29 @@ class Client:
         self,
         connect: Callable[[], Medium],
         observers: Sequence[Observer] = (),
+        caller: Caller = NOBODY,
         *,
-        agent: str = "",
         progress: ProgressReport | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-        above: str = "",
-        holder: Holder | None = None,
-        credentials: Credentials | None = None,
-        traceparent: str = "",
     ) -> None:
-        """`above`: what errors call the folder that is served (`errors.known_as`). `holder`: keeps the connection
-        between commands. `credentials`: have the token that says who the user is. `traceparent`: the trace that
-        requests belong to (W3C Trace Context); the server tells what it spent time on."""
         self._connect = connect
-        self._holder = holder
         self._observers = tuple(observers)
-        self._agent = agent
-        self._above = above
-        self._traceparent = traceparent
+        self._caller = caller
         self.progress = progress
         self._clock = clock
         self._sleep = sleep
         self._link: Link | None = None
         self.connections = 0
-        """How many there were so far."""
-        self._credentials = credentials
+        """The number of connections so far."""
         self._token: str | None = None
-        """What each request says; None as long as nobody looked for one."""
+        """The token of each request; None as long as nobody looked for one."""
         self._is_new = False
-        """Whether it was asked for, and is not kept yet."""
+        """True if the user was asked for it, and it is not kept yet."""
         self._is_taken = False
-        """Whether the server took that one."""
+        """True if the server took that one."""
         self._has_none = False
-        """Whether there is none to be asked for."""
+        """True if there is none to be asked for."""
 
     def call(self, verb: Verb[RequestT, ResultT], arguments: RequestT, path: str = "") -> ResultT:
         """One use of a verb.
@@ -100,6 +107,7 @@ class Client:
                 it got none either, or a refusal.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer, and no change was made.
         """
+        caller = self._caller
         pauses = iter(PAUSES)
         certainty = Certainty.UNMADE
         first: float | None = None
@@ -116,23 +124,23 @@ class Client:
                 if not outgoing.repeatable:
                     age = 0  # It never is a repeat: no earlier sending was read.
                 first = now if first is None else first
-                answer = link.exchange(outgoing, age, self._agent, self._known_token(), self._traceparent)
+                answer = link.exchange(outgoing, age, caller.agent, self._known_token(), caller.traceparent)
                 self._is_taken = self._is_taken or self._is_new
                 if certainty.doubtful:
                     answer.results = [
                         _as_unknown(each) if isinstance(each, CodedError) else each for each in answer.results
                     ]
                 return answer
-            except (MediumError, RemoteProtocolError, NotOurProtocol) as wrong:
+            except (MediumError, RemoteProtocolError, NotOurProtocol) as error:
                 perhaps_read = outgoing.mutates and link is not None and link.perhaps_read
                 self._drop()
-                certainty = certainty.after(wrong, perhaps_read=perhaps_read)
+                certainty = certainty.after(error, perhaps_read=perhaps_read)
                 doubtful, repeatable = certainty.doubtful, outgoing.repeatable
-                helps = may_help(wrong, lost=lost is not None, doubtful=doubtful, repeatable=repeatable)
+                helps = may_help(error, lost=lost is not None, doubtful=doubtful, repeatable=repeatable)
                 stale = link is not None and link.resumed
                 again = (0.0 if stale else next(pauses, None)) if helps else None
-                if lost is None or (isinstance(lost, MediumError) and not isinstance(wrong, MediumError)):
-                    lost = wrong  # A rule that was broken says more than a connection that did.
+                if lost is None or (isinstance(lost, MediumError) and not isinstance(error, MediumError)):
+                    lost = error  # A rule that was broken says more than a connection that did.
                 if again is None:
                     if certainty.doubtful:
                         raise certainty.doubt(str(lost)) from lost
@@ -142,7 +150,7 @@ class Client:
                 denied = refusal.of_tokens
                 if not denied:
                     self._is_taken = self._is_taken or self._is_new
-                elif self._credentials is not None and self._has_another(self._credentials, denied, ask=not asked):
+                elif caller.credentials is not None and self._has_another(caller.credentials, denied, ask=not asked):
                     # Nothing was done. It is a repeat only if it is one of a sending before.
                     asked, first = True, None if lost is None else first
                     continue
@@ -154,11 +162,11 @@ class Client:
                         raise _as_unknown(refusal.reason) from refusal
                     raise
                 self._pause(again)
-            except BaseException as wrong:
+            except BaseException as error:
                 self._drop()
-                if certainty.doubtful and isinstance(wrong, Exception):
+                if certainty.doubtful and isinstance(error, Exception):
                     # The body could not be made once more. That says nothing of the sending before.
-                    raise certainty.doubt(f"{lost}; it could not be sent again: {wrong}") from wrong
+                    raise certainty.doubt(f"{lost}; it could not be sent again: {error}") from error
                 raise
 
     def _pause(self, seconds: float) -> None:
@@ -168,11 +176,12 @@ class Client:
     def _known_token(self) -> str:
         """The token that is sent unasked."""
         if self._token is None:
-            self._token = "" if self._credentials is None else self._credentials.token()
+            credentials = self._caller.credentials
+            self._token = "" if credentials is None else credentials.token()
         return self._token
 
     def _has_another(self, credentials: Credentials, denied: Sequence[AccessDenied], *, ask: bool) -> bool:
-        """Whether there is another token to send than the one that was refused; else the errors say why not."""
+        """True if there is another token to send than the one that was refused; else the errors say why not."""
         if any(each.token == TOKEN_REFUSED for each in denied):
             credentials.reject()
         self._token, self._is_new, self._is_taken = "", False, False
@@ -190,9 +199,10 @@ class Client:
         if self._link is None or not self._link.usable:
             self._drop()
             found = None
-            if self._holder is not None and resume:
+            holder = self._caller.holder
+            if holder is not None and resume:
                 with span(Part.CONNECT, "agent"):
-                    found = self._holder.take()
+                    found = holder.take()
             if found is None:
                 for observer in self._observers:
                     observer.connecting()
@@ -202,19 +212,20 @@ class Client:
             else:
                 medium = found.medium
             self.connections += 1
-            self._link = Link(medium, self._observers, self.progress, self._clock, self._above, found)
+            self._link = Link(medium, self._observers, self.progress, self._clock, self._caller.above, found)
         return self._link
 
     def close(self) -> None:
         """Close the connection, or have it held for other commands; the next request takes or opens another. A token
         that the server took is kept."""
-        if self._is_taken and self._credentials is not None:
+        credentials, holder = self._caller.credentials, self._caller.holder
+        if self._is_taken and credentials is not None:
             self._is_taken = False
             with contextlib.suppress(OSError):
-                self._credentials.approve()
+                credentials.approve()
         with span(Part.CONNECT, "close"):
-            if self._link is not None and self._holder is not None:
-                self._link.leave(self._holder)
+            if self._link is not None and holder is not None:
+                self._link.leave(holder)
             self._drop()
 
     def _drop(self) -> None:
@@ -230,5 +241,5 @@ class Client:
 
 
 def _as_unknown(error: CodedError) -> OutcomeUnknown:
-    """What the refusal of a repeat says of a change whose first sending may still be carried out."""
+    """The error for a refused repeat of a change whose first sending may still be carried out."""
     return error if isinstance(error, OutcomeUnknown) else OutcomeUnknown(f"sent again, it was refused: {error}")

@@ -1,4 +1,4 @@
-"""What a client knows of a change it asked for, from how each sending of it ended.
+"""The knowledge of a client about a change it asked for, from the end of each sending.
 
 Both sides send before they listen: whatever comes in place of an answer, be it the greeting of a login shell, does not
 say that nobody read the request. Of a request that changes nothing there is nothing to know.
@@ -19,14 +19,14 @@ from smartserver.wire.errors import NotHpss
 
 
 class Certainty(enum.Enum):
-    """What is known of a change after the sendings so far."""
+    """The knowledge about a change after the sendings so far."""
 
     UNMADE = "no sending can have been carried out"
     HARDLY = "all of it went to somebody who does not speak hpss, as far as one can hear, or to nobody"
     PERHAPS = "a sending may have been carried out"
 
     def after(self, wrong: Exception, *, perhaps_read: bool) -> Certainty:
-        """What is known after one more sending, which got no answer.
+        """The knowledge after one more sending, which got no answer.
 
         `perhaps_read`: it was sent whole, and nobody has shown that he reads nothing.
         """
@@ -38,11 +38,11 @@ class Certainty(enum.Enum):
 
     @property
     def doubtful(self) -> bool:
-        """Whether a sending may have been carried out."""
+        """True if a sending may have been carried out."""
         return self is not Certainty.UNMADE
 
     def doubt(self, why: str) -> OutcomeUnknown:
-        """What to say of a change when no more is to be learnt."""
+        """The error for a change when no more is to be learnt."""
         return NoServer(why) if self is Certainty.HARDLY else OutcomeUnknown(why)
 
 

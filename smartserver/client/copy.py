@@ -43,7 +43,7 @@ from smartserver.wire.limits import MAX_CALLS, MAX_HAVES, MAX_REQUEST
 from smartserver.wire.messages import Call, encode, raw
 
 HEADS, TAGS = b"refs/heads/", b"refs/tags/"
-"""What a short name of a ref may lack in front."""
+"""The prefixes that a short name of a ref may lack."""
 
 AT_ONCE: Final = MAX_REQUEST // 2
 """Bytes of the changes of refs and maps in one request of a copy; the last change may be over it."""
@@ -52,19 +52,19 @@ CALLS_AT_ONCE: Final = MAX_CALLS - 3
 """Calls of them in one request: those that make, open and fill the repository come before."""
 
 Changes = tuple[list[RefUpdate], list[MapUpdateRequest]]
-"""What one request changes."""
+"""The changes of one request."""
 
 Maps = Mapping[str, tuple[MapKind, Mapping[bytes, bytes]]]
 """By name: what its values are, and its entries as they are kept."""
 
 
 class CannotCopy(Exception):
-    """What was asked for cannot be done; the message says why."""
+    """The copy cannot be made; the message says why."""
 
 
 @dataclass(frozen=True)
 class CopySource:
-    """What a repository has that another is to have."""
+    """The content of a repository that another is to have."""
 
     vcs: str
     settings: Mapping[str, bytes]
@@ -100,7 +100,7 @@ class CopySource:
         raise CannotCopy(f"there is no ref {name!r}; there is {some or 'none'}")
 
     def ref_updates(self, *, force: bool) -> list[RefUpdate]:
-        """How the other side's refs are to move."""
+        """The moves of the other side's refs."""
         updates = []
         for name, value in sorted(self.refs.items()):
             tip = value[0]
@@ -113,14 +113,15 @@ class CopySource:
         return updates
 
     def differing(self, there: Knowledge) -> int:
-        """How many entries of its maps are known to be another there."""
+        """The number of entries of its maps that are known to be another there."""
         known = {name: there.map(name) for name in self.maps.keys() - system_of(self.vcs).untold.keys()}
         return sum(
             its.get(key, value) != value for name, its in known.items() for key, value in self.maps[name][1].items()
         )
 
     def map_updates(self, there: Knowledge, *, force: bool) -> list[MapUpdateRequest]:
-        """How its maps are to change. What it is known to have is left out, unless it is to be so whatever is there."""
+        """The changes of the other side's maps. Entries that it is known to have are left out, unless they are
+        forced."""
         updates: list[MapUpdateRequest] = []
         how = How.SET if force else How.ADD
         for name, (kind, entries) in sorted(self._maps_under(there.settings).items()):
@@ -140,13 +141,13 @@ class CopySource:
         return _joined(self.maps, system_of(self.vcs).settings_entries(self.settings, settings, self.tips()))
 
     def tips(self) -> list[RevisionId]:
-        """Of all refs."""
+        """The tips of all refs."""
         return [tip.id for value in self.refs.values() for tip in value]
 
     def requests(self, there: Knowledge, *, force: bool) -> list[Changes]:
-        """How the other side is to change, in parts that fit into a request each; at least one. Entries that belong to
-        a ref come after it. The others come first: nobody sees the refs with another meaning. Maps that are not told
-        with the refs are left out.
+        """The changes of the other side, in parts that fit into a request each; at least one. Entries that belong to a
+        ref come after it. The others come first: nobody sees the refs with another meaning. Maps that are not told with
+        the refs are left out.
         """
         untold = system_of(self.vcs).untold
         told = replace(self, maps={name: found for name, found in self.maps.items() if name not in untold})
@@ -179,7 +180,7 @@ def _joined(maps: Maps, more: Mapping[str, Mapping[bytes, bytes]]) -> Maps:
 
 
 def of_remote(known: Knowledge) -> CopySource:
-    """What a server has said that a repository has."""
+    """The content of a repository, as its server told it."""
     kinds = system_of(known.vcs).maps
     maps = {
         name: (MapKind(kinds[name].kind) if name in kinds else MapKind.OPAQUE, known.map(name)) for name in known.maps()
@@ -211,8 +212,8 @@ def of_records() -> Iterator[None]:
     """Raise as `SourceFailed` what the target says of the records that it is sent."""
     try:
         yield
-    except (CorruptRecord, WrongParents, MissingReference) as wrong:
-        raise SourceFailed(wrong) from wrong
+    except (CorruptRecord, WrongParents, MissingReference) as error:
+        raise SourceFailed(error) from error
 
 
 def copy(
@@ -344,8 +345,8 @@ def untold_pages(remote: RemoteRepository, name: str) -> Iterator[dict[bytes, by
     while not is_all:
         try:
             page, is_all = _page.decode(remote.read(selector + after, refs=[]).result.said)
-        except msgspec.DecodeError as wrong:
-            raise RemoteProtocolError(f"expected entries of {name}: {wrong}") from wrong
+        except msgspec.DecodeError as error:
+            raise RemoteProtocolError(f"expected entries of {name}: {error}") from error
         last = max(page, default=b"")
         if not is_all and last <= after:
             raise RemoteProtocolError(f"expected entries of {name} after {shown(after)}")

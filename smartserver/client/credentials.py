@@ -55,7 +55,7 @@ class Credentials(Protocol):
 
 
 class TokenSource(Protocol):
-    """Where the user of a tool keeps passwords."""
+    """The place where the user of a tool keeps passwords."""
 
     def stored(self) -> str:
         """The token that is kept there for the scheme and the server; empty where that would be asked of the user, or
@@ -65,10 +65,10 @@ class TokenSource(Protocol):
         """The same, and the user is asked if there is none; empty where he gives none."""
 
     def approve(self) -> None:
-        """What was given last is valid: keep it."""
+        """The last token is valid: keep it."""
 
     def reject(self) -> None:
-        """What was given last is not valid: forget it."""
+        """The last token is not valid: forget it."""
 
 
 SourceOf = Callable[[str, str], TokenSource]
@@ -84,7 +84,7 @@ class ServerCredentials:
         self._given = _token_for(place, given)
         self._names_another = bool(given) and not self._given
         self._is_refused = False
-        """Whether the server refused that one."""
+        """True if the server refused that one."""
         self._source_of = source
         self._source: TokenSource | None = None
         self._private = is_private(served_by(place))
@@ -93,7 +93,7 @@ class ServerCredentials:
         """The file that says that the server wants one."""
 
     def token(self) -> str:
-        """What is sent to a server that asked for one before."""
+        """The token that is sent to a server which asked for one before."""
         if not self._private or self._mark is None or not os.path.exists(self._mark):
             return ""
         source = self._opened()
@@ -158,14 +158,14 @@ def credentials_for(
 
 
 def is_private(url: str) -> bool:
-    """Whether nobody on the way to the server of a URL can read what is sent: it has TLS, or is this machine."""
+    """True if nobody on the way to the server of a URL can read what is sent: it has TLS, or is this machine."""
     scheme, _, rest = url.partition("://")
     host = rest.partition("/")[0].rpartition(":")[0].strip("[]")
     return scheme == TLS or host in ("localhost", "::1") or _is_loopback(host)
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether this is an address of 127.0.0.0/8. `ipaddress` would tell, for 4 ms of each command's start."""
+    """True for an address of 127.0.0.0/8. `ipaddress` would tell, for 4 ms of each command's start."""
     parts = host.split(".")
     numbers = [int(each) for each in parts if each.isascii() and each.isdigit() and len(each) < 4]
     return len(parts) == len(numbers) == 4 and numbers[0] == 127 and max(numbers) < 256

@@ -34,12 +34,12 @@ class PullAnswer(msgspec.Struct, frozen=True):
     stats: StatsResult | None = None
 
     def common(self, haves: Sequence[RevisionId]) -> list[RevisionId]:
-        """Those of the haves of the request that are there."""
+        """The haves of the request that the server has too."""
         common = int.from_bytes(self.result.common, "little")
         return [have for at, have in enumerate(haves) if common >> at & 1]
 
 
-class Content(msgspec.Struct, frozen=True):
+class ReadAnswer(msgspec.Struct, frozen=True):
     """The answer to a read: the state is in the knowledge, the body comes as it is read, in one of two ways."""
 
     result: ReadResult
@@ -53,7 +53,7 @@ class Content(msgspec.Struct, frozen=True):
 
     @property
     def segments(self) -> Iterator[bytes]:
-        """Of whole revisions."""
+        """The segments of a body of whole revisions."""
         return unpacked(self.body)
 
 
@@ -66,10 +66,8 @@ class RepositoryExchange:
         self._client = client
         self._path = path
         self.below = below
-        self.asks_for_advice = False
-        """Whether the server is told who asks although it is known: it can say then that there is a newer client."""
         self.advised: Callable[[Sequence[Advice]], None] = lambda advice: None
-        """Called with what the server would have the user know, where it says something."""
+        """Called with the server's messages for the user, where there are some."""
         self.sent: OnSent = lambda size, done, total: None
         """Called as the body of a push is sent."""
 
@@ -117,7 +115,7 @@ class RepositoryExchange:
         refs: Sequence[bytes] | None = (HERE,),
         ids: Sequence[RevisionId] = (),
         haves: Sequence[RevisionId] = (),
-    ) -> Content:
+    ) -> ReadAnswer:
         """Learn the refs and receive the parts that a selector names. The arguments are those of `Repository.read`.
 
         Raises:
@@ -128,7 +126,7 @@ class RepositoryExchange:
         request = ReadRequest(selector, list(haves), wanted, list(ids))
         result, _, body = self._receive(repository_read, request)
         vcs = self.knowledge.vcs
-        return Content(result, body, system_of(vcs).kinds if vcs else ())
+        return ReadAnswer(result, body, system_of(vcs).kinds if vcs else ())
 
     def _pull(self, request: PullRequest, *, stats: bool = False) -> PullAnswer:
         result, counted, body = self._receive(repository_pull, request, stats=stats)
@@ -174,8 +172,7 @@ class RepositoryExchange:
         if self.below:
             calls.insert(at, (repository_open, OpenRequest()))
             flags |= RequestFlag.BELOW
-        says_agent = self.knowledge.is_old or self.asks_for_advice
-        return Outgoing(self._path, calls, flags, self.knowledge.known, body, says_agent)
+        return Outgoing(self._path, calls, flags, self.knowledge.known, body)
 
     def exchange(self, outgoing: Outgoing) -> Answer:
         """Send a request, and learn what the answer or the refusal says of the repository.
@@ -193,7 +190,7 @@ class RepositoryExchange:
         return answer
 
     def name_of(self, ref: bytes) -> bytes | None:
-        """What a ref of a request is called in the repository; None: that is not known."""
+        """The name in the repository of a ref of a request; None: that is not known."""
         return self.knowledge.named if self.below and ref == HERE else ref
 
     # -- knowledge
@@ -205,11 +202,11 @@ class RepositoryExchange:
         try:
             with spans.span(spans.Part.LOCAL, "remember"):
                 self.knowledge.learn(answer.state, answer.capabilities, opened)
-        except RemoteProtocolError as wrong:
+        except RemoteProtocolError as error:
             if not outgoing.mutates:
                 raise
             # What else it says is not to be believed either.
-            raise OutcomeUnknown(str(wrong)) from wrong
+            raise OutcomeUnknown(str(error)) from error
         if answer.advice:
             self.advised(answer.advice)
 

@@ -40,7 +40,7 @@ class Lendable(Protocol):
 
 
 class Holder(Protocol):
-    """What keeps connections between commands."""
+    """A keeper of connections between commands."""
 
     def take(self) -> Resumed | None:
         """One that is at rest; None where there is none."""
@@ -91,7 +91,7 @@ class AgentHolder:
 
 
 def holder_for(place: Place, login: Sequence[str], environment: Mapping[str, str]) -> AgentHolder | None:
-    """What holds connections to a place; None where none may be held, or the user wants no agent."""
+    """The keeper of connections to a place; None where none may be held, or the user wants no agent."""
     if not is_holdable(place) or not is_wanted(environment):
         return None
     return AgentHolder(served_by(place), login, environment)

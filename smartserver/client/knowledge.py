@@ -1,4 +1,4 @@
-"""What is known of a remote: its refs as last seen, and a ring of tips ever seen. A hint: the server decides.
+"""The knowledge of a remote: its refs as last seen, and a ring of tips ever seen. A hint: the server decides.
 
 One file a repository in a folder of the user's, named after its URL. A file that is missing, damaged or of another
 repository costs one more round trip and nothing else. Where a URL leads below a repository, to a branch, the file of
@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
     from smartserver.verbs.repository_open import OpenResult
 
 Value = Annotated[tuple[Tip, ...], msgspec.Meta(min_length=1, max_length=MAX_TIPS)]
-
-OLD_AFTER = 24 * 3600
-"""Seconds after which a file is old: the server is told again who asks, and may answer that there is a newer client."""
 
 DIGEST = 16
 """Bytes of BLAKE2b at the start of a file, over what follows them."""
@@ -55,7 +51,7 @@ _tips: msgspec.msgpack.Decoder[RefValue | None] = msgspec.msgpack.Decoder(Value 
 
 
 def cache_folder(environment: Mapping[str, str]) -> str | None:
-    """Where knowledge of remotes is kept: XDG's cache folder; None where the user has no home."""
+    """The folder of this knowledge: XDG's cache folder; None where the user has no home."""
     base = environment.get("XDG_CACHE_HOME")
     if not base or not os.path.isabs(base):
         home = environment.get("HOME")
@@ -66,7 +62,7 @@ def cache_folder(environment: Mapping[str, str]) -> str | None:
 
 
 def decode(content: bytes | bytearray, url: str) -> KnowledgeFile:
-    """What a file says of the remote at `url`; nothing where it is damaged or another's."""
+    """The content of a file about the remote at `url`; nothing where it is damaged or another's."""
     digest, payload = content[:DIGEST], content[DIGEST:]
     with contextlib.suppress(msgspec.DecodeError):
         if digest == _digest(payload):
@@ -89,7 +85,7 @@ def _digest(payload: bytes | bytearray | memoryview) -> bytes:
 
 
 class Knowledge:
-    """What is known of one remote, kept in `folder` (nowhere when that is None)."""
+    """The knowledge of one remote, kept in `folder` (nowhere when that is None)."""
 
     def __init__(self, folder: str | None, url: str, below: str | None = None) -> None:
         """`below`: where the URL may lead below a repository, the path it ends with."""
@@ -98,14 +94,12 @@ class Knowledge:
         self._root = url.removesuffix(below or "")
         self._url = url
         self.at: str | None = None
-        """Where a URL may lead below a repository: the path of that as far as known."""
+        """The path of the repository, as far as known, where a URL may lead below one."""
         self.branch = b""
         """The ref that `.` was in the last answer that said so; empty before."""
         self.inner = ""
         """The part of the path below the branch: a file or a folder."""
         self._saved = KnowledgeFile(url)
-        self.is_old = False
-        """Whether the file it was read from is more than a day old; the next answer makes it new."""
         if below is None:
             self._saved = self._load(url)
             return
@@ -130,7 +124,6 @@ class Knowledge:
         path = self._file(url)
         if path is not None:
             with contextlib.suppress(OSError), open(path, "rb") as file:
-                self.is_old = time.time() - os.fstat(file.fileno()).st_mtime > OLD_AFTER
                 return decode(file.read(), url)
         return KnowledgeFile(url)
 
@@ -143,7 +136,7 @@ class Knowledge:
 
     @property
     def leads_inside(self) -> bool:
-        """Whether the path led into a branch, by the refs last seen."""
+        """True if the path led into a branch, by the refs last seen."""
         parts = (self.named or b"").split(b"/")
         names = [b"/".join(parts[:count]) for count in range(len(parts), 0, -1)]
         found = next((name for name in [*names, b"."] if name in self._saved.refs), None)
@@ -151,7 +144,7 @@ class Knowledge:
 
     @property
     def met(self) -> bool:
-        """Whether a repository was seen there."""
+        """True if a repository was seen there."""
         return bool(self._saved.incarnation)
 
     @property
@@ -190,7 +183,7 @@ class Knowledge:
         return {key[len(first) :]: value for key, value in entries.items() if key.startswith(first)}
 
     def beside(self, below: str) -> Knowledge:
-        """What is known of another path on the same server.
+        """The knowledge of another path on the same server.
 
         Where that lies below the same repository it is what is in memory: the file may be older, on a full disk.
         """
@@ -261,9 +254,8 @@ class Knowledge:
             if len(new) >= MAX_TIPS_KNOWN:
                 break
         saved.tips = list(new | dict.fromkeys(saved.tips))[:MAX_TIPS_KNOWN]
-        if moved or not unchanged or self.is_old:
+        if moved or not unchanged:
             self._save()
-            self.is_old = False
 
     def _placed(self, opened: OpenResult, state: State) -> bool:
         """Take in where the repository is; whether that was not known."""
@@ -303,5 +295,5 @@ def _value(name: bytes, value: msgspec.Raw) -> RefValue | None:
     """A ref's value, None for one that is gone."""
     try:
         return _tips.decode(value)
-    except msgspec.DecodeError as wrong:
-        raise RemoteProtocolError(f"expected tips of {name!r}, got {bytes(value)[:100]!r}: {wrong}") from None
+    except msgspec.DecodeError as error:
+        raise RemoteProtocolError(f"expected tips of {name!r}, got {bytes(value)[:100]!r}: {error}") from None

@@ -62,11 +62,11 @@ NEXT_WRITE = 32 * 1024
 
 LEAST_PATIENCE = 1.0
 ROUND_TRIPS = 4
-"""How long a server may say nothing on a connection that others used before, until the request is repeated on another:
-seconds at least, and as many times what it took before."""
+"""The time that a server may be silent on a connection that others used before, until the request is repeated on
+another: seconds at least, and as many times the fewest that it took before."""
 
 LAST_ID = 1 << 31
-"""Of a request on a connection that is given on: half of all that it can have."""
+"""The last id of a request on a connection that is given on: half of all that it can have."""
 
 WITHOUT_A_WORD = "the server closed the connection before it said anything"
 PERHAPS = "it may be too busy, or no hpss server"
@@ -103,25 +103,26 @@ class Link:
         self._silent = 0.0
         self._going_away = False
         self._heard = False
-        """Whether a byte ever came."""
+        """True once a byte came."""
         self._why = ""
-        """What the server said when it took no more requests here."""
+        """The server's reason when it took no more requests here."""
         self._open_body = 0
         self._outbox = bytearray()
-        """What is to be written, in order: nothing may come between the bytes of a frame."""
+        """Bytes to be written, in order: nothing may come between the bytes of a frame."""
         self._expects = False
-        """Whether something was written that nothing came after."""
+        """True if something was written that nothing came after."""
         self.perhaps_read = False
-        """Whether the last request may have been carried out: it was sent whole, and nobody said that he reads none."""
+        """True if the last request may have been carried out: it was sent completely, and the server did not say that
+        it reads none."""
 
     @property
     def resumed(self) -> bool:
-        """Whether others used the connection before."""
+        """True if others used the connection before."""
         return self._patience is not None
 
     @property
     def usable(self) -> bool:
-        """Whether another request may be sent here."""
+        """True if another request may be sent here."""
         return not self._going_away and not self._open_body
 
     def close(self) -> None:
@@ -143,7 +144,7 @@ class Link:
             ConnectionLost, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
         said = {
-            "agent": agent if outgoing.known is None or outgoing.says_agent else "",
+            "agent": agent if outgoing.known is None else "",
             "token": token,
             "traceparent": traceparent,
         }
@@ -212,12 +213,12 @@ class Link:
                 try:
                     with memoryview(self._outbox) as view:
                         written = self._medium.write_some(view)
-                except ConnectionLost as wrong:
+                except ConnectionLost as error:
                     self._going_away = True
                     if incoming.final:  # The answer is here; only the connection is not.
                         self._outbox.clear()
                         return
-                    raise self._told(wrong) from None
+                    raise self._told(error) from None
                 del self._outbox[:written]
                 here.tally[BYTES_SENT] += written
                 self._expects = True
@@ -254,8 +255,8 @@ class Link:
     def _read(self, incoming: Incoming) -> None:
         try:
             received = self._medium.read(RECEIVE_CHUNK)
-        except ConnectionLost as wrong:
-            raise self._told(wrong) from None
+        except ConnectionLost as error:
+            raise self._told(error) from None
         if received:
             self._heard = True
             tally = here.tally
@@ -283,7 +284,7 @@ class Link:
             raise ConnectionLost(f"the server has closed the connection and takes no more{self._why}")
 
     def _told(self, lost: ConnectionLost) -> ConnectionLost:
-        """What is said of a connection that broke: more where the server never said anything."""
+        """The error for a connection that broke: it says more where the server never said anything."""
         return lost if self._heard else ConnectionLost(f"{WITHOUT_A_WORD} ({lost}): {PERHAPS}")
 
     def _handle(self, event: Event, incoming: Incoming) -> None:
@@ -355,8 +356,8 @@ class Link:
             return self._error(outcome.fault) or UnknownRemoteError("", f"status {outcome.status}")
         try:
             result: Result = msgspec.msgpack.decode(outcome.result, type=verb.result_type)
-        except (msgspec.DecodeError, RecursionError) as wrong:
-            raise RemoteProtocolError(f"expected a result of {verb.name}, got one that is none: {wrong}") from None
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise RemoteProtocolError(f"expected a result of {verb.name}, got one that is none: {error}") from None
         return result
 
     def _error(self, fault: Fault | None) -> CodedError | None:
@@ -368,7 +369,7 @@ class Link:
 
 
 class Incoming:
-    """What has come for one request so far."""
+    """The parts of an answer that have come so far."""
 
     def __init__(self, request_id: int) -> None:
         self.id = request_id

@@ -1,4 +1,4 @@
-"""Which repositories there are on a server: as many calls as that takes, and an end whatever it says."""
+"""A list of the repositories on a server: as many calls as that takes, and an end whatever the server says."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_ANSWERS = 1000
 
 
 def repositories(client: Client, path: str, *, refs: bool) -> Iterator[RepositoryField]:
-    """Those at and below a path, by path; `refs`: with the names of their refs.
+    """The repositories at and below a path, by path; `refs`: with the names of their refs.
 
     Raises:
         CodedError: as `Repository.list`.

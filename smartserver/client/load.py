@@ -1,4 +1,4 @@
-"""What was dumped, brought into a repository: a copy of which only what the target lacks is sent, a long one in parts.
+"""A dump, brought into a repository: a copy of which only what the target lacks is sent, a long one in parts.
 
 Only the last part changes refs. A load that was interrupted goes on when it is run again: the target is asked which of
 the revisions it has.
@@ -44,7 +44,7 @@ class SizedSource(PushSource, Protocol):
         """Bytes of all that it may bring, or more."""
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> SizedPlan:
-        """As of any source."""
+        """The plan for the segments that were dumped."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class _Wanted:
     source: SizedSource
     tips: Sequence[RevisionId]
     had: set[RevisionId]
-    """What the target has, with all ancestors."""
+    """The revisions that the target has, with all ancestors."""
     lost: Collection[RevisionId]
-    """What it once had, and has not now."""
+    """The revisions that it once had, and has not now."""
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> SizedPlan:
         return self.source.plan([*tips, *self.tips], [*self.had, *(each for each in haves if each not in self.lost)])
@@ -131,7 +131,7 @@ def load(
 
 
 def _lacking(wanted: _Wanted, here: RemoteRepository) -> SizedPlan:
-    """What the target lacks; of a long plan it is asked as often as that says more."""
+    """The plan for what the target lacks; for a long plan it is asked as often as that says more."""
     lacking = wanted.plan((), ())
     # What an interrupted load has stored is the begin of it: a few questions find where that ends.
     is_exact = False

@@ -1,4 +1,4 @@
-"""What every medium must do, as tests to inherit: run them on each carrier of bytes.
+"""The duties of a medium, as tests to inherit: run them on each carrier of bytes.
 
     class TestMine(MediumSuite):
         @pytest.fixture
@@ -33,7 +33,7 @@ MOST = 1 << 26
 
 
 class Peer(enum.Enum):
-    """What the other end does."""
+    """The behaviour of the other end."""
 
     ECHOES = "echoes"
     """Sends back what comes, until no more comes."""
@@ -89,11 +89,11 @@ class MediumSuite:
 
     @pytest.fixture
     def connect(self) -> Callable[[Peer], Medium]:
-        """What makes the medium under test, to such a peer; the suite closes it."""
+        """A function that makes the medium under test, to such a peer; the suite closes it."""
         raise NotImplementedError("a suite's subclass gives the medium under test")
 
     def test_bytes_go_both_ways(self, connect: Callable[[Peer], Medium]) -> None:
-        """What was written comes back, in parts of any size."""
+        """Written bytes come back, in parts of any size."""
         with contextlib.closing(connect(Peer.ECHOES)) as medium:
             write_all(medium, b"question")
             assert read_all(medium, 3) == b"que"

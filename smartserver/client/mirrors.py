@@ -1,4 +1,4 @@
-"""Where mirrors lie: copies of repositories on servers, kept to be read. What they take is bounded.
+"""The folders of mirrors: copies of repositories on servers, kept to be read. Their sizes are bounded.
 
 The rule of this file: a mirror may be gone at any time, and that is no loss; what is there was made whole before it got
 its name. There is a folder for each, named after its repository's URL and incarnation: a recreated one never meets what
@@ -22,7 +22,7 @@ MIRROR_BYTES: Final = 1_000_000_000
 """Bytes of one mirror, unless the user says otherwise: a history of 3,000 revisions and 270 files takes 3.1 MB."""
 
 ALL_MIRRORS: Final = 4
-"""How many times that all of a user's together may take."""
+"""The limit of all mirrors of a user, in limits of one."""
 
 USE = ".use"
 WRITE = ".write"
@@ -45,7 +45,7 @@ class MirrorEntry(NamedTuple):
 
 
 class Mirrors:
-    """Those of one user, in a folder that nobody else may read."""
+    """The mirrors of one user, in a folder that nobody else may read."""
 
     def __init__(self, folder: str, limit: int = MIRROR_BYTES) -> None:
         """`limit`: bytes of one; all together may take `ALL_MIRRORS` times that."""
@@ -53,7 +53,7 @@ class Mirrors:
         self.limit = limit
 
     def place(self, url: str, incarnation: bytes) -> MirrorFolder:
-        """Where the mirror of one repository is, or would be."""
+        """The folder of the mirror of one repository, which may not be there."""
         return MirrorFolder(self, f"{_digest(url)}-{incarnation.hex()}", url)
 
     def kept(self) -> list[MirrorEntry]:
@@ -112,7 +112,7 @@ class Mirrors:
 
 
 class MirrorFolder:
-    """Where the mirror of one repository is, or would be."""
+    """The folder of the mirror of one repository, which may not be there."""
 
     def __init__(self, mirrors: Mirrors, name: str, url: str) -> None:
         self.name = name
@@ -142,7 +142,7 @@ class MirrorFolder:
         return size_of(self.path)
 
     def takes(self, more: int) -> bool:
-        """Whether it may grow by so many bytes; others are removed for that."""
+        """True if it may grow by so many bytes; others are removed for that."""
         return self.size() + more <= self._mirrors.limit and self._mirrors.make_room(more, self.name)
 
     @contextmanager
@@ -252,9 +252,9 @@ def _lock(path: str, how: int, *, wait: bool = False) -> int | None:
     file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, how if wait else how | fcntl.LOCK_NB)
-    except BaseException as wrong:
+    except BaseException as error:
         os.close(file)
-        if isinstance(wrong, BlockingIOError):
+        if isinstance(error, BlockingIOError):
             return None
         raise
     return file

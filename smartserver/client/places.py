@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 OF_BUCKETS = "hpss+s3"
 OF_STORES = ("hpss+sftp", OF_BUCKETS, "hpss+vfs")
-"""Of repositories in somebody's files: `store_url`."""
+"""The schemes of repositories in somebody's files: `store_url`."""
 
 SCHEMES = (PLAIN, TLS, "hpss+ssh", *OF_STORES)
 """Some tools have a program named after each."""
 
 
 def is_ours(url: str) -> bool:
-    """Whether a URL has one of our schemes."""
+    """True if a URL has one of our schemes."""
     scheme, colon, _ = url.partition("://")
     return bool(colon) and scheme.lower() in SCHEMES
 
@@ -58,7 +58,7 @@ def parse_place(url: str) -> Place:
 
 
 def path_in_words(place: Place) -> str:
-    """What messages call the path of a place."""
+    """The name of the path of a place in messages."""
     return known_as(place.above, place.path)
 
 
@@ -78,7 +78,7 @@ def behind(place: Place) -> str:
 
 
 def is_holdable(place: Place) -> bool:
-    """Whether a connection may be held for later commands. One to a process that reads files by SFTP or by another
+    """True if a connection may be held for later commands. One to a process that reads files by SFTP or by another
     server may not: it ends with its command."""
     return not behind(place) or place.key.startswith(f"{OF_BUCKETS}://")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class _Blanks(dict[int, int]):
-    """What characters become, by number. What is missing is not kept: a peer could send a million of them."""
+    """The characters that others become, by number. Others are not kept: a peer could send a million of them."""
 
     def __missing__(self, code: int) -> int:
         return code if chr(code).isprintable() else ord(" ")

@@ -98,35 +98,35 @@ made again, or where others push some of the same."""
 
 
 Changes = tuple[Sequence[RefUpdate], "Sequence[MapUpdateRequest]"]
-"""Of refs, and of maps after them."""
+"""Changes of refs, and of maps after them."""
 
 
 class PushSource(Protocol):
     """The local repository a push reads."""
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:
-        """What the remote lacks of `tips` when it holds `haves`; those that are not here are ignored."""
+        """The plan for what the remote lacks of `tips` when it holds `haves`; those that are not here are ignored."""
 
 
 class PushRequest(msgspec.Struct, frozen=True):
-    """What a push is to do."""
+    """A push that is to be done."""
 
     updates: Sequence[RefUpdate]
     """Empty: revisions alone are brought, which no ref reaches yet."""
     source: PushSource = EmptyBody()
     new: NewRepository | None = None
-    """As what the repository is made where there is none; None: it is not."""
+    """The form in which the repository is made where there is none; None: it is not made."""
     maps: Sequence[MapUpdateRequest] = ()
     """Changed after the refs."""
     maps_first: bool = False
-    """Whether maps are changed before the refs, whose rules depend on them."""
+    """True if maps are changed before the refs, whose rules depend on them."""
     atomic: bool = False
     check_only: bool = False
     bulk: bool = False
-    """Whether it goes as a bulk stream, where that is shorter."""
+    """True if it goes as a bulk stream, where that is shorter."""
     is_likely: bool = False
-    """Whether the remote is likely to be there and to have a part of it: where nothing is known of it, the client asks
-    what it has before a long push."""
+    """True if the remote is likely to be there and to have a part of it: where nothing is known of it, the client asks
+    for its refs before a long push."""
     replan: Callable[[], Changes] | None = None
     """Says what is to be changed where the remote turned out to be another than it was taken for."""
 
@@ -142,11 +142,11 @@ class Push:
         known = remote.knowledge
         self._is_likely = request.is_likely and not known.met
         self._haves = known.tips()
-        """What the remote is taken to hold."""
+        """The revisions that the remote is taken to hold."""
         self._creating = self._to_be_made()
-        """As what the repository is made, where it is not taken to be there."""
+        """The form in which the repository is made, where it is not taken to be there."""
         self._unusable: set[Key] = set()
-        """What the remote has no use for as a delta base."""
+        """Records that the remote has no use for as delta bases."""
 
     def run(self) -> PushOutcome:
         """Send it, as often as it takes.
@@ -250,7 +250,7 @@ class Push:
     # -- where it was refused
 
     def _is_settled(self) -> bool:
-        """Whether all that is asked for is there already."""
+        """True if all that is asked for is there already."""
         updates = self._request.updates
         if not updates or self._request.maps or self._to_be_made() is not None:
             return False
@@ -267,7 +267,7 @@ class Push:
         return (value[0] if value else None) == tip
 
     def _learns(self, refusal: Refusal, flags: RequestFlag, *, is_first: bool) -> bool:
-        """Whether it is worth another plan, on what the refusal says and what the remote has learnt of it."""
+        """True if another plan is worth it, on what the refusal says and what the remote has learnt of it."""
         error, known, new = refusal.error, self._remote.knowledge, self._request.new
         if new is not None and new.exclusive:
             return False
@@ -312,7 +312,7 @@ class Push:
         )
 
     def _parted(self, of_calls: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
-        """Those of what became of all calls that are of refs, and those of maps."""
+        """The outcomes of calls that are about refs, and those about maps."""
         refs, maps = len(self._request.updates), len(self._request.maps)
         found = of_calls[len(of_calls) - refs - maps :]
         return (found[maps:], found[:maps]) if self._request.maps_first else (found[:refs], found[refs:])
@@ -363,5 +363,5 @@ def _spread(graph: Sequence[GraphNode]) -> Iterator[GraphNode]:
 
 
 def _names(refusal: Refusal, error: type[CodedError]) -> bool:
-    """Whether a request, or one of its calls, was refused for that."""
+    """True if a request, or one of its calls, was refused for that."""
     return any(isinstance(each, error) for each in (refusal.error, *refusal.outcomes))

@@ -1,4 +1,4 @@
-"""What a request is, and what becomes of one: an answer, or a refusal."""
+"""A request, and its end: an answer, or a refusal."""
 
 from __future__ import annotations
 
@@ -27,18 +27,16 @@ class Outgoing(msgspec.Struct, frozen=True):
     flags: RequestFlag = RequestFlag.NONE
     known: KnownVersion | None = None
     body: BodySource | None = None
-    says_agent: bool = False
-    """Whether it says who asks although the repository was seen before."""
     id: bytes = msgspec.field(default_factory=lambda: os.urandom(16))
 
     @property
     def repeatable(self) -> bool:
-        """Whether the server knows a repetition, or that does no harm: of file-level changes it keeps nothing."""
+        """True if the server knows a repetition, or that does no harm: of file-level changes it keeps nothing."""
         return not (self.mutates and any(verb.is_vfs for verb, _ in self.calls))
 
     @property
     def mutates(self) -> bool:
-        """Whether it may change something."""
+        """True if it may change something."""
         return any(verb.effect is Effect.MUTATE for verb, _ in self.calls) and not self.flags & RequestFlag.CHECK_ONLY
 
 
@@ -64,7 +62,7 @@ class Refusal(Exception):
 
 
 class Answer(msgspec.Struct):
-    """What a request brought; `results` has for each call its result or its error."""
+    """The answer to a request; `results` has for each call its result or its error."""
 
     results: list[Result | CodedError]
     state: State | None
@@ -73,7 +71,7 @@ class Answer(msgspec.Struct):
     body: Iterator[bytes]
     """The body as it comes; reading it is what receives it."""
     advice: Sequence[Advice] = ()
-    """What the server would have the user know."""
+    """Messages of the server for the user."""
 
 
 class NotOurProtocol(Exception):

@@ -13,7 +13,7 @@ PAUSES = (0.2, 1.0)
 
 
 def may_help(wrong: Exception, *, lost: bool, doubtful: bool, repeatable: bool = True) -> bool:
-    """Whether to send again after a sending that got no answer.
+    """True if it helps to send again after a sending that got no answer.
 
     `lost`: an earlier one got none either. `doubtful`: one may have been carried out. `repeatable`: a server that got
     it twice would know.

@@ -18,7 +18,7 @@ SCHEME = "hpss+ssh"
 HOME = "~/"
 
 FOR_SHELL = re.compile(r"[^\w@+,./:-]")
-"""What makes a command one for a shell."""
+"""A character that only a shell can read."""
 
 
 def of_shell(command: str) -> list[str]:
@@ -27,7 +27,7 @@ def of_shell(command: str) -> list[str]:
 
 
 class Login(NamedTuple):
-    """What a URL says before and after the slash behind its host; `port` 0 and `user` empty: none."""
+    """The parts of a URL before and after the slash behind its host; `port` 0 and `user` empty: none."""
 
     user: str
     host: str
@@ -43,8 +43,8 @@ class Login(NamedTuple):
 
 
 class SshLocation(NamedTuple):
-    """Where a repository is; `port` 0 and `user` empty leave them to ssh. `root` is the folder that is served there,
-    and `path` leads on from it, decoded, without a slash at either end.
+    """The place of a repository; `port` 0 and `user` empty leave them to ssh. `root` is the folder that is served
+    there, and `path` leads on from it, decoded, without a slash at either end.
     """
 
     user: str
@@ -55,7 +55,7 @@ class SshLocation(NamedTuple):
 
     @property
     def query(self) -> str:
-        """What is said of the machine besides: nothing, since ssh knows its key."""
+        """Options about the machine: none, since ssh knows its key."""
         return ""
 
     @property
@@ -70,11 +70,11 @@ class SshLocation(NamedTuple):
 
     @property
     def above(self) -> str:
-        """What its user calls the folder that is served (`errors.known_as`)."""
+        """The user's name for the folder that is served (`errors.known_as`)."""
         return f"{self.where}:{HOME if self.root == '.' else f'{self.root}/'}"
 
     def command(self, ssh: Sequence[str]) -> list[str]:
-        """What logs in there and serves."""
+        """The command that logs in there and serves."""
         words = [*ssh, "-T", "-o", "ForwardX11=no"]
         if self.port:
             words += ["-p", str(self.port)]
@@ -111,8 +111,8 @@ def parse_login(url: str, scheme: str) -> Login:
         raise BadUrl(url, f"{user!r} is not the name of a user")
     try:
         there = parse(f"hpss://{host}{slash}{path}")
-    except BadUrl as wrong:
-        raise BadUrl(url, wrong.why) from None
+    except BadUrl as error:
+        raise BadUrl(url, error.why) from None
     # ssh puts it into a `ProxyCommand`, for a shell: a URL may come from a repository.
     if there.host.startswith("-") or not all(character.isalnum() or character in "._-:%" for character in there.host):
         raise BadUrl(url, f"{there.host!r} is not the name of a host")

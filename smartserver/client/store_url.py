@@ -16,17 +16,17 @@ from smartserver.client.url import BadUrl
 from smartserver.programs import python
 
 PREFIX = "hpss+"
-"""What comes before the scheme of a store in the URL by which the plugins reach it."""
+"""The text before the scheme of a store in the URL by which the plugins reach it."""
 
 SFTP, S3, VFS = "sftp", "s3", "vfs"
 
 HOST_KEY = "host-key="
-"""What the query of an sftp:// URL says: which key its machine has (`transports.sftp`)."""
+"""The option in the query of an sftp:// URL: the key that its machine has (`transports.sftp`)."""
 
 
 class StoreLocation(NamedTuple):
-    """Where a repository is. `above` is the URL of the folder that is served, as a transport reads it, and `path` leads
-    on from it, decoded, without a slash at either end; `folder` is what that folder is called in `key`.
+    """The place of a repository. `above` is the URL of the folder that is served, as a transport reads it, and `path`
+    leads on from it, decoded, without a slash at either end; `folder` is the name of that folder in `key`.
     """
 
     scheme: str
@@ -34,7 +34,7 @@ class StoreLocation(NamedTuple):
     """The machine, as messages name it."""
     folder: str
     above: str
-    """As its user calls it, too (`errors.known_as`)."""
+    """The user's name for the folder, too (`errors.known_as`)."""
     path: str
 
     @property
@@ -49,7 +49,7 @@ class StoreLocation(NamedTuple):
         return f"{self.scheme}://{self.where}/{self.folder}{self.path}"
 
     def command(self, flags: Iterable[str] = ()) -> list[str]:
-        """What serves it, told these flags of `-D`."""
+        """The command that serves it, told these flags of `-D`."""
         ours = python("-m", "smartserver.cli.main", *(f"-D{flag}" for flag in flags))
         return [*ours, "serve", "--stdio", "--", self.above]
 

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from smartserver.client.url import TLS, BadUrl, Location, parse
 
 CA = "ca="
-"""What the query says: the file with the certificate of the authority that the server's must come from."""
+"""The option in the query: the file with the certificate of the authority that the server's must come from."""
 
 
 class TlsLocation(NamedTuple):
-    """Where a repository is; `ca` empty: the authorities that this system trusts. `path` is decoded, without a slash at
-    either end."""
+    """The place of a repository; `ca` empty: the authorities that this system trusts. `path` is decoded, without a
+    slash at either end."""
 
     host: str
     port: int
@@ -22,7 +22,7 @@ class TlsLocation(NamedTuple):
 
     @property
     def above(self) -> str:
-        """What its user calls the folder that is served (`errors.known_as`): the path of the URL begins there."""
+        """The user's name for the folder that is served (`errors.known_as`): the path of the URL begins there."""
         return ""
 
     @property

@@ -1,4 +1,4 @@
-"""How a server's certificate is checked: by its fingerprint where the user confirmed that once (`smartserver trust`),
+"""The check of a server's certificate: by its fingerprint where the user confirmed that once (`smartserver trust`),
 else by a file of authorities that the URL names, else by those that the system trusts. A URL never undoes what the user
 confirmed.
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from smartserver.client.tls_url import TlsLocation
 
 PREFIX = "SHA256:"
-"""Of a fingerprint (`wire.tls.fingerprint`)."""
+"""The prefix of a fingerprint (`wire.tls.fingerprint`)."""
 
 
 class Trust(NamedTuple):
-    """What a certificate is checked by: one of both, or neither."""
+    """The trust that a certificate is checked by: one of both, or neither."""
 
     fingerprint: str = ""
     ca: str = ""
@@ -52,7 +52,7 @@ def fingerprint_known(where: str, environment: Mapping[str, str]) -> str:
 
 
 def trust_of(place: TlsLocation, environment: Mapping[str, str]) -> Trust:
-    """What the certificate of a place is checked by.
+    """The trust that the certificate of a place is checked by.
 
     Raises:
         OSError, CannotConnect: as `fingerprint_known`.

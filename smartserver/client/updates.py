@@ -1,4 +1,4 @@
-"""What a push asks of refs and maps, as calls, and what their results say became of it."""
+"""Updates of refs and maps that a push asks for, as calls, and their outcomes."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class RefUpdate(msgspec.Struct, frozen=True):
     create: Create = Create.YES
     expected: bytes | None = None
     attributes: bytes = b""
-    """Of the new tip; the store does not read them."""
+    """Attributes of the new tip; the store does not read them."""
     heads: Sequence[Tip] = ()
     """Tips to be added, `tip` among them, to a ref that may have several: `growth` counts, and no rule."""
     growth: Growth = Growth.NONE
 
 
 class Outcome(enum.Enum):
-    """What became of an update."""
+    """The outcomes that an update may have."""
 
     DONE = "done"
     UNCHANGED = "unchanged"
@@ -53,7 +53,7 @@ class Outcome(enum.Enum):
 
 
 class UpdateOutcome(msgspec.Struct, frozen=True):
-    """What became of one update; `old` is what the ref held before, `error` why it was refused."""
+    """The outcome of one update; `old` is what the ref held before, `error` why it was refused."""
 
     update: RefUpdate
     outcome: Outcome
@@ -62,7 +62,7 @@ class UpdateOutcome(msgspec.Struct, frozen=True):
 
 
 class MapUpdateOutcome(msgspec.Struct, frozen=True):
-    """What became of each entry of a map; none where `error` says why the update was refused."""
+    """The outcomes of the entries of a map; none where `error` says why the update was refused."""
 
     update: MapUpdateRequest
     entries: list[EntryOutcome]
@@ -70,14 +70,14 @@ class MapUpdateOutcome(msgspec.Struct, frozen=True):
 
 
 class PushOutcome(msgspec.Struct, frozen=True):
-    """What became of each update, in their order, and what came with them."""
+    """The outcome of each update, in their order, and the size of what came with them."""
 
     refs: list[UpdateOutcome]
     maps: list[MapUpdateOutcome]
     revisions: int = 0
-    """Those that are new there."""
+    """Revisions that are new there."""
     created: bool = False
-    """Whether the repository was made."""
+    """True if the repository was made."""
 
     def error(self) -> CodedError | None:
         """Why something was refused, None where nothing was. `NotDone`, of one that another kept back, says least."""
@@ -87,15 +87,15 @@ class PushOutcome(msgspec.Struct, frozen=True):
 
 
 class NewRepository(msgspec.Struct, frozen=True):
-    """What a repository is made as when the push finds none."""
+    """The form in which a repository is made when the push finds none."""
 
     vcs: str
     kinds: Sequence[Kind]
     settings: dict[str, bytes] = msgspec.field(default_factory=dict)
     exclusive: bool = False
-    """Whether a repository that exists is an error."""
+    """True if a repository that exists is an error."""
     part: CopyPart = CopyPart.WHOLE
-    """Which of the requests of a copy this is; of several each says how the repository is made."""
+    """The part of a copy that this request is; of several each says how the repository is made."""
 
 
 def call_of(update: RefUpdate) -> tuple[AnyVerb, Arguments]:
@@ -115,13 +115,13 @@ def call_of(update: RefUpdate) -> tuple[AnyVerb, Arguments]:
 
 
 def brought(results: Sequence[Result | CodedError]) -> tuple[int, bool]:
-    """How many revisions the calls of one request brought, and whether they made the repository."""
+    """The number of revisions that the calls of one request brought, and whether they made the repository."""
     new = sum(each.new for each in results if isinstance(each, InsertPackResult))
     return new, any(each.created for each in results if isinstance(each, CreateResult))
 
 
 def updated(update: RefUpdate, result: Result | CodedError) -> UpdateOutcome:
-    """What the result of such a call says."""
+    """The outcome in the result of such a call."""
     if isinstance(result, CodedError):
         return UpdateOutcome(update, Outcome.REFUSED, error=result)
     if isinstance(result, AddHeadsResult):
@@ -136,7 +136,7 @@ def updated(update: RefUpdate, result: Result | CodedError) -> UpdateOutcome:
 
 
 def map_updated(update: MapUpdateRequest, result: Result | CodedError) -> MapUpdateOutcome:
-    """What the result of an update of a map says."""
+    """The outcome in the result of an update of a map."""
     if isinstance(result, CodedError):
         return MapUpdateOutcome(update, [], result)
     return MapUpdateOutcome(update, cast("MapUpdateResult", result).entries)

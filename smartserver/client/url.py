@@ -11,14 +11,14 @@ PLAIN, TLS = "hpss", "hpss+tls"
 """The schemes of servers over TCP."""
 
 TOKEN_PREFIX = "hpss_"
-"""Of every token that a server makes (`smartserver token`)."""
+"""The prefix of every token that a server makes (`smartserver token`)."""
 
 DEFAULT_PORT = 4155
 """The port of an older protocol: a server of that is told by its first bytes (`wire.frames`)."""
 
 
 ZONE = re.compile("%25(?=.)")
-"""What is before the zone of an IPv6 address in a URL (RFC 6874). Systems, and many programs, have % there."""
+"""The mark before the zone of an IPv6 address in a URL (RFC 6874). Systems, and many programs, have % there."""
 
 
 class BadUrl(ValueError):
@@ -34,7 +34,7 @@ _SECRETS = (
     (r"""([?&](?!ca=|host-key=)[^=&]*=)[^&'"]*""", r"\1***"),  # Somebody may take a query for a place for tokens.
     (rf"\b{TOKEN_PREFIX}[\w-]{{16,}}", f"{TOKEN_PREFIX}***"),
 )
-"""What is not shown of a URL, and what is shown instead."""
+"""The parts of a URL that are not shown, and the text that is shown instead."""
 
 
 def without_secrets(text: str) -> str:
@@ -56,17 +56,17 @@ def _hidden(url: str) -> str:
 
 
 class Location(msgspec.Struct, frozen=True):
-    """Where a repository is; `path` is decoded, without a slash at either end."""
+    """The place of a repository; `path` is decoded, without a slash at either end."""
 
     host: str
     port: int
     path: str
 
     above: ClassVar[str] = ""
-    """What its user calls the folder that is served (`errors.known_as`): the path of the URL begins there."""
+    """The user's name for the folder that is served (`errors.known_as`): the path of the URL begins there."""
 
     query: ClassVar[str] = ""
-    """What is said of the machine besides: nothing."""
+    """Options about the machine: none."""
 
     @property
     def key(self) -> str:

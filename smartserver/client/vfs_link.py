@@ -28,11 +28,11 @@ PIECE = 64 * 1024
 """Bytes of a body between two looks for a refusal."""
 
 KINDS = frozenset(kind.value for kind in EntryKind)
-"""What a `stat` may say that a path names."""
+"""The kinds of a path that a `stat` may give."""
 
 
 @dataclass(eq=False, slots=True)
-class Call:
+class FileCall:
     """One call: what it asks, what it brings for a file, and, once it is done, its result and what a file gave."""
 
     verb: AnyVerb
@@ -77,10 +77,10 @@ class VfsLink:
 
     @property
     def connections(self) -> int:
-        """How many there were so far."""
+        """The number of connections so far."""
         return self._client.connections
 
-    def ask(self, calls: Sequence[Call]) -> None:
+    def ask(self, calls: Sequence[FileCall]) -> None:
         """Have all calls done, in order, in one request or as few as there must be.
 
         Raises:
@@ -93,7 +93,7 @@ class VfsLink:
             for at in range(0, len(calls), MAX_FILE_CALLS):
                 self._ask(calls[at : at + MAX_FILE_CALLS])
 
-    def _ask(self, calls: Sequence[Call]) -> None:
+    def _ask(self, calls: Sequence[FileCall]) -> None:
         made, brings = _packed(calls)
         flags = RequestFlag.BODY if brings else RequestFlag.NONE
         outgoing = Outgoing(self._base, made, flags, body=(lambda: _body(brings)) if brings else None)
@@ -113,13 +113,13 @@ class VfsLink:
             contents.end()
         except Refusal as refusal:
             raise refusal.error from None
-        except (MediumError, RemoteProtocolError, NotOurProtocol, OutcomeUnknown) as wrong:
-            if isinstance(wrong, RemoteProtocolError):
+        except (MediumError, RemoteProtocolError, NotOurProtocol, OutcomeUnknown) as error:
+            if isinstance(error, RemoteProtocolError):
                 self._client.close()  # Where its answer ends nobody knows.
-            said = str(wrong) if isinstance(wrong, CannotConnect) else f"{self.name}: {wrong}"
-            raise TransportFailed("", said) from wrong
+            said = str(error) if isinstance(error, CannotConnect) else f"{self.name}: {error}"
+            raise TransportFailed("", said) from error
 
-    def _send_first(self, calls: Iterable[Call]) -> None:
+    def _send_first(self, calls: Iterable[FileCall]) -> None:
         """Send what was written to the files that the calls are about, or that lie in the folders they are about."""
         about = [path for call in calls for path in _paths(call.arguments)] if self.unsent else ()
         for file in list(self.unsent) if about else ():
@@ -133,7 +133,7 @@ class VfsLink:
 
 
 class _Contents:
-    """What files gave, from the body of an answer."""
+    """The content of files, from the body of an answer."""
 
     def __init__(self, body: Iterator[bytes]) -> None:
         self._body = body
@@ -167,10 +167,10 @@ class _Contents:
             raise RemoteProtocolError(f"expected no more of what files hold, got {more} bytes")
 
 
-def _packed(calls: Sequence[Call]) -> tuple[list[tuple[AnyVerb, Arguments]], list[Call]]:
+def _packed(calls: Sequence[FileCall]) -> tuple[list[tuple[AnyVerb, Arguments]], list[FileCall]]:
     """The calls as they are sent, small contents within; and those whose content goes in the body."""
     made: list[tuple[AnyVerb, Arguments]] = []
-    brings: list[Call] = []
+    brings: list[FileCall] = []
     room = vfs.MAX_CONTENT
     for call in calls:
         arguments = call.arguments
@@ -187,7 +187,7 @@ def _packed(calls: Sequence[Call]) -> tuple[list[tuple[AnyVerb, Arguments]], lis
 
 
 def _size(arguments: Arguments, result: Result) -> int:
-    """How many bytes of a file a result says that there are."""
+    """The size of a file in a result."""
     match arguments, result:
         case _, vfs.GetResult(size):
             sizes, most = [size or 0], [vfs.LARGEST]
@@ -205,8 +205,8 @@ def _size(arguments: Arguments, result: Result) -> int:
     return sum(sizes)
 
 
-def _body(calls: Sequence[Call]) -> Iterator[tuple[bytes, int]]:
-    """What the calls bring, in pieces, from its beginning at each sending."""
+def _body(calls: Sequence[FileCall]) -> Iterator[tuple[bytes, int]]:
+    """The content that the calls bring, in pieces, from its beginning at each sending."""
     for call in calls:
         assert call.brings is not None
         call.brings.seek(0)
@@ -218,7 +218,7 @@ def _body(calls: Sequence[Call]) -> Iterator[tuple[bytes, int]]:
 
 
 def _paths(arguments: Arguments) -> Iterator[str]:
-    """What a call is about."""
+    """The paths that a call is about."""
     for name in ("path", "target"):
         path = getattr(arguments, name, None)
         if isinstance(path, str):

@@ -15,7 +15,7 @@ from typing import IO, TypeVar, cast
 from smartserver.client.call import Client
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.url import parse
-from smartserver.client.vfs_link import Call, VfsLink
+from smartserver.client.vfs_link import FileCall, VfsLink
 from smartserver.verbs import vfs
 from smartserver.verbs.declare import Arguments, Result, Verb
 from smartserver.wire.observer import Observer
@@ -64,7 +64,7 @@ class VfsTransport(Transport):
         return paths.join(self._prefix, path)
 
     def _ask(self, verb: Verb[RequestT, ResultT], arguments: RequestT) -> ResultT:
-        call = Call(verb, arguments)
+        call = FileCall(verb, arguments)
         self._link.ask([call])
         return cast("ResultT", call.result)
 
@@ -94,7 +94,7 @@ class VfsTransport(Transport):
 
     def _get(self, verb: Verb[vfs.LookRequest, vfs.GetResult], path: str) -> bytes:
         full = self._full(path)
-        call = Call(verb, vfs.LookRequest(full))
+        call = FileCall(verb, vfs.LookRequest(full))
         self._link.ask([call])
         if call.result == vfs.GetResult(None):
             raise NoSuchFile(full)
@@ -116,12 +116,12 @@ class VfsTransport(Transport):
         return VfsWriteFile(self._link, full)
 
     def put(self, path: str, chunks: Iterable[bytes]) -> None:
-        """As ever, in one trip."""
+        """Write a file, in one trip."""
         full = self._full(path)
         with tempfile.SpooledTemporaryFile(HELD) as held:
             for chunk in chunks:
                 held.write(chunk)
-            self._link.ask([Call(vfs.put, vfs.BringRequest(full), cast("IO[bytes]", held), held.tell())])
+            self._link.ask([FileCall(vfs.put, vfs.BringRequest(full), cast("IO[bytes]", held), held.tell())])
 
     def rename(self, source: str, target: str) -> None:
         self._ask(vfs.rename, vfs.RenameRequest(self._full(source), self._full(target)))
@@ -165,7 +165,7 @@ class VfsTransport(Transport):
 
     def perform(self, steps: Sequence[Step]) -> None:
         """Do the steps, in one request for as many as a request takes."""
-        asked: list[tuple[Step, list[Call]]] = []
+        asked: list[tuple[Step, list[FileCall]]] = []
         for step in steps:
             calls = self._calls(step)
             if calls is None:  # A step this knows nothing of.
@@ -176,7 +176,7 @@ class VfsTransport(Transport):
                 asked.append((step, calls))
         self._perform(asked)
 
-    def _perform(self, asked: Sequence[tuple[Step, Sequence[Call]]]) -> None:
+    def _perform(self, asked: Sequence[tuple[Step, Sequence[FileCall]]]) -> None:
         try:
             self._link.ask([call for _, calls in asked for call in calls])
         finally:
@@ -184,29 +184,29 @@ class VfsTransport(Transport):
                 if all(call.result is not None for call in calls):
                     _settle(step, calls)
 
-    def _calls(self, step: Step) -> list[Call] | None:
+    def _calls(self, step: Step) -> list[FileCall] | None:
         full = self._full(step.path)
         if type(step) in SIMPLE:
-            return [Call(SIMPLE[type(step)], vfs.PathRequest(full))]
+            return [FileCall(SIMPLE[type(step)], vfs.PathRequest(full))]
         match step:
             case Get():
-                return [Call(vfs.get, vfs.LookRequest(full, True))]
+                return [FileCall(vfs.get, vfs.LookRequest(full, True))]
             case GetPublished():
-                return [Call(vfs.get_published, vfs.LookRequest(full, True))]
+                return [FileCall(vfs.get_published, vfs.LookRequest(full, True))]
             case GetStat():
-                return [Call(vfs.stat, vfs.LookRequest(full, True))]
+                return [FileCall(vfs.stat, vfs.LookRequest(full, True))]
             case ListDirectory():
-                return [Call(vfs.list_dir, vfs.LookRequest(full, True))]
+                return [FileCall(vfs.list_dir, vfs.LookRequest(full, True))]
             case ReadRanges():
                 return list(_reads(full, step.ranges))
             case Put():
-                return [Call(vfs.put, vfs.BringRequest(full), io.BytesIO(step.content), len(step.content))]
+                return [FileCall(vfs.put, vfs.BringRequest(full), io.BytesIO(step.content), len(step.content))]
             case Rename():
-                return [Call(vfs.rename, vfs.RenameRequest(full, self._full(step.target)))]
+                return [FileCall(vfs.rename, vfs.RenameRequest(full, self._full(step.target)))]
             case Publish():
-                return [Call(vfs.publish, vfs.RenameRequest(full, self._full(step.target)))]
+                return [FileCall(vfs.publish, vfs.RenameRequest(full, self._full(step.target)))]
             case Withdraw():
-                return [Call(vfs.withdraw, vfs.WithdrawRequest(full, self._full(step.target)))]
+                return [FileCall(vfs.withdraw, vfs.WithdrawRequest(full, self._full(step.target)))]
             case _:
                 return None
 
@@ -216,7 +216,7 @@ class _VfsReadFile(ReadFile):
         self._link: VfsLink | None = link
         self._path = path
 
-    def _ask(self, ranges: Sequence[tuple[int, int]]) -> list[Call]:
+    def _ask(self, ranges: Sequence[tuple[int, int]]) -> list[FileCall]:
         link = self._link
         if link is None:
             raise TransportFailed(self._path, "the file is closed")
@@ -263,7 +263,7 @@ class VfsWriteFile(WriteFile):
             if not size:
                 return
             try:
-                self._link.ask([Call(vfs.append, vfs.BringRequest(self.path), cast("IO[bytes]", self._held), size)])
+                self._link.ask([FileCall(vfs.append, vfs.BringRequest(self.path), cast("IO[bytes]", self._held), size)])
             except CodedError:
                 self._broken = "a part of the file could not be sent"
                 raise
@@ -293,15 +293,15 @@ class VfsWriteFile(WriteFile):
             yield
 
 
-def _reads(path: str, ranges: Sequence[tuple[int, int]]) -> Iterator[Call]:
+def _reads(path: str, ranges: Sequence[tuple[int, int]]) -> Iterator[FileCall]:
     """The calls that give so many ranges; one at least, which says that there is such a file."""
     for at in range(0, max(len(ranges), 1), vfs.MAX_RANGES):
         wanted = [vfs.RangeField(offset, size) for offset, size in ranges[at : at + vfs.MAX_RANGES]]
-        yield Call(vfs.readv, vfs.ReadvRequest(path, wanted))
+        yield FileCall(vfs.readv, vfs.ReadvRequest(path, wanted))
 
 
-def _ranges(calls: Sequence[Call]) -> list[bytes]:
-    """What each range holds."""
+def _ranges(calls: Sequence[FileCall]) -> list[bytes]:
+    """The content of each range."""
     found: list[bytes] = []
     for call in calls:
         at = 0
@@ -315,11 +315,11 @@ def _stat(result: vfs.StatResult) -> Stat | None:
     return None if result.kind is None else Stat(EntryKind(result.kind), result.size, result.modified)
 
 
-def _readv(call: Call) -> vfs.ReadvResult:
+def _readv(call: FileCall) -> vfs.ReadvResult:
     return cast("vfs.ReadvResult", call.result)
 
 
-def _settle(step: Step, calls: Sequence[Call]) -> None:
+def _settle(step: Step, calls: Sequence[FileCall]) -> None:
     """Tell a step what came of it."""
     match step, calls[0].result:
         case Get() | GetPublished(), vfs.GetResult(size):

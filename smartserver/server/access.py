@@ -1,4 +1,4 @@
-"""Who may do what. Read is given per repository; write, create and force per ref too.
+"""The rights of a user. Read is given per repository; write, create and force per ref too.
 
 A connection has an `Admission`: it says for each request who the user is and what he may do now, so that changed rules
 count from the next request on.
@@ -24,7 +24,7 @@ log = logging.getLogger("smartserver")
 
 
 class Anonymous(enum.StrEnum):
-    """What users whom the medium does not name may do."""
+    """The rights of users whom the medium does not name."""
 
     NONE = "none"
     READ = "read"
@@ -35,15 +35,15 @@ FROM_HERE = "anonymous users may do that from this machine only"
 
 
 class Access:
-    """What one user may do at the moment of a request."""
+    """The rights of one user at the moment of a request."""
 
     user: str
     by: str = ""
-    """What identified the user, for the log."""
+    """The means by which the user was identified, for the log."""
     wants: str = ""
-    """What a refusal says of tokens (`AccessDenied.token`)."""
+    """The value that a refusal has for tokens (`AccessDenied.token`)."""
     sees_all: bool = True
-    """Whether the user may know of every repository."""
+    """True if the user may know of every repository."""
 
     def objection(self, permission: Permission, path: str, ref: bytes = b"") -> str:
         """Why the user may not do that to a repository, or to a ref of it; empty if it is allowed.
@@ -54,11 +54,11 @@ class Access:
 
     @property
     def admitted(self) -> bool:
-        """Whether the user may do anything here."""
+        """True if the user may do anything here."""
         raise NotImplementedError
 
     def may(self, permission: Permission, path: str) -> bool:
-        """Whether a permission is given."""
+        """True if a permission is given."""
         return not self.objection(permission, path)
 
     def require(self, permission: Permission, path: str, ref: bytes = b"") -> None:
@@ -92,7 +92,7 @@ class FixedAccess(Access):
     permissions: Set[Permission]
     why: str
     why_no_vfs: str = ""
-    """Where that is another reason."""
+    """The reason why file-level verbs are refused, where it is another one."""
 
     def admit(self, extras: Mapping[str, msgspec.Raw]) -> Self:
         """The same for each request."""
@@ -100,11 +100,11 @@ class FixedAccess(Access):
 
     @property
     def admitted(self) -> bool:
-        """Whether reading is given."""
+        """True if reading is given."""
         return Permission.READ in self.permissions
 
     def objection(self, permission: Permission, path: str, ref: bytes = b"") -> str:
-        """As it is for every path and ref."""
+        """The same objection for every path and ref."""
         if permission in self.permissions:
             return ""
         return (permission is Permission.VFS and self.why_no_vfs) or self.why
@@ -144,7 +144,7 @@ def anonymous(policy: Anonymous, *, local: bool) -> FixedAccess:
 
 @dataclass(frozen=True, slots=True)
 class RuledAccess(Access):
-    """What the access file gives a user, as far as the scope of a token reaches."""
+    """The rights that the access file gives a user, as far as the scope of a token reaches."""
 
     user: str
     rules: AccessRules
@@ -155,11 +155,12 @@ class RuledAccess(Access):
 
     @property
     def admitted(self) -> bool:
-        """Whether any rule gives the user anything."""
+        """True if any rule gives the user anything."""
         return self.rules.knows(self.user)
 
     def objection(self, permission: Permission, path: str, ref: bytes = b"") -> str:
-        """As the scope and the rules decide. It tells nothing that depends on whether there is such a repository."""
+        """The objection of the scope or the rules. It tells nothing that depends on whether there is such a
+        repository."""
         beyond = "" if self.token is None else self.token.objection(permission, path)
         if beyond or self.rules.gives(self.user, permission, path, ref):
             return beyond
@@ -177,7 +178,7 @@ class RuledUser:
     """The fingerprint of the key that logged the user in."""
 
     def admit(self, extras: Mapping[str, msgspec.Raw]) -> RuledAccess:
-        """What the rules of this moment give.
+        """The rights that the rules of this moment give.
 
         Raises:
             AccessDenied: the key is no longer in the file.
@@ -195,11 +196,11 @@ class TokenAdmission:
     file: AccessFile
     tokens: TokenFile
     private: bool
-    """Whether nobody on the way can read what is sent."""
+    """True if nobody on the way can read what is sent."""
     clock: Callable[[], float] = time.time
 
     def admit(self, extras: Mapping[str, msgspec.Raw]) -> RuledAccess:
-        """What the rules and the tokens of this moment give.
+        """The rights that the rules and the tokens of this moment give.
 
         Raises:
             AccessDenied: the token counts no more, or never did, or others could read it.

@@ -32,8 +32,8 @@ def audit(context: RequestContext, transaction: Transaction | None, outcomes: Se
         for what in (*_refused(context, outcomes), *(() if transaction is None else _changes(transaction))):
             fields = {name: value for name, value in (who | where | what).items() if value}
             log.info("change %s", logfmt(fields))
-    except CodedError as wrong:  # The change is made: an error here must not say that it is not.
-        log.warning("change %s on %r: what it changed cannot be read: %s", who["user"], where["path"], wrong)
+    except CodedError as error:  # The change is made: an error here must not say that it is not.
+        log.warning("change %s on %r: what it changed cannot be read: %s", who["user"], where["path"], error)
 
 
 def _text(name: bytes) -> str:
@@ -54,7 +54,7 @@ def _refused(context: RequestContext, outcomes: Sequence[Outcome]) -> Iterator[d
 
 
 def _changes(transaction: Transaction) -> Iterator[dict[str, str]]:
-    """What a transaction that was carried out has changed."""
+    """The changes of a transaction that was carried out."""
     done = {"outcome": "done"}
     if transaction.deleted:
         yield {"repository": "deleted"} | done

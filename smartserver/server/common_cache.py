@@ -17,7 +17,7 @@ from typing import Final
 from smartserver.meters import COMMON_CACHE, here
 
 _HEAD: Final = struct.Struct("<Q")
-"""Where a ring goes on."""
+"""The position at which a ring goes on."""
 _PLACE: Final = struct.Struct("<8sQQ")
 """The hash of a key, where its entry is, and how long that is."""
 _CHECK: Final = 16
@@ -66,7 +66,7 @@ class _Ring:
         _HEAD.pack_into(memory, self._begin, at + length)
 
     def _table(self, digest: bytes, part: int) -> int:
-        """Where the place of a key is: one of two."""
+        """The table that has the place of a key: one of two."""
         number = int.from_bytes(digest[part : part + 4], "little") & self._places - 1
         return self._begin + _HEAD.size + number * _PLACE.size
 

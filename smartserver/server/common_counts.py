@@ -62,7 +62,7 @@ class CommonCounts:
         _HEAD.pack_into(self._memory, at, self._number, len(content), _hash(self._number, content))
 
     def read(self) -> ServerCounts:
-        """What all workers have counted, this one included."""
+        """The sum of the counts of all workers, this one included."""
         found = ServerCounts()
         for worker in range(self._workers):
             found += self._read(worker)[1]

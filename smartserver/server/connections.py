@@ -10,8 +10,8 @@ from twisted.internet import defer
 
 from smartserver.errors import ServerBusy
 from smartserver.server.executor import Executor
+from smartserver.server.idle import IdleTimeouts
 from smartserver.server.limits import MAX_REFUSED, Limits
-from smartserver.server.patience import Patience
 from smartserver.server.session import Session
 from smartserver.server.site import Site
 from transports.errors import CodedError
@@ -29,7 +29,7 @@ IDLE_ENOUGH = 10.0
 """Seconds a connection must have been idle to be let go for a new one: a client's first request comes with its first
 flight, one round trip after it connected."""
 
-FAREWELL = 10.0
+DRAIN_TIME = 10.0
 """Seconds one that was let go is open at most; `Limits.idle` where that is less. No more than `IDLE_ENOUGH`, so that it
 was open for at least as long before: on that the bound of `Connections` rests."""
 
@@ -38,14 +38,14 @@ class Timer(Protocol):
     """A call to come."""
 
     def active(self) -> bool:
-        """Whether it is still to come."""
+        """True until the call was made or cancelled."""
 
     def cancel(self) -> None:
         """Forget it."""
 
 
 class Clock(Protocol):
-    """What is used of a reactor's clock."""
+    """The part of a reactor's clock that is used."""
 
     def callLater(self, delay: float, call: Callable[[], object]) -> Timer:
         """Call this once, `delay` seconds from now."""
@@ -55,13 +55,13 @@ class Clock(Protocol):
 
 
 class OpenConnection(Protocol):
-    """What is used of a connection (`server.shell.SessionProtocol`)."""
+    """The part of a connection that is used (`server.shell.SessionProtocol`)."""
 
     refusal: CodedError | None
     peer: str
     address: str
     session: Session
-    patience: Patience
+    timeouts: IdleTimeouts
 
     def lose(self) -> None:
         """Close it once everything is sent."""
@@ -90,7 +90,7 @@ class Connections:
     """The open connections of one server process.
 
     There are no more than twice `limits.connections`, and `MAX_REFUSED` that are told to come later. Those that count
-    are as many as the limit. The others were let go in the last `farewell` seconds: each had been open for as long by
+    are as many as the limit. The others were let go in the last `drain_time` seconds: each had been open for as long by
     then, so that all of them were together among those that counted when these seconds began.
     """
 
@@ -101,7 +101,7 @@ class Connections:
         self.limits = limits or Limits()
         self.open: set[OpenConnection] = set()
         self._counted: set[OpenConnection] = set()
-        """Those of which there may be only so many: neither refused nor let go."""
+        """The connections whose number is limited: neither refused nor told to leave."""
         self._none_before = 0.0
         """When to search again for a connection to evict: at the last search none had been idle for long enough."""
         self._refusal_lines = _RareLines(clock)
@@ -125,21 +125,21 @@ class Connections:
         """Evict the connection that was idle the longest; whether there was one. Connections that only have to close
         come first, then those that never sent a request.
 
-        It counts no more from now on, though it may stay open for `farewell`. A full server searches for every new
+        It counts no more from now on, though it may stay open for `drain_time`. A full server searches for every new
         connection, and a search takes a while. After one that found none, it refuses without a search until one can
         have been idle for long enough.
         """
         now = self.clock.seconds()
         if now < self._none_before:
             return False
-        idle = [(since, each) for each in self._counted if (since := each.patience.idle_since(now)) is not None]
+        idle = [(since, each) for each in self._counted if (since := each.timeouts.idle_since(now)) is not None]
         first = min((since for since, _ in idle), default=now)
         if first + IDLE_ENOUGH > now:
             self._none_before = first + IDLE_ENOUGH
             return False
         since, longest = min(
             ((since, each) for since, each in idle if since + IDLE_ENOUGH <= now),
-            key=lambda found: (found[1].patience.sent_all is None, found[1].session.had_request, found[0]),
+            key=lambda found: (found[1].timeouts.sent_all is None, found[1].session.had_request, found[0]),
         )
         why = f"all {self.limits.connections} connections are in use, and this one was idle for {now - since:.0f} s"
         self._eviction_lines.say(f"{longest.peer}: let go: {why}")
@@ -149,27 +149,27 @@ class Connections:
     def _evict(self, one: OpenConnection, reason: str) -> None:
         """Let it take no new requests, and close: somebody else needs its place.
 
-        A peer with a request has `farewell` to take what it has not yet, and to close. Others are owed nothing.
+        A peer with a request has `drain_time` to take what it has not yet, and to close. Others are owed nothing.
         """
         self._counted.discard(one)
-        one.patience.must_leave(self.clock.seconds())
-        if not one.patience.closing:
+        one.timeouts.must_leave(self.clock.seconds())
+        if not one.timeouts.closing:
             one.session.go_away(reason)
-        if one.patience.sent_all is not None or not one.session.had_request:
+        if one.timeouts.sent_all is not None or not one.session.had_request:
             one.lose()
 
     @property
-    def farewell(self) -> float:
+    def drain_time(self) -> float:
         """Seconds one that was let go is open at most."""
-        return min(FAREWELL, self.limits.idle)
+        return min(DRAIN_TIME, self.limits.idle)
 
     def release(self, one: OpenConnection) -> None:
-        """A connection is let go because it asked nothing for too long: it has `farewell` to close, and no place."""
+        """A connection is let go because it asked nothing for too long: it has `drain_time` to close, and no place."""
         self._counted.discard(one)
 
     @property
     def may_refuse(self) -> bool:
-        """Whether another connection that is one too many can be told so."""
+        """True if another connection that is one too many can be told so."""
         return sum(each.refusal is not None for each in self.open) < MAX_REFUSED
 
     def opened(self, one: OpenConnection) -> None:
@@ -190,7 +190,7 @@ class Connections:
         if force or not self.open:
             empty, self._empty = self._empty, None
             empty.callback(None)
-        elif not self._parting and all(each.patience.sent_all is not None for each in self.open):
+        elif not self._parting and all(each.timeouts.sent_all is not None for each in self.open):
             self._parting = True
             self.clock.callLater(PARTING, lambda: self.changed(force=True))
 

@@ -1,6 +1,6 @@
-"""What the calls of a request see. `RequestContext` is one request: its repository, looked up once, and its state as it
-travels. `CallContext` is one run of its calls on a transaction: a request that changes something is planned more than
-once. Everything here blocks.
+"""`RequestContext`: one request, as its verbs and the steps of its work see it. It has the repository that the request
+names, looked up once, the user and the limits, and the run of its calls on a transaction. A request that changes
+something is planned more than once: each run begins with `decide` or `run_before_body`. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from smartserver.errors import (
 from smartserver.records.model import HERE, GraphNode
 from smartserver.server import jail
 from smartserver.server.access import Access
-from smartserver.server.advice import of_client, of_log, of_packs
 from smartserver.server.header import RequestFailure, RequestHeader, declared, fault
+from smartserver.server.open_files import OpenFiles
 from smartserver.server.site import RepositoryLocation, Site
 from smartserver.store.allowance import Allowance
 from smartserver.store.commit import CommitOutcome
@@ -36,7 +36,7 @@ from smartserver.store.state import State as StoredState
 from smartserver.store.states import RepositoryLook
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report
-from smartserver.verbs.declare import AnyVerb, Arguments, Files, Permission, Result
+from smartserver.verbs.declare import AnyVerb, Arguments, Body, Files, Permission, Result
 from smartserver.verbs.here import with_branch
 from smartserver.wire.limits import MAX_RESULTS
 from smartserver.wire.messages import Advice, Outcome, Reply, RequestFlag, State, Status, raw
@@ -62,27 +62,60 @@ def state_of(changes: Changes) -> State:
     )
 
 
-class RequestContext:
-    """One request and the repository it names."""
+class NoRepository:
+    """The transaction of requests that concern the server alone: any use of it says that there is no repository."""
 
-    def __init__(self, site: Site, access: Access, header: RequestHeader, progress: Report, peer: str = "") -> None:
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.exists = False
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise NoSuchRepository(self.path)
+
+
+class RequestContext:
+    """One request and the repository it names; implements `verbs.declare.Context`."""
+
+    def __init__(
+        self,
+        site: Site,
+        access: Access,
+        header: RequestHeader,
+        progress: Report,
+        peer: str = "",
+        open_files: OpenFiles | None = None,
+    ) -> None:
+        """`open_files`: counts the files that are open for answers of the connection."""
         self.header = header
         self.access = access
         self.peer = peer
         self.progress = progress
         self.allowance = Allowance()
-        """What the request may still cost; cancelled when the client wants no more, or is gone."""
+        """The limits of the request; cancelled when the client wants no more, or is gone."""
         self.site = site
+        self.server = site.facts
+        self.path = header.message.path
+        self.open_files = open_files or site.open_files
         self.location: RepositoryLocation | None = None
-        """What `find` gave; None as long as nobody looked."""
+        """The result of `find`; None until somebody looked."""
         self._look: RepositoryLook | None = None
-        """What `find` saw of it, until that was used."""
+        """The state that `find` saw, until it is used."""
         self.is_guess = False
-        """Whether nobody looked since the request came."""
+        """True while nobody looked at the repository since the request came."""
         body = header.flags & RequestFlag.BODY and not header.flags & RequestFlag.CHECK_ONLY
         self._may_guess = bool(body and header.mutates and not header.message.age)
         self._repeated: CommitOutcome | None = None
         self._arrived = site.clock() if header.message.age else 0.0
+        self._below = bool(header.flags & RequestFlag.BELOW)
+        # Of one run of the calls.
+        self.transaction = cast("Transaction", NoRepository(self.path))
+        self.early = False
+        self.plan: PullPlan | ContentPlan | None = None
+        """The body that follows the reply."""
+        self.request_files: Files | None = None
+        self.results = 0
+        """Bytes of the results so far, of the one that is being made too."""
+        self._branch: tuple[bytes, str] | None = None
 
     @property
     def id(self) -> bytes:
@@ -96,25 +129,21 @@ class RequestContext:
         return None if known is None else KnownVersion(known.incarnation, known.version, known.mark)
 
     def find(self) -> RepositoryLocation:
-        """The repository, or the place where it may be made. What a body is pushed to behind a link is taken to be as
-        it was last seen: it is looked at when the pack is moved, or before anything is refused (`confirm`).
+        """The repository, or the place where it may be made. A repository behind a link that a body is pushed to is
+        taken to be as it was last seen: it is looked at when the pack is moved, or before anything is refused
+        (`confirm`).
 
         Raises:
-            AccessDenied: the user may not read. Nothing then depends on what is there, which was not looked at.
-            InvalidPath, NestedRepository: as `Site.find`.
+            AccessDenied: the user may not read. Nobody looked whether there is a repository then.
         """
         if self.location is None:
-            found = self._guess() or self._find(self.header.message.path)
+            found = self._guess() or self._find(self.path)
             self.access.require(Permission.READ, found.repository.path)
             self.location, self._look = found, found.look
         return self.location
 
     def confirm(self) -> bool:
-        """Look at the repository, where that was put off; whether it is another than it was taken for.
-
-        Raises:
-            AccessDenied, InvalidPath, NestedRepository: as `find`.
-        """
+        """Look at the repository, where that was put off; whether it is another than it was taken for."""
         if not self.is_guess:
             return False
         guessed, self.location, self._look = self.location, None, None
@@ -122,26 +151,24 @@ class RequestContext:
         return guessed is None or _state_at(self.find()) != _state_at(guessed)
 
     def _guess(self) -> RepositoryLocation | None:
-        header, path = self.header, self.header.message.path
         if not self._may_guess:
             return None
-        below = bool(header.flags & RequestFlag.BELOW)
-        names = jail.prefixes(jail.place(path)) if below else [jail.clean(path)]
+        names = jail.prefixes(jail.place(self.path)) if self._below else [jail.clean(self.path)]
         found = self.site.known([name for name in names if self.may_read(name)])
         self.is_guess = found is not None
         return found
 
     @property
     def is_repacking(self) -> bool:
-        """Whether packs of the repository are being joined."""
+        """True while packs of the repository are being joined."""
         return self.location is not None and self.location.repository.is_repacking
 
     def may_read(self, path: str) -> bool:
-        """Whether the user may know of a repository."""
+        """True if the user may know of a repository."""
         return self.access.may(Permission.READ, path)
 
     def _find(self, path: str) -> RepositoryLocation:
-        below = bool(self.header.flags & RequestFlag.BELOW)
+        below = self._below
         if below or all(verb.finds_above for verb, _ in self.header.calls):
             if not any(map(self.may_read, jail.prefixes(jail.place(path) if below else jail.clean(path)))):
                 self.access.require(Permission.READ, jail.clean(path))  # Before anything is looked for.
@@ -167,8 +194,8 @@ class RequestContext:
                     return RepositoryLocation(deleted, False)
         return found
 
-    def require(self, verb: AnyVerb) -> None:
-        """Check what every call of a verb needs; of one about the server that the user is known to it.
+    def admit(self, verb: AnyVerb) -> None:
+        """Check the permission that every call of a verb needs; for a verb about the server, that it knows the user.
 
         Raises:
             AccessDenied: the user lacks it.
@@ -194,34 +221,15 @@ class RequestContext:
         return age + int((self.site.clock() - self._arrived) * 1000) if age else 0
 
     def earlier(self) -> CommitOutcome | None:
-        """What became of this request if it is repeated and was carried out before."""
+        """The outcome of this request if it is repeated and was carried out before."""
         if self._repeated is None and self.header.message.age:
             self._repeated = self.find().repository.earlier(self.id, self.age())
         return self._repeated
 
-    def reply(
-        self,
-        outcomes: list[Outcome],
-        changes: Changes | None,
-        stored: StoredState | None = None,
-        advice: Advice | None = None,
-    ) -> Reply:
-        """The message of an answer; `changes`: None where there is no repository. `stored`: the one it was made from;
-        `advice`: what is to be said besides."""
-        found = [] if stored is None else [*self._advice(stored), of_client(self.header.message.extras.get("agent"))]
-        return Reply(
-            outcomes,
-            None if changes is None else state_of(changes),
-            capabilities=self.capabilities(),
-            advice=[each for each in (*found, advice) if each is not None],
-        )
-
-    def _advice(self, stored: StoredState) -> list[Advice | None]:
-        """What a user who may write should know of the repository."""
-        repository = self.find().repository
-        if not self.access.may(Permission.WRITE, repository.path):
-            return []
-        return [of_packs(stored), None if self.site.tidies else of_log(repository.unsaved)]
+    def reply(self, outcomes: list[Outcome], changes: Changes | None, advice: Sequence[Advice] = ()) -> Reply:
+        """The message of an answer; `changes`: None where there is no repository."""
+        state = None if changes is None else state_of(changes)
+        return Reply(outcomes, state, capabilities=self.capabilities(), advice=list(advice))
 
     def capabilities(self) -> list[str]:
         """Sent to a client that seems not to have met this repository yet."""
@@ -229,76 +237,35 @@ class RequestContext:
 
     @property
     def copies(self) -> bool:
-        """Whether it is one of the requests of a copy."""
+        """True if it is one of the requests of a copy."""
         return any(verb.copies(arguments) for verb, arguments in self.header.calls)
 
     def shows(self, stored: StoredState) -> bool:
-        """Whether the client may be told of a repository as it is: an incomplete one is shown to its copy alone."""
+        """True if the client may be told of a repository as it is: an incomplete one is shown to its copy alone."""
         return not stored.is_incomplete or self.copies
 
     def changes(self, transaction: Transaction) -> Changes | None:
-        """What the client is told of the stored repository; None where there is none to be shown."""
+        """The changes of the stored repository since the client last saw it; None where it may see none."""
         snapshot = transaction.snapshot
         return snapshot.state.changes_since(self.known) if snapshot is not None and self.shows(snapshot.state) else None
 
     def state_after(self, error: CodedError) -> State | None:
-        """What a refused client needs to plan again; nothing where it may not read."""
+        """The state that a refused client needs to plan again; None where it may not read."""
         if self.location is None or not self.location.exists or isinstance(error, LimitExceeded):
             return None
         try:
-            self._look = None  # It may be what he knows already.
+            self._look = None  # The client may know that state already.
             changes = self.changes(self.begin())
             return None if changes is None else state_of(changes)
         except CodedError:
             return None
 
-
-def _state_at(location: RepositoryLocation) -> tuple[str, bytes]:
-    """Which repository it is, and the hash of its state."""
-    state = None if location.look is None else location.look.state
-    return location.at, b"" if state is None else state.hash
-
-
-class NoRepository:
-    """The transaction of requests that concern the server alone: whatever is asked of it, there is no repository."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.exists = False
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise NoSuchRepository(self.path)
-
-
-class CallContext:
-    """What the verbs of one request share; implements `verbs.declare.Context`."""
-
-    def __init__(
-        self,
-        request: RequestContext,
-        transaction: Transaction | None = None,
-        *,
-        early: bool = False,
-        files: Files | None = None,
-    ) -> None:
-        """`transaction`: None for requests that concern the server alone. `early`: the body is still on its way."""
-        self.path = request.header.message.path
-        self.transaction = transaction or cast("Transaction", NoRepository(self.path))
-        self.server = request.site.facts
-        self.early = early
-        self._request = request
-        self._below = bool(request.header.flags & RequestFlag.BELOW)
-        self._branch: tuple[bytes, str] | None = None
-        self._files = files
-        self.results = 0
-        """Bytes of the results so far, of the one that is being made too."""
-        self.plan: PullPlan | ContentPlan | None = None
-        """What to send after the reply."""
+    # -- the run of the calls
 
     @property
     def at(self) -> str:
         """The longest prefix of the path that is a repository, one that this request makes included."""
-        return self._request.find().repository.path if self.transaction.exists else ""
+        return self.find().repository.path if self.transaction.exists else ""
 
     @property
     def branch(self) -> bytes:
@@ -313,27 +280,37 @@ class CallContext:
     @property
     def files(self) -> Files:
         """The served files."""
-        assert self._files is not None  # Those who ask are in requests of VFS calls.
-        return self._files
+        assert self.request_files is not None  # Only verbs of VFS calls ask, and `vfs.answer` gives them.
+        return self.request_files
 
-    def decide(self) -> list[Outcome]:
-        """Run the calls in order and give the outcome of each.
+    def _enter(self, transaction: Transaction | None, *, early: bool) -> None:
+        self.transaction = transaction or cast("Transaction", NoRepository(self.path))
+        self.early = early
+        self.plan = None
+        self.results = 0
+        self._branch = None
+
+    def decide(self, transaction: Transaction | None = None, *, early: bool = False) -> list[Outcome]:
+        """Run the calls on a transaction, in order, and give the outcome of each.
+
+        `transaction`: None for requests that concern the server alone. `early`: the body is still on its way.
 
         Raises:
-            Refusal: the request changes nothing: a call without a verdict of its own was refused, or one of an atomic
-                request, or all of them.
+            RequestFailure: the request changes nothing: a call without a verdict of its own was refused, or one of an
+                atomic request, or all of them.
         """
+        self._enter(transaction, early=early)
         outcomes: list[Outcome] = []
         refusals: list[CodedError] = []
         judged = 0
-        header = self._request.header
+        header = self.header
         is_maintenance = all(verb.of_incomplete for verb, _ in header.calls)
-        if self.transaction.exists and self.transaction.is_incomplete and not (is_maintenance or self._request.copies):
+        if self.transaction.exists and self.transaction.is_incomplete and not (is_maintenance or self.copies):
             raise RequestFailure(IncompleteRepository(self.transaction.path))
         for verb, arguments in header.calls:
             before = self.results
             try:
-                self._request.require(verb)
+                self.admit(verb)
                 result = self.run(verb, arguments)
             except CodedError as error:
                 checked = declared(verb, error)
@@ -359,13 +336,32 @@ class CallContext:
             )
         return outcomes
 
+    def run_before_body(self, transaction: Transaction) -> None:
+        """Run the calls that come before the body (creation): they decide which kinds of records it may hold.
+
+        Raises:
+            RequestFailure: one was refused, or there is no repository after them.
+        """
+        self._enter(transaction, early=True)
+        for verb, arguments in self.header.calls:
+            if verb.body is Body.UP:
+                break
+            try:
+                self.run(verb, arguments)
+            except CodedError as error:
+                checked = declared(verb, error)
+                if not verb.own_verdict:
+                    raise RequestFailure(checked) from error
+        if not transaction.exists:
+            raise RequestFailure(NoSuchRepository(self.path))
+
     def run(self, verb: AnyVerb, arguments: Arguments) -> Result:
         """Run a verb, the ref `.` in its arguments being the branch the path names.
 
         Raises:
             CodedError: what it declares.
         """
-        self._request.allowance()  # Which ends a request that nobody waits for.
+        self.allowance()  # Which ends a request that nobody waits for.
         if self._below:
             arguments = with_branch(arguments, lambda: self.branch)
         result: Result = verb.function(self, arguments)
@@ -386,10 +382,10 @@ class CallContext:
         if not self._below:
             return b"", ""
         if self._branch is None:
-            parts = self.path.strip("/")[len(self._request.find().repository.path) :].strip("/").split("/")
+            parts = self.path.strip("/")[len(self.find().repository.path) :].strip("/").split("/")
             whole = "/".join(parts).encode() or HERE
             self._branch = whole, ""
-            for count in () if self._request.header.mutates else range(len(parts), -1, -1):
+            for count in () if self.header.mutates else range(len(parts), -1, -1):
                 ref = "/".join(parts[:count]).encode() or HERE
                 if self.transaction.ref(ref) is not None:
                     self._branch = ref, "/".join(parts[count:])
@@ -404,12 +400,12 @@ class CallContext:
         """
         if permission is Permission.CREATE and not ref:
             path = self.transaction.path
-            if not self._request.site.may_create:
+            if not self.site.may_create:
                 raise AccessDenied("create the repository", "this server makes none (`serve --no-create`)", path)
             if not path:
                 # It would be around every other one there could ever be.
                 raise AccessDenied("create a repository", "it needs a name below the served folder")
-        self._request.access.require(permission, self.transaction.path, ref)
+        self.access.require(permission, self.transaction.path, ref)
 
     def stream(self, plan: PullPlan | ContentPlan) -> None:
         """Remember what to send after the reply."""
@@ -417,13 +413,11 @@ class CallContext:
 
     def listing(self, after: str, most: int) -> Sequence[ListingEntry]:
         """The repositories at or below the path."""
-        request = self._request
-        return request.site.listing(self.path, after, most, request.allowance, may_read=request.may_read)
+        return self.site.listing(self.path, after, most, self.allowance, may_read=self.may_read)
 
     def verify(self) -> VerifyReport:
         """Check the whole repository."""
-        request = self._request
-        return request.find().repository.verify(partial(self._report, "verify"), request.allowance)
+        return self.find().repository.verify(partial(self._report, "verify"), self.allowance)
 
     def mend(self) -> tuple[list[str], bool]:
         """Mend the request's view of the repository."""
@@ -431,12 +425,18 @@ class CallContext:
 
     def pack(self) -> PackReport:
         """Join packs, and delete what was dropped a day ago where nobody does that unasked."""
-        repository = self._request.find().repository
+        repository = self.find().repository
         report = repository.repack(partial(self._report, "pack"))
-        if not self._request.site.tidies:
+        if not self.site.tidies:
             repository.clean_up()
         return report
 
     def _report(self, phase: str, done: int, total: int) -> None:
-        self._request.allowance()
-        self._request.progress(phase, done, total)
+        self.allowance()
+        self.progress(phase, done, total)
+
+
+def _state_at(location: RepositoryLocation) -> tuple[str, bytes]:
+    """The place of a repository, and the hash of its state."""
+    state = None if location.look is None else location.look.state
+    return location.at, b"" if state is None else state.hash

@@ -1,4 +1,4 @@
-"""Where the store's work runs: threads under Twisted, at once in the simulator."""
+"""The executors that run the store's work: threads under Twisted, at once in the simulator."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import enum
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from smartserver.server.fair import Client
+from smartserver.server.fair import Tenant
 
 T = TypeVar("T")
 
-NOBODY = Client()
+NOBODY = Tenant()
 """The server itself."""
 
 
 class Lane(enum.Enum):
-    """Where work runs, so that what may wait for long holds up nothing that does not."""
+    """The queues of work, apart so that slow work holds up nothing that is quick."""
 
     QUICK = "quick"
     """Reads: they wait for the disk alone."""
@@ -39,10 +39,10 @@ class Executor(Protocol):
     """Runs work that blocks and reports back on the thread that moves the bytes."""
 
     stopping: bool
-    """Whether it begins no more and waits for what runs: that makes haste."""
+    """True when it begins no more and waits for the work that runs, which makes haste."""
 
     def run(
-        self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Client = NOBODY
+        self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Tenant = NOBODY
     ) -> None:
         """Call `work` somewhere, then `done` with what it gave. `work` raises nothing. `client`: whose work it is."""
 
@@ -56,7 +56,7 @@ class InlineExecutor:
     stopping = False
 
     def run(
-        self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Client = NOBODY
+        self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Tenant = NOBODY
     ) -> None:
         """Do it now."""
         done(work())

@@ -1,4 +1,4 @@
-"""Whose turn it is: work that waits for the threads of one lane, in turn over addresses and then over connections.
+"""A queue that is fair: work waits for the threads of one lane in turn over addresses, and then over connections.
 
 The problem: an address that asks for much must not keep others waiting, and people behind one address must not be
 locked out. The rule: nothing is ever refused here; it waits. An address begins a further job only while it has fewer
@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Client:
+class Tenant:
     """One connection as the threads know it. Connections of one `address` share; one without shares with nobody."""
 
     __slots__ = ("address",)
@@ -25,7 +25,7 @@ class Client:
 
     @property
     def share(self) -> object:
-        """What is compared to tell whether two clients share."""
+        """The value that two clients have in common if they share."""
         return self.address or self
 
 
@@ -34,21 +34,21 @@ class FairQueue(Generic[T]):
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
-        self._waiting: OrderedDict[object, OrderedDict[Client, deque[T]]] = OrderedDict()
+        self._waiting: OrderedDict[object, OrderedDict[Tenant, deque[T]]] = OrderedDict()
         """By address, then connection: the one whose turn is next first."""
         self._running: Counter[object] = Counter()
         self._count = 0
 
     def __len__(self) -> int:
-        """How many jobs wait."""
+        """The number of jobs that wait."""
         return self._count
 
-    def put(self, client: Client, job: T) -> None:
+    def put(self, client: Tenant, job: T) -> None:
         """Add a job behind those of its connection."""
         self._count += 1
         self._waiting.setdefault(client.share, OrderedDict()).setdefault(client, deque()).append(job)
 
-    def take(self) -> tuple[Client, T] | None:
+    def take(self) -> tuple[Tenant, T] | None:
         """The next job, which counts as running until `ended`; None where none may begin now."""
         free = self._threads - self._running.total()
         for share, clients in self._waiting.items():
@@ -66,7 +66,7 @@ class FairQueue(Generic[T]):
                 return client, job
         return None
 
-    def ended(self, client: Client) -> None:
+    def ended(self, client: Tenant) -> None:
         """A job that was taken has ended."""
         self._running[client.share] -= 1
         if not self._running[client.share]:

@@ -1,11 +1,14 @@
-"""A request's payload -> its calls, all of them known and valid; and an error -> the fault that travels."""
+"""A request's payload -> its calls, all of them known and valid; and an error -> the fault that travels.
+
+Every combination of calls and flags that is refused is in one table, `FORBIDDEN`.
+"""
 
 from __future__ import annotations
 
 import logging
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -25,7 +28,7 @@ from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Body, Effect
 from smartserver.verbs.vfs import BringRequest
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.limits import MAX_CALLS, MAX_FILE_CALLS
-from smartserver.wire.messages import Fault, Outcome, Request, RequestFlag, decode_request, raw
+from smartserver.wire.messages import Call, Fault, Outcome, Request, RequestFlag, decode_request, raw
 from transports.errors import CodedError, TransportError
 
 log = logging.getLogger("smartserver")
@@ -40,8 +43,10 @@ ALWAYS = (
     RepositoryChanged,
     TransportError,
 )
-"""What any verb may raise, since any may meet a damaged, missing or recreated repository, a user without permission, a
-store some of whose calls are banned, a client that is gone, or the limits of a request."""
+"""Errors that any verb may raise: a damaged, missing or recreated repository, a user without permission, a banned call,
+a client that is gone, a store that fails, and the limits of a request."""
+
+BULK = RequestFlag.BULK
 
 REQUEST_ID = 16
 """Bytes of a request's id."""
@@ -51,7 +56,7 @@ _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-([0-9a-f]{2})")
 """The field of W3C Trace Context, version 0: a trace's id, a span's id, and flags."""
 
 SAMPLED = 1
-"""Of the flags: the trace is recorded."""
+"""A bit of the flags: the trace is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +69,71 @@ class RequestHeader:
 
     @property
     def mutates(self) -> bool:
-        """Whether it needs a commit."""
+        """True if it needs a commit."""
         return any(verb.effect is Effect.MUTATE for verb, _ in self.calls)
 
     @property
+    def size(self) -> int:
+        """The number of its calls."""
+        return len(self.calls)
+
+    @property
+    def id_size(self) -> int:
+        """Bytes of its id."""
+        return len(self.message.id)
+
+    @property
     def long(self) -> bool:
-        """Whether it may take minutes."""
-        return any(verb.long for verb, _ in self.calls)
+        """True if it may take minutes."""
+        return bool(self.longs)
+
+    @property
+    def longs(self) -> list[str]:
+        """The verbs that may take minutes."""
+        return [verb.name for verb, _ in self.calls if verb.long]
+
+    @property
+    def alone(self) -> list[str]:
+        """The verbs that must be alone in their request."""
+        return [verb.name for verb, _ in self.calls if verb.alone]
+
+    @property
+    def plain(self) -> list[str]:
+        """The verbs that are not file-level ones."""
+        return [verb.name for verb, _ in self.calls if not verb.is_vfs]
 
     @property
     def is_vfs(self) -> bool:
-        """Whether its calls are file-level ones: all are, or none."""
+        """True if its calls are file-level ones: all are, or none."""
         return any(verb.is_vfs for verb, _ in self.calls)
 
     @property
+    def ups(self) -> int:
+        """Calls that bring segments in the body."""
+        return sum(verb.body is Body.UP for verb, _ in self.calls)
+
+    @property
+    def downs(self) -> int:
+        """Calls whose result has a body."""
+        return sum(verb.body is Body.DOWN for verb, _ in self.calls)
+
+    @property
+    def orders(self) -> list[str]:
+        """The extras that a server must obey or refuse."""
+        return [key for key in self.message.extras if key.startswith("!")]
+
+    @property
+    def has_wrong_body(self) -> bool:
+        """True if the flag BODY is set without a call that brings one, or missing with one. A check may leave its body
+        out; a body that no verb takes, and so permits, would be held all the same."""
+        if self.is_vfs:
+            return bool(self.flags & RequestFlag.BODY) != bool(self.brought)
+        left_out = self.ups and self.flags & RequestFlag.CHECK_ONLY
+        return bool(self.flags & RequestFlag.BODY) != bool(self.ups) and not left_out
+
+    @property
     def wants_spans(self) -> bool:
-        """Whether the client records a trace: its `traceparent` (W3C Trace Context) has the flag `sampled`."""
+        """True if the client records a trace: its `traceparent` (W3C Trace Context) has the flag `sampled`."""
         found = self._traceparent()
         return found is not None and bool(int(found[2], 16) & SAMPLED)
 
@@ -126,14 +180,38 @@ def fault(error: CodedError) -> Fault:
     return Fault(error.code, raw(error.wire_arguments()))
 
 
+ALL_FLAGS = sum(RequestFlag)
+
+FORBIDDEN: tuple[tuple[Callable[[RequestHeader], object], str, str], ...] = (
+    (lambda it: it.id_size != REQUEST_ID, "a request id of {it.id_size} bytes", f"ids of {REQUEST_ID}"),
+    (lambda it: it.message.age < 0, "a request of age {it.message.age}", "ages of 0 or more"),
+    (lambda it: it.message.flags & ~ALL_FLAGS, "request flags {it.message.flags:#x}", f"flags up to {ALL_FLAGS:#x}"),
+    (lambda it: it.orders, "the request extra {it.orders[0]!r}", "none that must be obeyed"),
+    (lambda it: it.is_vfs and it.plain, "{it.plain[0]} beside VFS calls", "file-level (VFS) calls alone or none"),
+    (lambda it: it.is_vfs and it.flags & ~RequestFlag.BODY, "flags {it.flags:#x} with VFS calls", "the flag BODY"),
+    (lambda it: it.ups > 1 or it.downs > 1, "{it.ups} bodies up and {it.downs} down in one request", "one each way"),
+    (lambda it: it.alone and it.size > 1, "{it.alone[0]} in a request of {it.size} calls", "it alone"),
+    (lambda it: len(it.longs) > 1, "{it.longs[1]} as a second long call of one request", "one"),
+    (
+        lambda it: it.mutates and it.longs,
+        "{it.longs[0]}, which may take minutes, in a request of changes",
+        "it in reads",
+    ),
+    (lambda it: it.mutates and it.downs, "a body down in a request of changes", "bodies down in reads only"),
+    (lambda it: it.has_wrong_body, "the request flag BODY at odds with its calls", "BODY with calls that bring one"),
+    (lambda it: it.flags & BULK and not it.flags & RequestFlag.BODY, "the flag BULK without BODY", "BULK with a body"),
+)
+"""Requests that no right client sends: a test for each, the words for what is wrong, and what is supported."""
+
+
 def read_header(payload: bytes, *, body: bool) -> RequestHeader | CodedError:
-    """The request in a payload, or why it is refused. `body`: what its frame says."""
+    """The request in a payload, or the error it is refused with. `body`: the flag of its frame."""
     try:
         header = check_header(decode_request(payload))
-    except RemoteProtocolError as wrong:
-        return Unsupported("a request of this form", str(wrong))
-    except CodedError as wrong:
-        return wrong
+    except RemoteProtocolError as error:
+        return Unsupported("a request of this form", str(error))
+    except CodedError as error:
+        return error
     if body != bool(header.flags & RequestFlag.BODY):
         return Unsupported("the request flag BODY at odds with its frame", "the same of both")
     return header
@@ -150,64 +228,23 @@ def check_header(message: Request) -> RequestHeader:
         raise LimitExceeded("calls in one request", len(message.calls), MAX_CALLS)
     if not message.calls:
         raise Unsupported("a request without calls", "requests of one call or more")
-    if len(message.id) != REQUEST_ID:
-        raise Unsupported(f"a request id of {len(message.id)} bytes", f"ids of {REQUEST_ID}")
-    if message.age < 0:
-        raise Unsupported(f"a request of age {message.age}", "ages of 0 or more")
-    if message.flags & ~sum(RequestFlag):
-        raise Unsupported(f"request flags {message.flags:#x}", f"flags up to {sum(RequestFlag):#x}")
-    flags = RequestFlag(message.flags)
-    for key in message.extras:
-        if key.startswith("!"):
-            raise Unsupported(f"the request extra {key!r}", "none that must be obeyed")
-    calls: list[tuple[AnyVerb, Arguments]] = []
-    for call in message.calls:
-        verb = VERBS.get(call.verb)
-        if verb is None:
-            raise Unsupported(f"the verb {call.verb!r}", ", ".join(sorted(VERBS)))
-        try:
-            calls.append((verb, msgspec.msgpack.decode(call.arguments, type=verb.request_type)))
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as wrong:
-            raise Unsupported(f"these arguments of {call.verb}", str(wrong)) from None
-    header = RequestHeader(message, tuple(calls), flags)
-    if header.is_vfs:
-        _check_vfs(header)
-        return header
-    ups = sum(verb.body is Body.UP for verb, _ in calls)
-    downs = sum(verb.body is Body.DOWN for verb, _ in calls)
-    if ups > 1 or downs > 1:
-        raise Unsupported(f"{ups} bodies up and {downs} down in one request", "at most one each way")
-    alone = [verb.name for verb, _ in calls if verb.alone]
-    if alone and len(calls) > 1:
-        raise Unsupported(f"{alone[0]} in a request of {len(calls)} calls", "it alone")
-    longs = [verb.name for verb, _ in calls if verb.long]
-    if len(longs) > 1:
-        raise Unsupported(f"{len(longs)} calls of {longs[0]} in one request", "one in a request")
-    if header.mutates and header.long:
-        raise Unsupported("a verb that may take minutes in a request that changes something", "it in reads only")
-    if header.mutates and downs:
-        raise Unsupported("a body down in a request that changes something", "bodies down in reads only")
-    # A check may leave the body away; one that none of its verbs takes, and so permits, would be held all the same.
-    if bool(flags & RequestFlag.BODY) != bool(ups) and not (ups and flags & RequestFlag.CHECK_ONLY):
-        raise Unsupported("the request flag BODY at odds with its calls", "BODY with a verb that takes one")
-    if flags & RequestFlag.BULK and not flags & RequestFlag.BODY:
-        raise Unsupported("the request flag BULK without BODY", "BULK with a body")
+    header = RequestHeader(message, tuple(map(_decoded, message.calls)), RequestFlag(message.flags & ALL_FLAGS))
+    if header.is_vfs and len(header.calls) > MAX_FILE_CALLS:
+        raise LimitExceeded("file-level calls in one request", len(header.calls), MAX_FILE_CALLS)
+    for is_found, what, supported in FORBIDDEN:
+        if is_found(header):
+            raise Unsupported(what.format(it=header), supported)
     return header
 
 
-def _check_vfs(header: RequestHeader) -> None:
-    """Check a request that has a file-level call."""
-    calls, flags = header.calls, header.flags
-    others = [verb.name for verb, _ in calls if not verb.is_vfs]
-    if others:
-        (first, *_) = (verb.name for verb, _ in calls if verb.is_vfs)
-        raise Unsupported(f"{first} and {others[0]} in one request", "file-level (VFS) calls alone or none")
-    if len(calls) > MAX_FILE_CALLS:
-        raise LimitExceeded("file-level calls in one request", len(calls), MAX_FILE_CALLS)
-    if flags & ~RequestFlag.BODY:
-        raise Unsupported(f"request flags {int(flags):#x} with file-level calls", "the flag BODY with those")
-    if bool(flags & RequestFlag.BODY) != bool(header.brought):
-        raise Unsupported("the request flag BODY at odds with its calls", "BODY with a call whose content is in it")
+def _decoded(call: Call) -> tuple[AnyVerb, Arguments]:
+    verb = VERBS.get(call.verb)
+    if verb is None:
+        raise Unsupported(f"the verb {call.verb!r}", ", ".join(sorted(VERBS)))
+    try:
+        return verb, msgspec.msgpack.decode(call.arguments, type=verb.request_type)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise Unsupported(f"these arguments of {call.verb}", str(error)) from None
 
 
 def declared(verb: AnyVerb, error: CodedError) -> CodedError:
@@ -222,7 +259,7 @@ class UndeclaredError(Exception):
 
 
 def internal(error: Exception) -> InternalError:
-    """What a client is told of a bug: a reference to what the log says."""
+    """The error that tells a client of a bug: a reference to the line in the log."""
     reference = uuid.uuid4().hex[:12]
     log.error("internal error %s", reference, exc_info=error)
     return InternalError(reference)

@@ -40,7 +40,7 @@ def look_at(root: Transport, mark: bytes | None) -> None:
 
 
 class Health:
-    """Whether a server is alive, and whether it is ready: it does not stop, and its store answers."""
+    """The health of a server: it is alive, and it is ready as long as it does not stop and its store answers."""
 
     def __init__(self, look: Callable[[], None], executor: Executor, clock: Clock) -> None:
         """`look`: asks the store; raises CodedError, and may take as long as it likes."""
@@ -52,9 +52,9 @@ class Health:
         """When the store answered last."""
         self._is_looking = False
         self._waiting: list[Callable[[str], None]] = []
-        """Who is told what comes of the look that is made now."""
+        """The callers that wait for the result of the look that is being made."""
         self._is_ready = True
-        """What was said last."""
+        """The last answer."""
 
     @property
     def pages(self) -> dict[bytes, Page]:
@@ -105,8 +105,8 @@ class Health:
         """Why the store cannot be used, in a line; empty where it can."""
         try:
             self._look()
-        except CodedError as wrong:
-            return " ".join(str(wrong).split())
+        except CodedError as error:
+            return " ".join(str(error).split())
         except Exception:  # It runs in a thread whose errors nobody sees, and would never look again.
             log.exception("the look at the store failed")
             return "the server failed to look at the store"

@@ -30,12 +30,12 @@ def clean(path: str) -> str:
 
 
 def is_name(part: str) -> bool:
-    """Whether a path may have this part."""
+    """True if a path may have this part."""
     return bool(part) and not _objection(part)
 
 
 def place(path: str) -> str:
-    """As much of a path as can name a repository, where the rest may name a branch in it and a file in that.
+    """The part of a path that can name a repository, where the rest may name a branch in it and a file in that.
 
     Raises:
         InvalidPath: it could not name a file in a branch either.
@@ -72,18 +72,18 @@ def file(path: str) -> str:
 
 
 def is_file_name(part: str) -> bool:
-    """Whether the path of a file may have this part."""
+    """True if the path of a file may have this part."""
     return not _objection_to_file(part)
 
 
 def is_hidden(path: str) -> bool:
-    """Whether all that keeps it from being a file's path is that a part begins with a dot."""
+    """True if the path would be a file's but for a part that begins with a dot."""
     parts = path.split("/")
     return not any(_objection(part, below=True) for part in parts) and any(part.startswith(".") for part in parts)
 
 
 def _shown(text: str) -> str:
-    """As much of a path or a part of one as a message has room for: its user has all of it in his command."""
+    """The part of a path that a message has room for: the user has all of it in the command."""
     return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."
 
 

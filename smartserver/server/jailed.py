@@ -24,7 +24,7 @@ from transports.errors import NoSuchFile, NotADirectory, PermissionDenied, Trans
 T = TypeVar("T")
 
 FORMAT_BYTES = 512
-"""What is read of a file that may be a repository's format, which has up to 256 bytes: one with more is none."""
+"""Bytes that are read of a file that may be a repository's format. A format has up to 256: a file with more is none."""
 
 MAX_MOVED = 10_000
 """Files and folders in a folder that is renamed, each of which is looked at: 30 µs each, so a third of a second."""
@@ -88,8 +88,8 @@ class JailedTransport(Transport):
             self._check_format(target, new, is_replaced=move == self._root.rename and self._is_file(old))
         try:
             move(old, new)
-        except NoSuchFile as wrong:
-            raise NoSuchFile(source if wrong.path == old else target) from None
+        except NoSuchFile as error:
+            raise NoSuchFile(source if error.path == old else target) from None
         except TransportError:
             with _named(target):
                 raise
@@ -113,7 +113,7 @@ class JailedTransport(Transport):
         return "/".join(filter(None, (self._base, jail.file(path))))
 
     def _seen(self, path: str) -> str:
-        """Where a path leads, from the served folder on."""
+        """The place that a path leads to, from the served folder on."""
         try:
             return self._real(self._full(path))
         except InvalidPath:
@@ -130,7 +130,8 @@ class JailedTransport(Transport):
         raise InvalidPath(full, "it leads out of the served folder")
 
     def _changed(self, path: str) -> str:
-        """Where a name that may be changed lies below the served folder; only links on the way to it are followed."""
+        """The place of a name that may be changed, below the served folder; only links on the way to it are
+        followed."""
         full = self._full(path)
         if not full:
             raise PermissionDenied(path, "the served folder itself is not changed")
@@ -141,7 +142,7 @@ class JailedTransport(Transport):
         return found
 
     def _written(self, path: str) -> str:
-        """As `_changed`, of a name that is made or written to."""
+        """The same as `_changed`, for a name that is made or written to."""
         found = self._changed(path)
         for real in (found, self._real(self._full(path))):
             self._check_format(path, real, is_replaced=True)
@@ -164,8 +165,8 @@ class JailedTransport(Transport):
                 parse_format(file.read_at(0, FORMAT_BYTES))
         except (NoSuchFile, NotADirectory):
             return
-        except (CorruptFile, Unsupported) as wrong:
-            raise PermissionDenied(name, f"{place(folder)} may be a repository of another release ({wrong})") from None
+        except (CorruptFile, Unsupported) as error:
+            raise PermissionDenied(name, f"{place(folder)} may be a repository of another release ({error})") from None
 
     def _check_moved(self, source: str) -> None:
         """Check that what gets another name is no link, and that none lies in it, which could lead elsewhere then; nor
@@ -189,7 +190,7 @@ def _named(path: str) -> Iterator[None]:
     """Errors name what was asked for, and not where links led."""
     try:
         yield
-    except (InvalidPath, TransportError) as wrong:
-        if hasattr(wrong, "path"):
-            wrong.path = path
+    except (InvalidPath, TransportError) as error:
+        if hasattr(error, "path"):
+            error.path = path
         raise

@@ -1,4 +1,4 @@
-"""What a server grants its peers, each number with where it comes from; those of the protocol are in `wire.limits`."""
+"""The limits of a server for its peers, each number with its source; those of the protocol are in `wire.limits`."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ MAX_REFUSED = 64
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What can be chosen."""
+    """The limits that an administrator chooses."""
 
     connections: int = MAX_CONNECTIONS
     of_address: int = MAX_OF_ADDRESS
-    """Of the connections of one address."""
+    """The most connections of one address."""
     idle: float = STALL_TIMEOUT
     """Seconds a peer in the middle of something may do nothing."""

@@ -26,10 +26,10 @@ DEAD: Final = 10.0
 MOST: Final = 1 << 20
 """Bytes of a value, as memcached has it unless told otherwise."""
 PREFIX: Final = b"hpss1:"
-"""Of keys, with the version of what the values look like."""
+"""The prefix of keys, with the version of the values' form."""
 
 _FAILURES: Final = (MemcacheError, LookupError, ValueError, RuntimeError)
-"""What the library raises besides OSError: of answers that it cannot parse, and where threads leave out servers at
+"""Errors of the library besides OSError: for answers that it cannot parse, and where threads leave out servers at
 once."""
 
 
@@ -108,9 +108,9 @@ class Memcached:
         except OSError:  # The library leaves this server out.
             here.tally[MEMCACHED_FAILURES] += 1
             return None
-        except _FAILURES as wrong:
-            here.tally[MEMCACHED_FAILURES] += type(wrong) is not MemcacheError  # Else there is none to be asked.
-            is_first = isinstance(wrong, MemcacheUnexpectedCloseError) and began - self._ended > DEAD
+        except _FAILURES as error:
+            here.tally[MEMCACHED_FAILURES] += type(error) is not MemcacheError  # Else there is none to be asked.
+            is_first = isinstance(error, MemcacheUnexpectedCloseError) and began - self._ended > DEAD
             self._ended = began
             if not is_first:  # A restarted server has closed the old connections.
                 self._closed_until = self._clock() + DEAD

@@ -27,7 +27,7 @@ class OpenFiles:
         self.most = most
         self._of = of
         self.count = 0
-        """How many there are."""
+        """The number of files that are open."""
         self._mutex = threading.RLock()
         """Reentrant: the garbage collector may finalize a file, which calls `_remove`, while this thread holds it."""
 

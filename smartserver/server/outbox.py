@@ -24,7 +24,7 @@ class Outbox:
 
     def __init__(self) -> None:
         self.full = False
-        """Whether the carrier has enough to send."""
+        """True while the carrier has enough to send."""
         self._unsent: deque[bytes | memoryview] = deque()
 
     def __bool__(self) -> bool:
@@ -53,7 +53,7 @@ class Outbox:
 
 
 class Writer(Protocol):
-    """What is used of a Twisted descriptor that sends."""
+    """The part of a Twisted descriptor that sends."""
 
     dataBuffer: bytes
     offset: int

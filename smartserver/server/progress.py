@@ -1,4 +1,4 @@
-"""What a request's client is told of how far it is, and how often; said from any thread, sent from the connection's."""
+"""The progress of a request, for its client: how often it is told; said from any thread, sent from the connection's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ the half second, and its reply is one small flight."""
 
 
 class RequestProgress:
-    """How far one request is."""
+    """The progress of one request."""
 
     def __init__(self, site: Site, send: Callable[[bytes], None]) -> None:
         self._site = site
@@ -25,7 +25,7 @@ class RequestProgress:
         """When it was last said, or when it began; None: not yet."""
         self._said = ("", -1)
         self.names_phases = False
-        """Whether each phase is named as it begins."""
+        """True if each phase is named as it begins."""
         self._received = 0
         """Bytes of its body, and how many of them are checked."""
         self._checked = 0

@@ -1,6 +1,6 @@
 """One request of a connection, from its first frame to its final answer.
 
-It lives on the thread that moves the bytes. The store's work is done in steps, one after another, each in the lane of
+It lives on the thread that moves the bytes. The store's work is done in tasks, one after another, each in the lane of
 the executor that fits: a long request is decoded, a chunk of the body is taken, the change is made, a piece of the
 answer's body is read.
 """
@@ -25,7 +25,7 @@ from smartserver.errors import (
 from smartserver.server.access import Admission
 from smartserver.server.context import RequestContext
 from smartserver.server.executor import Executor, Lane
-from smartserver.server.fair import Client
+from smartserver.server.fair import Tenant
 from smartserver.server.header import RequestHeader, fault, read_header
 from smartserver.server.open_files import OpenFiles
 from smartserver.server.progress import RequestProgress
@@ -33,8 +33,7 @@ from smartserver.server.request_log import LOST, EndedRequest, log_request, log_
 from smartserver.server.request_log import log as request_log
 from smartserver.server.site import Site
 from smartserver.server.spans import RequestSpans
-from smartserver.server.vfs import VfsWork
-from smartserver.server.work import RequestWork, ServedAnswer, Step, Work
+from smartserver.server.work import RequestWork, ServedAnswer, Task
 from smartserver.tcp_state import tcp_counts
 from smartserver.wire.events import Body, End, Error, Event, Progress, Reply, Request
 from smartserver.wire.limits import MAX_REQUEST, PIECE
@@ -42,7 +41,7 @@ from smartserver.wire.messages import Failure, RequestFlag, encode_server_trace,
 from transports.errors import CodedError, NoSpace, PermissionDenied, TransportFailed
 
 refusals = logging.getLogger("smartserver.refusals")
-"""Of refusals that administrators have to know; a server with one user does not repeat them to it."""
+"""A log of refusals that administrators have to know; a server with one user does not repeat them to it."""
 
 LARGE_REQUEST = 64 * 1024
 """Bytes of a request from which it is decoded apart: the largest takes 0.12 s, and no other connection would move."""
@@ -62,12 +61,12 @@ CALL_COST = 1024
 
 
 class RequestOwner(Protocol):
-    """What a request needs of its connection."""
+    """The connection of a request, as far as the request uses it."""
 
     site: Site
     admission: Admission
     executor: Executor
-    client: Client
+    client: Tenant
     peer: str
     open_files: OpenFiles
     is_near: bool
@@ -75,7 +74,7 @@ class RequestOwner(Protocol):
 
     @property
     def writable(self) -> bool:
-        """Whether a body may go on."""
+        """True if a body may go on."""
 
     def send(self, event: Event, more: bool = False) -> None:
         """Send one event unless the connection is gone; `more`: as of `Session.send`."""
@@ -109,25 +108,23 @@ class ServedRequest:
         """Bytes of its payload so far."""
         self._held = 0
         """Bytes of it that are in the backlog."""
-        self._context: RequestContext | None = None
-        """None until it is decoded."""
         self._ended = False
-        """Whether its body is whole."""
+        """True when its body is whole."""
         self._answer: ServedAnswer | None = None
         """The answer whose body is to be sent."""
         self._link: Mapping[str, int] = {}
-        """What the kernel knew of the connection when a traced request began."""
+        """The kernel's counts of the connection when a traced request began."""
         self._reading = False
-        """Whether a piece of that is on its way."""
-        self._steps: deque[Step] = deque()
-        self._step: Step | None = None
+        """True while a piece of the body is being read."""
+        self._tasks: deque[Task] = deque()
+        self._task: Task | None = None
         """The one that runs."""
         self._advancing = False
         # A strong reference here would form a cycle and keep the request's data alive until the next garbage
         # collection. One push in fifty then took 25 ms longer.
         here = weakref.ref(self)
         self._progress = RequestProgress(session.site, lambda told: session.executor.soon(lambda: _tell(here(), told)))
-        self._work = Work(session.site, self._progress)
+        self._work = RequestWork(session.site, self._progress)
 
     # -- from the session
 
@@ -150,7 +147,7 @@ class ServedRequest:
         if len(payload) < LARGE_REQUEST:
             self._begin(decode())
         else:
-            self._do(Step(Lane.QUICK, "decode", apart=decode, then=self._begin))
+            self._do(Task(Lane.QUICK, decode, "decode", self._begin))
 
     def _hold(self, size: int) -> None:
         """Count so many bytes in the backlog, which may pause all reading: what the request holds in memory.
@@ -179,40 +176,40 @@ class ServedRequest:
         self._hold(0 if body else self._size + REQUEST_COST + CALL_COST * len(header.calls))
         try:
             access = self._session.admission.admit(header.message.extras)
-        except (AccessDenied, TransportFailed) as wrong:  # The rules may be away.
-            self._refuse(wrong)
+        except (AccessDenied, TransportFailed) as error:  # The rules may be away.
+            self._refuse(error)
             return
-        context = RequestContext(self._session.site, access, header, self._progress.tell, self._session.peer)
+        session, work = self._session, self._work
+        context = RequestContext(
+            session.site, access, header, self._progress.tell, session.peer, open_files=session.open_files
+        )
         context.allowance.came(self._size)
-        self._work.hides_cost = not access.sees_all and any(verb.site_wide for verb, _ in header.calls)
-        self._context = context
-        site = self._session.site
-        if header.wants_spans or site.slow is not None:
-            self._work.spans = RequestSpans(site.clock, tells=header.wants_spans)
-            self._work.is_repacking = lambda: context.is_repacking
-            self._link = self._session.link()
-        level = site.level_for(is_near=self._session.is_near)
-        self._work.steps = VfsWork(context, self._session.open_files) if header.is_vfs else RequestWork(context, level)
+        work.hides_cost = not access.sees_all and any(verb.site_wide for verb, _ in header.calls)
+        work.context = context
+        work.level = session.site.level_for(is_near=session.is_near)
+        if header.wants_spans or session.site.slow is not None:
+            work.spans = RequestSpans(session.site.clock, tells=header.wants_spans)
+            self._link = session.link()
         self._progress.names_phases = header.long
         if not body:
-            self._do(Step(_lane_of(header), "answer", lambda steps: steps.answer()))
+            self._do(Task(_lane_of(header), work.answer, "answer", of_request=True))
 
     def body(self, chunk: bytes) -> None:
         """A chunk of the body came."""
         self._up += len(chunk)
         self._session.backlog(len(chunk))
         self._progress.received(len(chunk))
-        self._do(Step(Lane.BODY, "check", lambda steps: steps.take(chunk), size=len(chunk)))
+        self._do(Task(Lane.BODY, partial(self._work.take, chunk), "check", size=len(chunk), of_request=True))
 
     def end(self, segments: int, size: int) -> None:
         """The body is whole."""
         self._ended = True
         self._progress.ended()
-        self._do(Step(Lane.COMMIT, "commit", lambda steps: steps.finish(segments, size)))
+        self._do(Task(Lane.COMMIT, partial(self._work.finish, segments, size), "commit", of_request=True))
 
     def cancel(self) -> None:
         """The client wants no more; a change that is not made yet will not be."""
-        context, work = self._context, self._work
+        work, context = self._work, self._work.context
         if context is not None:
             context.allowance.cancelled = True
         if self._answer is not None or work.is_over:
@@ -220,56 +217,55 @@ class ServedRequest:
         elif context is None or not context.header.mutates:
             # It is not even whole, or whatever it still finds changes nothing.
             self._refuse(Cancelled())
-            work.steps = self._context = self._header = None  # While it waits for a thread it holds nothing.
-        elif work.steps is not None and not self._ended:
-            self._do(Step(Lane.QUICK, "cancel", apart=work.steps.abandon, then=lambda _: self._refuse(Cancelled())))
+            work.context = self._header = None  # While it waits for a thread it holds nothing.
+        elif not self._ended:
+            self._do(Task(Lane.QUICK, work.abandon, "cancel", lambda _: self._refuse(Cancelled())))
 
     def lost(self) -> None:
         """The connection is gone."""
         was_over, self._work.is_over = self._work.is_over, True
         self._answer = None  # And with it the files of its body.
         self._payload.clear()
-        self._steps.clear()
-        if self._context is not None:
-            self._context.allowance.cancelled = True
-        if self._work.steps is not None:
-            self._do(Step(Lane.QUICK, "cancel", apart=self._work.steps.abandon))
+        self._tasks.clear()
+        if self._work.context is not None:
+            self._work.context.allowance.cancelled = True
+            self._do(Task(Lane.QUICK, self._work.abandon, "cancel"))
         else:
             self._settle()
         if not was_over:
             self._log([LOST])
 
-    # -- steps
+    # -- tasks
 
-    def _do(self, step: Step | None = None) -> None:
-        """Do a step after those before it."""
-        if step is not None:
-            self._steps.append(step)
+    def _do(self, task: Task | None = None) -> None:
+        """Do a task after those before it."""
+        if task is not None:
+            self._tasks.append(task)
         if self._advancing:
-            return  # The executor finished a step before `run` returned: the loop keeps that from becoming recursion.
+            return  # The executor finished a task before `run` returned: the loop keeps that from becoming recursion.
         self._advancing = True
         try:
-            while self._steps and self._step is None:
-                self._step = self._steps.popleft()
-                work = partial(self._work.run, self._step, self._session.site.clock())
-                self._session.executor.run(work, self._ran, self._step.lane, self._session.client)
+            while self._tasks and self._task is None:
+                self._task = self._tasks.popleft()
+                work = partial(self._work.run, self._task, self._session.site.clock())
+                self._session.executor.run(work, self._ran, self._task.lane, self._session.client)
         finally:
             self._advancing = False
         self._settle()
 
     def _ran(self, result: object) -> None:
-        step, self._step = self._step, None
-        assert step is not None  # It ran.
-        if step.size:
-            self._session.backlog(-step.size)
-            self._progress.checked(step.size)
+        task, self._task = self._task, None
+        assert task is not None  # It ran.
+        if task.size:
+            self._session.backlog(-task.size)
+            self._progress.checked(task.size)
         if isinstance(result, ServedAnswer):
             self._reply(result)
         elif isinstance(result, InternalError):
             self._refuse(result)
         else:
-            step.then(result)
-        del step  # It may hold a chunk.
+            task.then(result)
+        del task  # It may hold a chunk.
         self._do()
 
     # -- answering
@@ -311,7 +307,7 @@ class ServedRequest:
             return
         self._reading = True
         body = answer.body
-        self._do(Step(answer.lane, "read", lambda _: body.read(PIECE), then=self._send_piece))
+        self._do(Task(answer.lane, partial(body.read, PIECE), "read", self._send_piece, of_request=True))
 
     def _send_piece(self, piece: object) -> None:
         """Send a piece of the body; an empty one ends it. A store that fails half-way is said by ERROR: the whole
@@ -334,7 +330,7 @@ class ServedRequest:
 
     @property
     def _description(self) -> str:
-        return "a request" if self._context is None else self._context.header.description
+        return "a request" if self._work.context is None else self._work.context.header.description
 
     def _log(self, outcomes: Sequence[str]) -> None:
         """Log that it is over, and tell `Site.ended`."""
@@ -342,7 +338,7 @@ class ServedRequest:
         logs = request_log.isEnabledFor(logging.INFO)
         if not logs and site.ended is None and site.slow is None:
             return
-        access = None if self._context is None else self._context.access
+        access = None if work.context is None else work.context.access
         ended = EndedRequest(
             peer=self._session.peer,
             user="" if access is None else access.user,
@@ -390,15 +386,15 @@ class ServedRequest:
         self._settle()
 
     def _settle(self) -> None:
-        """Count no more, once the request is over and no step of it runs or waits."""
+        """Count no more, once the request is over and no task of it runs or waits."""
         if self._work.is_over and self._is_at_rest:
             self._hold(0)
             self._session.ended(self)
 
     @property
     def _is_at_rest(self) -> bool:
-        """Whether no step runs or waits."""
-        return self._step is None and not self._steps
+        """True if no task runs or waits."""
+        return self._task is None and not self._tasks
 
     def tell(self, progress: bytes) -> None:
         """Say how far it is, unless it is answered."""
@@ -407,7 +403,7 @@ class ServedRequest:
 
 
 def _lane_of(header: RequestHeader) -> Lane:
-    """Where a request without a body is carried out."""
+    """The lane of a request without a body."""
     if header.long:
         return Lane.LONG
     if header.mutates:

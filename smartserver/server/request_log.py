@@ -35,7 +35,7 @@ class EndedRequest(NamedTuple):
     peer: str
     user: str
     by: str
-    """What identified the user."""
+    """The means by which the user was identified."""
     header: RequestHeader | None
     """None where it could not be read."""
     up: int
@@ -54,7 +54,7 @@ class EndedRequest(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """Of all calls together: the first that is an error."""
+        """The outcome of all calls together: the first that is an error."""
         return next((each for each in self.outcomes if each != DONE), DONE)
 
     @property
@@ -71,7 +71,7 @@ class EndedRequest(NamedTuple):
         return found
 
     def fields(self) -> dict[str, Field]:
-        """What the log says of it."""
+        """The fields of its line in the log."""
         header, spent, verbs = self.header, self.spent, list(self.verbs)
         calls = 0 if header is None else len(header.calls)
         found: dict[str, Field] = {
@@ -102,7 +102,7 @@ def _milliseconds(seconds: float) -> float:
 
 
 def outcomes_of(message: Reply | Failure) -> list[str]:
-    """What became of the calls."""
+    """The outcome of each call."""
     if isinstance(message, Failure):
         return [message.fault.code]
     return [DONE if each.fault is None else each.fault.code for each in message.outcomes]

@@ -46,16 +46,16 @@ BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 """Seconds: from a ping on a fast disk to a push over a slow link."""
 
 NO_VERB = ""
-"""Of requests that could not be read."""
+"""The name that stands for requests which could not be read."""
 
 
 class Histogram(msgspec.Struct, array_like=True):
-    """How many requests took how long."""
+    """A histogram of the time that requests took."""
 
     total: float = 0.0
     """Seconds of all of them."""
     counts: list[int] = msgspec.field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
-    """How many took longer than one bound of `BUCKETS`, and not than the next."""
+    """The number of requests between each bound of `BUCKETS` and the one before."""
 
     def add(self, seconds: float) -> None:
         """Count one."""
@@ -74,7 +74,7 @@ class Histogram(msgspec.Struct, array_like=True):
 
 
 class CacheCounts(msgspec.Struct, array_like=True):
-    """What a cache may take, and what others would have found."""
+    """The limit of a cache, and the hits that caches of other sizes would have had."""
 
     limit: int = 0
     sizes: list[Size] = []
@@ -91,9 +91,9 @@ class ServerCounts(msgspec.Struct, array_like=True):
     """All that a process, or several, have counted."""
 
     meters: list[int] = msgspec.field(default_factory=lambda: list(NOTHING))
-    """As `METERS`."""
+    """The counts, in the order of `METERS`."""
     outcomes: dict[str, dict[str, int]] = {}
-    """How many requests, by verb and outcome."""
+    """The number of requests, by verb and outcome."""
     seconds: dict[str, Histogram] = {}
     """By verb."""
     open: int = 0

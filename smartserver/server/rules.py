@@ -52,7 +52,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}")
 
 
 class AccessLevel(enum.IntEnum):
-    """What a rule gives; each level includes those before it."""
+    """The rights that a rule gives; each level includes those before it."""
 
     NONE = 0
     READ = 1
@@ -69,7 +69,7 @@ class AccessLevel(enum.IntEnum):
 
     @property
     def word(self) -> str:
-        """As the file has it."""
+        """The word of the file for it."""
         return self.name.lower()
 
 
@@ -88,7 +88,7 @@ LEVELS = {
 
 
 def is_user_name(name: str) -> bool:
-    """Whether a user may have this name."""
+    """True if a user may have this name."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -101,7 +101,7 @@ class RuleText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     refs: list[str] | None = None
 
 
-class FileText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RulesText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An access file."""
 
     groups: dict[str, list[str]] = {}
@@ -114,13 +114,13 @@ class PublicKey(NamedTuple):
 
     user: str
     kind: str
-    """As `ssh-ed25519`."""
+    """The type, e.g. `ssh-ed25519`."""
     content: str
     """In base64."""
 
     @property
     def fingerprint(self) -> str:
-        """As `ssh-keygen -l` shows it."""
+        """The fingerprint in the form of `ssh-keygen -l`."""
         return fingerprint(base64.b64decode(self.content))
 
 
@@ -137,11 +137,11 @@ class AccessRule:
         self._refs = [RefPattern(ref) for ref in text.refs or ()]
 
     def is_about(self, user: str, path: str, *, folds: bool) -> bool:
-        """Whether it is about this user and path."""
+        """True if it is about this user and path."""
         return bool(self.users & {user, EVERYBODY}) and self._path.matches(path, folds=folds)
 
     def is_about_ref(self, ref: str, *, folds: bool) -> bool:
-        """Whether it is about changes of a ref, or of an entry of a map (`map_update.entry_name`)."""
+        """True if it is about changes of a ref, or of an entry of a map (`map_update.entry_name`)."""
         return any(each.matches(ref, folds=folds) for each in self._refs)
 
     def __str__(self) -> str:
@@ -190,29 +190,29 @@ class AccessRules:
         return AccessLevel.NONE, None
 
     def gives(self, user: str, permission: Permission, path: str, ref: bytes = b"") -> bool:
-        """Whether a user has a permission."""
+        """True if a user has a permission."""
         needed = AccessLevel.FORCE if permission is Permission.DELETE and ref else LEVELS[permission]
         return self.decides(user, permission, path, ref)[0] >= needed
 
     def knows(self, user: str) -> bool:
-        """Whether any rule gives the user anything."""
+        """True if any rule gives the user anything."""
         return any(rule.level and rule.users & {user, EVERYBODY} for rule in self.rules)
 
 
-def _parsed(content: bytes) -> tuple[FileText, list[list[str]]]:
+def _parsed(content: bytes) -> tuple[RulesText, list[list[str]]]:
     """The file, and the order of the lines of each rule."""
     try:
         raw: dict[str, Any] = tomllib.loads(content.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as wrong:
-        raise UnusableFile(str(wrong)) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UnusableFile(str(error)) from None
     try:
-        text = msgspec.convert(raw, FileText)
-    except msgspec.ValidationError as wrong:
-        raise UnusableFile(_numbered(str(wrong))) from None
+        text = msgspec.convert(raw, RulesText)
+    except msgspec.ValidationError as error:
+        raise UnusableFile(_numbered(str(error))) from None
     return text, [list(rule) for rule in raw.get("rules", ())]
 
 
-def _rules(text: FileText, orders: list[list[str]]) -> Iterator[AccessRule]:
+def _rules(text: RulesText, orders: list[list[str]]) -> Iterator[AccessRule]:
     if not text.rules:
         raise UnusableFile("it has no rules: nobody could do anything")
     for name, members in text.groups.items():
@@ -221,8 +221,8 @@ def _rules(text: FileText, orders: list[list[str]]) -> Iterator[AccessRule]:
     for number, (rule, order) in enumerate(zip(text.rules, orders, strict=True), 1):
         try:
             yield AccessRule(number, _checked(rule, order), _users(rule.who, text.groups))
-        except UnusableFile as wrong:
-            raise UnusableFile(f"rule {number}: {wrong}") from None
+        except UnusableFile as error:
+            raise UnusableFile(f"rule {number}: {error}") from None
 
 
 def _check_name(key: str, name: str) -> None:
@@ -244,7 +244,7 @@ def _keys(keys: Mapping[str, list[str]]) -> Iterator[PublicKey]:
 
 
 def _is_key(kind: str, content: str) -> bool:
-    """Whether this is a public key of OpenSSH: base64 of a blob that begins with its own type (RFC 4253, 6.6)."""
+    """True for a public key of OpenSSH: base64 of a blob that begins with its own type (RFC 4253, 6.6)."""
     try:
         blob = base64.b64decode(content, validate=True)
     except ValueError:
@@ -307,5 +307,5 @@ class AccessFile(WatchedFile[AccessRules]):
 
     @property
     def rules(self) -> AccessRules:
-        """As the file has them now; those before where it cannot be used."""
+        """The rules that the file has now; those before where it cannot be used."""
         return self.content

@@ -31,12 +31,12 @@ class SameProcess:
     # -- the client's medium
 
     def poll(self, *, read: bool, write: bool, timeout: float | None = None) -> tuple[bool, bool]:
-        """What can go on, at once: nothing comes by waiting. Writing always can; who would wait for an answer alone,
-        where none is owed, can read too, and is told."""
+        """The directions that can go on, at once: nothing comes by waiting. Reading is always reported ready where no
+        answer is owed, so that a caller which would wait gets an error."""
         return read and bool(self._answers or self._closed or not write), write
 
     def read(self, size: int) -> bytes:
-        """What was answered; empty at the end.
+        """The bytes of the answer; empty at the end.
 
         Raises:
             ConnectionLost: nothing was, and nothing can come before more is written.
@@ -81,6 +81,6 @@ class SameProcess:
     abort = close
 
     def pause_reading(self) -> None:
-        """What is written is done at once: there is never too much of it."""
+        """Nothing: written bytes are worked on at once, and there are never too many of them."""
 
     resume_reading = pause_reading

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from smartserver.server.access import Admission
 from smartserver.server.executor import Executor
-from smartserver.server.fair import Client
+from smartserver.server.fair import Tenant
 from smartserver.server.header import fault
 from smartserver.server.open_files import MAX_OF_CONNECTION, OpenFiles
 from smartserver.server.request import ServedRequest
@@ -41,7 +41,7 @@ VERSIONS = (1,)
 
 
 class Shell(Protocol):
-    """What carries the bytes."""
+    """The carrier of the bytes."""
 
     def write(self, data: bytes) -> None:
         """Send, in order, without waiting."""
@@ -69,12 +69,12 @@ class Session:
         self.site = site
         self.admission = admission
         self.executor = executor
-        self.client = Client(address)
+        self.client = Tenant(address)
         self.peer = peer or "a client"
         self.is_near = False
-        """Whether the client is on this machine."""
+        """True if the client is on this machine."""
         self.link: Callable[[], Mapping[str, int]] = dict
-        """What the kernel knows of the connection, by the names in `tcp_state`."""
+        """The kernel's counts of the connection, by the names in `tcp_state`."""
         self.open_files = OpenFiles(MAX_OF_CONNECTION, site.open_files)
         self._shell = shell
         self._connection = Connection(Role.SERVER)
@@ -90,14 +90,14 @@ class Session:
         self._unread = 0
         """Bytes of answers, bodies apart, that were written since the peer last took everything."""
         self._longest = 0
-        """Of the longest of them."""
+        """Bytes of the longest of them."""
         self._owed: dict[int, int] = {}
         """Requests of which more is to come from the client, refused ones too; bytes of their messages so far."""
         self._discarded = 0
         """Bytes of a refused upload that came since its refusal."""
         self._refusal: CodedError | None = None
         self.had_request = False
-        """Whether a request, or its first part, ever came."""
+        """True once a request, or its first part, came."""
         self._leaving = False
         """Nothing more is to come, or to be taken: close after the last answer."""
         self._closing = False
@@ -119,8 +119,8 @@ class Session:
                 receive()
             while not self._closing and (event := self._connection.next_event()) is not None:
                 self._handle(event)
-        except RemoteProtocolError as wrong:
-            log.info("%s: %s", self.peer, wrong)
+        except RemoteProtocolError as error:
+            log.info("%s: %s", self.peer, error)
             self._abandon()
             self._close()
 
@@ -142,27 +142,27 @@ class Session:
 
     @property
     def idle(self) -> bool:
-        """Whether no request is open."""
+        """True if no request is open."""
         return not self._requests
 
     @property
     def receiving(self) -> bool:
-        """Whether more of a request is to come, be it a refused one."""
+        """True if more of a request is to come, be it a refused one."""
         return bool(self._owed)
 
     @property
     def at_rest(self) -> bool:
-        """Whether no request is open, to come to its end, or on its way: a frame that began may be one."""
+        """True if no request is open, to come to its end, or on its way: a frame that began may be one."""
         return self.idle and not self.receiving and not self._connection.part_way
 
     @property
     def awaiting(self) -> bool:
-        """Whether the client owes the rest of a request or of a frame, and this side reads."""
+        """True if the client owes the rest of a request or of a frame, and this side reads."""
         return (self.receiving or self._connection.part_way) and not self._paused
 
     @property
     def pinging(self) -> bool:
-        """Whether this side is to give and ask for signs of life: the rest of a request is to come, or nothing is read.
+        """True if this side is to give and ask for signs of life: the rest of a request is to come, or nothing is read.
 
         A client counts a silent server as gone, and a PING of its own is not seen while nothing is read. Whether one
         that sends no more still waits for its answer shows only when something is written to it.
@@ -242,7 +242,7 @@ class Session:
 
     @property
     def writable(self) -> bool:
-        """Whether a body may go on."""
+        """True if a body may go on."""
         return self._writable and not self._closing
 
     def finished(self, request: ServedRequest) -> None:

@@ -30,7 +30,8 @@ STALE = 5.0
 
 
 class SharedFiles:
-    """What the database has of these files; usable from several threads, and in a process that was forked."""
+    """The content that the database has of these files; usable from several threads, and in a process that was
+    forked."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock`: seconds that only rise."""
@@ -78,8 +79,8 @@ class SharedFiles:
                 self._ask()
             except TransportFailed:  # It said so in the log.
                 continue
-            except Exception as wrong:  # Another database may have had the address for a moment.
-                log.warning("the rules of access cannot be read: %s", wrong, exc_info=not isinstance(wrong, CodedError))
+            except Exception as error:  # Another database may have had the address for a moment.
+                log.warning("the rules of access cannot be read: %s", error, exc_info=not isinstance(error, CodedError))
 
 
 class SharedFile:
@@ -117,10 +118,10 @@ class SharedTokens:
         try:
             with self._database.changing(TOKENS) as held:
                 yield held
-        except CodedError as wrong:
-            raise UnusableFile(str(wrong)) from None
+        except CodedError as error:
+            raise UnusableFile(str(error)) from None
 
     def tokens(self) -> Tokens:
-        """Those there are. Raises as `changing`."""
+        """The tokens that there are. Raises as `changing`."""
         with self.changing() as (content, _):
             return Tokens(content or b"")

@@ -1,4 +1,4 @@
-"""The Twisted shell of a session, for every medium that is a Twisted transport. It moves bytes; `patience` decides what
+"""The Twisted shell of a session, for every medium that is a Twisted transport. It moves bytes; `timeouts` decides what
 is done when none move."""
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from zope.interface import implementer
 from smartserver.meters import BYTES_RECEIVED, BYTES_SENT, CONNECTIONS, here
 from smartserver.server.access import Admission
 from smartserver.server.connections import Connections, Timer
+from smartserver.server.idle import IdleTimeouts
 from smartserver.server.outbox import Outbox, unacknowledged
-from smartserver.server.patience import Patience
 from smartserver.server.session import Session
 from transports.errors import CodedError
 
@@ -42,12 +42,12 @@ class SessionProtocol(protocol.Protocol):
         self.peer, self.address, self.refusal = peer, address, refusal
         self.session = Session(connections.site, admission, self, connections.executor, peer, address)
         self.outbox = Outbox()
-        self.patience = Patience(
+        self.timeouts = IdleTimeouts(
             self.session,
             self.outbox,
             lambda: unacknowledged(self._writer()),
             idle=connections.limits.idle,
-            farewell=connections.farewell,
+            drain_time=connections.drain_time,
             refused=refusal is not None,
         )
 
@@ -59,7 +59,7 @@ class SessionProtocol(protocol.Protocol):
         self._connections.opened(self)
         here.tally[CONNECTIONS] += 1
         self._carrier.registerProducer(self, True)
-        self.patience.begin(self._now)
+        self.timeouts.begin(self._now)
         self.refuse_if_full()
         self._watch()
 
@@ -71,16 +71,16 @@ class SessionProtocol(protocol.Protocol):
     def dataReceived(self, data: bytes) -> None:
         """Bytes came."""
         here.tally[BYTES_RECEIVED] += len(data)
-        self.patience.note_received(self._now, len(data))
-        if self.patience.has_drained:
+        self.timeouts.note_received(self._now, len(data))
+        if self.timeouts.has_drained:
             self._end_drain()
-        elif not self.patience.closing:
+        elif not self.timeouts.closing:
             self.session.data_received(data)
 
     def readConnectionLost(self) -> None:
         """The peer sends no more."""
-        self.patience.read_ended = True
-        if self.patience.closing and not self.outbox:
+        self.timeouts.read_ended = True
+        if self.timeouts.closing and not self.outbox:
             self.lose()
         else:
             self.session.eof_received()
@@ -88,7 +88,7 @@ class SessionProtocol(protocol.Protocol):
 
     def writeConnectionLost(self) -> None:
         """Everything was sent."""
-        self.patience.sent_all = self._now
+        self.timeouts.sent_all = self._now
         self._connections.changed()
 
     def connectionLost(self, reason: Failure | None = None) -> None:
@@ -108,11 +108,11 @@ class SessionProtocol(protocol.Protocol):
     def resumeProducing(self) -> None:
         """Send on."""
         self.outbox.full = False
-        self.patience.note_taken(self._now)
+        self.timeouts.note_taken(self._now)
         self._push()
         if self.outbox:
             return
-        if self.patience.closing:
+        if self.timeouts.closing:
             self._end_writing()
         else:
             self.session.resume_writing()
@@ -125,7 +125,7 @@ class SessionProtocol(protocol.Protocol):
     def write(self, data: bytes) -> None:
         """Send, in order."""
         here.tally[BYTES_SENT] += len(data)
-        self.patience.note_written(self._now)
+        self.timeouts.note_written(self._now)
         self.outbox.add(data)
         self._push()
         if self.outbox:
@@ -136,8 +136,8 @@ class SessionProtocol(protocol.Protocol):
 
         That has an end in bytes and, from when all is sent, in time; and so has the sending where nothing is taken.
         """
-        self.patience.closing = True
-        if not self.patience.read_ended:
+        self.timeouts.closing = True
+        if not self.timeouts.read_ended:
             self._carrier.resumeProducing()
         if not self.outbox:
             self._end_writing()
@@ -149,7 +149,7 @@ class SessionProtocol(protocol.Protocol):
 
     def abort(self) -> None:
         """Close both directions at once; `connectionLost` follows."""
-        self.patience.closing = True
+        self.timeouts.closing = True
         self._forget_timer()
         self._carrier.abortConnection()
 
@@ -159,22 +159,22 @@ class SessionProtocol(protocol.Protocol):
 
     def resume_reading(self) -> None:
         """Read again."""
-        self.patience.note_received(self._now)
+        self.timeouts.note_received(self._now)
         self._carrier.resumeProducing()
 
     def _push(self) -> None:
-        self.patience.note_handed(self.outbox.hand_over(self._carrier.write))
+        self.timeouts.note_handed(self.outbox.hand_over(self._carrier.write))
 
     def _end_writing(self) -> None:
         self._carrier.unregisterProducer()
-        if self.patience.read_ended:
+        if self.timeouts.read_ended:
             self.lose()
         else:
             self._carrier.loseWriteConnection()
 
     def _end_drain(self) -> None:
         """The peer has had its chance to read what was said, and to close."""
-        if self.patience.sent_all is None:
+        if self.timeouts.sent_all is None:
             self.abort()
         else:
             self.lose()
@@ -186,19 +186,19 @@ class SessionProtocol(protocol.Protocol):
         return self._connections.clock.seconds()
 
     def _watch(self) -> None:
-        """Have `patience` look, and again before long."""
+        """Have `timeouts` look, and again before long."""
         self._forget_timer()
-        was_closing = self.patience.closing
-        if self.patience.look(self._now):
+        was_closing = self.timeouts.closing
+        if self.timeouts.look(self._now):
             self._end_drain()
             return
-        if self.patience.leaving:
+        if self.timeouts.leaving:
             self._connections.release(self)
-        if was_closing or not self.patience.closing:  # Else it is watched from where it began to close.
-            self._timer = self._connections.clock.callLater(self.patience.next_look(self._now), self._watch)
+        if was_closing or not self.timeouts.closing:  # Else it is watched from where it began to close.
+            self._timer = self._connections.clock.callLater(self.timeouts.next_look(self._now), self._watch)
 
     def _writer(self) -> Any:
-        """What sends (`outbox.Writer`); None where nothing does any more."""
+        """The object that sends (`outbox.Writer`); None where nothing does any more."""
         return self._carrier
 
     def _forget_timer(self) -> None:

@@ -1,4 +1,5 @@
-"""What one server process serves: repositories below a root, found by path, and the rules for all of them."""
+"""A site: the repositories below a root that one server process serves, found by path, and the rules for all of
+them."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ MAX_OPEN = 256
 
 
 FAR_LEVEL = 3
-"""Of zstd: 250 MB of text a second, as much as a link of 1 Gbit/s takes of what comes out."""
+"""A level of zstd: 250 MB of text a second, as much as a link of 1 Gbit/s takes of the output."""
 
 MAX_FOLDERS = 100_000
 """Folders one listing looks into: about a second's work."""
@@ -51,11 +52,11 @@ FEW = 16
 """Folders whose logs are asked for before it is known that there are any: some 40 questions for each."""
 
 MayRead = Callable[[str], bool]
-"""Whether the user of a request may know of the repository at a path."""
+"""A test that is true if the user of a request may know of the repository at a path."""
 
 
 def everything(path: str) -> bool:
-    """Of users who may read all."""
+    """The test for users who may read all."""
     return True
 
 
@@ -66,7 +67,7 @@ class RepositoryLocation:
     repository: PackRepository
     exists: bool
     look: RepositoryLook | None = field(default=None, compare=False)
-    """What was seen of it; None where its log was not looked at."""
+    """The state that was seen; None where its log was not looked at."""
 
     @property
     def at(self) -> str:
@@ -75,12 +76,12 @@ class RepositoryLocation:
 
 
 def _order(path: str) -> list[str]:
-    """What paths are listed by: what is in a folder comes before what is beside it."""
+    """The key by which paths are listed: the content of a folder comes before its siblings."""
     return path.split("/") if path else []
 
 
 def _is_behind(path: str, after: str) -> bool:
-    """Whether it comes later in a listing; all do where that is empty."""
+    """True if it comes later in a listing; all do where that is empty."""
     return not after or _order(path) > _order(after)
 
 
@@ -96,7 +97,7 @@ def folders_below(folder: str, names: Sequence[str]) -> list[str]:
 
 
 def _first_reads(root: Transport, folder: str) -> list[Read]:
-    """What a repository in a folder is asked first: the format before all else."""
+    """The first reads of a repository in a folder: the format before all else."""
     return [read.below(folder) for read in first_reads(root)]
 
 
@@ -123,7 +124,8 @@ def read_ahead(root: AheadTransport) -> None:
 
 
 def _may_be_format(request: GetStat, *, unless_known: bool = False) -> bool:
-    """Whether it may be a repository's `format` that was asked for; `unless_known`: what it is where no answer came."""
+    """True if it may be the `format` of a repository that was asked for; `unless_known`: the result where no answer
+    came."""
     if not request.was_performed:
         return unless_known
     found = request.result
@@ -145,14 +147,14 @@ class Site:
     root: Transport
     may_create: bool = True
     inside: Callable[[str], bool] = lambda path: True
-    """Whether a path, links followed, is still below the root."""
+    """A test that is true if a path, links followed, is still below the root."""
     name: str = "the folder this server serves"
-    """What the root is called where it is not there."""
+    """The name that messages give the root."""
     tidies: bool = True
-    """Whether packs are joined after an answer. Not on a store behind a link, all of which would pass that: there it is
-    done when it is asked for, and after an answer the log alone is tidied."""
+    """True if packs are joined after an answer. They are not on a store behind a link, all of which would pass that:
+    there it is done when it is asked for, and after an answer the log alone is tidied."""
     allows_vfs: bool = False
-    """Whether the file-level verbs may be used, by whoever may."""
+    """True if the file-level verbs may be used, by users with the permission."""
     banned: Callable[[str, Calls], CodedError | None] = lambda path, calls: None
     """Why these calls with that path are refused, whoever makes them; None: they are not."""
     clock: Callable[[], float] = time.perf_counter
@@ -160,13 +162,13 @@ class Site:
     wall_clock: Callable[[], float] = time.time
     """Dates changes, in seconds since the epoch."""
     policy: Policy = SAFE
-    """What is done about faults of new records."""
+    """The policy for faults of new records."""
     texts: TextCache = field(default_factory=TextCache)
     """Shared by all repositories."""
     compression: int | None = None
     """The level of zstd for content bodies, 0 for none; None: `FAR_LEVEL` for clients on other machines."""
     open_files: OpenFiles = field(default_factory=lambda: OpenFiles(MAX_OF_SITE))
-    """Those that file-level verbs have opened for answers."""
+    """The files that file-level verbs have opened for answers."""
     upkeep: UpkeepQueue = field(default_factory=UpkeepQueue)
     """Repositories that wait to be tidied."""
     ended: Callable[[EndedRequest], None] | None = None
@@ -177,7 +179,7 @@ class Site:
     _whole: Transport = field(init=False)
     """All that the root is a part of: only looked at, so that no repository is made in the folders of another one."""
     _at: str = field(init=False)
-    """Where the root is in that."""
+    """The place of the root in that."""
     _open: OrderedDict[str, PackRepository] = field(default_factory=OrderedDict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
@@ -191,7 +193,7 @@ class Site:
 
     @property
     def facts(self) -> ServerFacts:
-        """What this server is."""
+        """The facts about this server that clients are told."""
         return _facts(self.allows_vfs)
 
     def find(self, path: str) -> RepositoryLocation:
@@ -235,7 +237,7 @@ class Site:
         return self._first_above(path, jail.clean(path), may_read)
 
     def find_below(self, path: str, may_read: MayRead = everything) -> RepositoryLocation:
-        """As `find_above`, where what lies below the repository is the name of a branch and a path in that.
+        """The same as `find_above`, where the path below the repository is the name of a branch and a path in that.
 
         Raises:
             InvalidPath: it leads to no repository and cannot name one, or leads out of the root.
@@ -259,7 +261,7 @@ class Site:
         return JailedTransport(self._counted, path.strip("/"))
 
     def deleted_above(self, path: str, may_read: MayRead) -> list[PackRepository]:
-        """What was a repository at a prefix of a path, longest first."""
+        """The repositories that were deleted at prefixes of a path, longest first."""
         found = [self._repository(above) for above in jail.prefixes(jail.place(path)) if may_read(above)]
         return [repository for repository in found if repository.deleted()]
 
@@ -297,9 +299,9 @@ class Site:
                 raise LimitExceeded("folders to look into for repositories", looked, MAX_FOLDERS)
             try:
                 names = self._counted.list_directory(folder) if must_be and looked == 1 else self._names(folder)
-            except InvalidPath as wrong:  # Of a store that is jailed itself, which says so when it is asked.
+            except InvalidPath as error:  # Of a store that is jailed itself, which says so when it is asked.
                 if _is_behind(folder, after) and may_read(folder):
-                    found.append(ListingEntry(folder, "", (), wrong.why))
+                    found.append(ListingEntry(folder, "", (), error.why))
                 continue
             if FORMAT in names:
                 if not may_read(folder) and self._is_marked(folder):
@@ -327,11 +329,11 @@ class Site:
             if state.is_incomplete:
                 return ListingEntry(path, state.vcs, (), str(IncompleteRepository(path or ".")))
             return ListingEntry(path, state.vcs, tuple(state.refs()))
-        except CodedError as wrong:
-            return ListingEntry(path, "", (), str(wrong))
+        except CodedError as error:
+            return ListingEntry(path, "", (), str(error))
 
     def _names(self, folder: str) -> Sequence[str]:
-        """What is in a folder; nothing where it is a file, may not be read, or leads out of the root."""
+        """The names in a folder; none where it is a file, may not be read, or leads out of the root."""
         try:
             return self._counted.list_directory(folder) if self.inside(folder) else ()
         except TransportError:
@@ -359,7 +361,7 @@ class Site:
                     raise InvalidPath(path, f"{self._whole.describe(place)} is a repository: nothing is made inside it")
 
     def _formats(self, names: Sequence[str]) -> list[GetStat]:
-        """What is asked of the whole store about the formats of places."""
+        """The requests to the whole store for the formats of places."""
         return [GetStat(_below(_below(self._at, name), FORMAT)) for name in names]
 
     def _ask(self, formats: Sequence[GetStat]) -> None:
@@ -391,7 +393,7 @@ class Site:
         return None
 
     def _is_marked(self, name: str) -> bool:
-        """Whether a folder's `format` is a repository's; that of one which cannot be read may be."""
+        """True if a folder's `format` is a repository's; a file that cannot be read may be one."""
         try:
             return is_marked(self._counted.child(name) if name else self._counted)
         except TransportError:

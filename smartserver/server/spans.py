@@ -67,8 +67,8 @@ class RequestSpans:
         self._add(Part.QUEUED, "", self._micro(since), self._micro(self.clock()))
 
     def take(self) -> list[ServerSpan]:
-        """Those that were not taken yet, `MAX_SPANS` at most. One that has not ended is told so far; the rest of it is
-        another."""
+        """The spans that were not taken yet, `MAX_SPANS` at most. One that has not ended is told so far; the rest of it
+        is another."""
         now = self._micro(self.clock())
         begun = list(self._open)
         while self._open:

@@ -1,4 +1,4 @@
-"""What a server does before its first client: find the repositories below the root and clear what a crash left."""
+"""The steps of a server before its first client: find the repositories below the root and clear what a crash left."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_DEPTH = 8
 
 
 class Reactor(Clock, TcpReactor, Protocol):
-    """What the program uses of Twisted's reactor, whose own interfaces say nothing to a type checker."""
+    """The part of Twisted's reactor that is used; its own interfaces say nothing to a type checker."""
 
     def run(self, *, installSignalHandlers: bool) -> None:
         """Move bytes until `stop`."""
@@ -56,8 +56,8 @@ def tidy_all(site: Site, executor: Executor) -> None:
             return
         try:
             site.find(path).repository.collect_garbage_files()
-        except Exception as wrong:  # It runs in a thread whose errors nobody sees.
-            log.warning("tidying %s: %s", path, wrong, exc_info=not isinstance(wrong, CodedError))
+        except Exception as error:  # It runs in a thread whose errors nobody sees.
+            log.warning("tidying %s: %s", path, error, exc_info=not isinstance(error, CodedError))
 
 
 def repositories(

@@ -21,18 +21,18 @@ class StdioProtocol(SessionProtocol):
     def writeConnectionLost(self) -> None:
         """Nothing more can be said: everything was and this side closed, or nobody reads it any more."""
         super().writeConnectionLost()
-        if not self.patience.closing:
+        if not self.timeouts.closing:
             self._end()
 
     def lose(self) -> None:
         """Close both directions once everything is sent; `connectionLost` follows."""
         super().lose()
-        if self.patience.sent_all is not None:
+        if self.timeouts.sent_all is not None:
             self._end()
 
     def abort(self) -> None:
         """Close both directions at once; `connectionLost` follows."""
-        self.patience.closing = True
+        self.timeouts.closing = True
         self._end()
 
     def _writer(self) -> Any:

@@ -12,7 +12,8 @@ from transports.errors import CodedError, NoSuchFile, TransportFailed
 log = logging.getLogger("smartserver")
 
 GONE = "is not there"
-"""Of what is served; said also of a repository that was in it: nobody deleted that one by itself."""
+"""The words for a served place that is missing, and for a repository that was in it: nobody deleted that one by
+itself."""
 
 NAMED_BY_A_STATE = (f"{PACKS}/", f"{LOG}/")
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("smartserver")
 
 ACCEPTING = "twisted.internet.tcp.Port"
-"""Where Twisted logs what became of an accept."""
+"""The source of Twisted's messages about the outcome of an accept."""
 
 BACKLOG = 511
 """Connections the kernel may hold before they are accepted; it takes no more than net.core.somaxconn."""
@@ -64,11 +64,11 @@ SENT_INTERVAL = 0.05
 
 
 class Encryption(NamedTuple):
-    """What a port offers."""
+    """The certificate that a port offers."""
 
     key_pair: KeyPair
     required: bool
-    """Whether clients without TLS are refused."""
+    """True if clients without TLS are refused."""
 
 
 class ListeningPort(Interface):
@@ -77,14 +77,14 @@ class ListeningPort(Interface):
     socket: socket.socket
 
     def getHost(self) -> IPv4Address | IPv6Address:
-        """Where it listens."""
+        """The address on which it listens."""
 
     def stopListening(self) -> object:
         """Accept no more."""
 
 
 class TcpReactor(Interface):
-    """What is used of a reactor."""
+    """The part of a reactor that is used."""
 
     def adoptStreamPort(
         self, fileDescriptor: int, addressFamily: socket.AddressFamily, factory: protocol.Factory
@@ -126,11 +126,11 @@ class TcpProtocol(SessionProtocol):
 
     encryption: Encryption | None = None
     secured: Callable[[], Admission]
-    """What says who the client is once it has TLS."""
+    """The admission of the client once it has TLS."""
     _began = False
-    """Whether the client has sent anything."""
+    """True once the client has sent anything."""
     _is_secure = False
-    """Whether TLS was begun."""
+    """True once TLS was begun."""
     _tls_steps = 0
 
     def connectionMade(self) -> None:
@@ -176,7 +176,7 @@ class TcpProtocol(SessionProtocol):
 
     def lose(self) -> None:
         """Close both directions once everything is sent. TLS also waits for the peer to close: no longer than that."""
-        if self._is_secure and self.patience.sent_all is not None:
+        if self._is_secure and self.timeouts.sent_all is not None:
             self._carrier.abortConnection()
         else:
             super().lose()
@@ -221,7 +221,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is this machine's loopback."""
+    """True if an address is this machine's loopback."""
     address = _address(host)
     return address is not None and address.is_loopback
 
@@ -232,7 +232,7 @@ def shown(host: str, port: int) -> str:
 
 
 def counted(host: str) -> str:
-    """Whose connections are counted with those of an address: of IPv6 a whole /64, which one machine may have.
+    """The key under which an address's connections are counted: for IPv6 a whole /64, which one machine may have.
 
     Nobody's are with those of this machine: whoever comes through a forwarder on it seems to come from here.
     """

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from smartserver.server.executor import NOBODY, Lane
-from smartserver.server.fair import Client, FairQueue
+from smartserver.server.fair import FairQueue, Tenant
 
 log = logging.getLogger("smartserver")
 
@@ -46,7 +46,7 @@ class _Pool:
         so the jobs that wait are compared with it, not with zero."""
         self._stopped = False
 
-    def submit(self, client: Client, job: Callable[[], None]) -> None:
+    def submit(self, client: Tenant, job: Callable[[], None]) -> None:
         """Run a job when it is its turn.
 
         Raises:
@@ -94,7 +94,7 @@ class _Pool:
                         self._changed.notify_all()
             del client, job, found  # An idle thread keeps nothing of a request alive.
 
-    def _next(self) -> tuple[Client, Callable[[], None]] | None:
+    def _next(self) -> tuple[Tenant, Callable[[], None]] | None:
         """The next job, as soon as there is one; None once the pool is stopped."""
         with self._changed:
             while not self._stopped:
@@ -114,7 +114,7 @@ class ThreadExecutor:
         self._pools = {lane: _Pool(lane.value, count) for lane, count in THREADS.items()}
 
     def run(
-        self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Client = NOBODY
+        self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Tenant = NOBODY
     ) -> None:
         """Call `work` in a thread, then `done` on the thread that moves the bytes."""
 

@@ -83,15 +83,15 @@ class KeyPair:
                 self._context = _context(*self._files)
                 log.warning("%s: the new certificate is in use", self._files[0])
                 self._seen = seen
-            except BadKeyPair as wrong:
-                log.warning("%s; the certificate in use stays the one before", wrong)
-                if wrong.is_final:
+            except BadKeyPair as error:
+                log.warning("%s; the certificate in use stays the one before", error)
+                if error.is_final:
                     self._seen = seen
         self._check_dates()
         return SSL.Connection(self._context, None)
 
     def _signature(self) -> tuple[object, ...]:
-        """What changes with the files."""
+        """A value that changes with the files."""
         try:
             found = [os.stat(each) for each in self._files]
         except OSError:
@@ -113,8 +113,8 @@ def _context(certificate: Path, key: Path) -> SSL.Context:
     try:
         private = key.read_bytes()
         certificate.open("rb").close()
-    except OSError as wrong:
-        raise BadKeyPair(f"{wrong.filename}: {wrong.strerror}", is_final=False) from None
+    except OSError as error:
+        raise BadKeyPair(f"{error.filename}: {error.strerror}", is_final=False) from None
     try:
         made.use_certificate_chain_file(str(certificate))
     except SSL.Error:
@@ -158,8 +158,8 @@ def make_key_pair(folder: Path) -> tuple[Path, Path]:
             _publish(key, content)
         if not certificate.exists():
             _publish(certificate, _self_signed(key.read_bytes()))
-    except (OSError, ValueError) as wrong:
-        raise BadKeyPair(f"{folder}: no certificate can be made: {wrong}") from None
+    except (OSError, ValueError) as error:
+        raise BadKeyPair(f"{folder}: no certificate can be made: {error}") from None
     return certificate, key
 
 

@@ -29,12 +29,12 @@ from smartserver.server.watched import MAX_FILE, UnusableFile, WatchedFile
 from smartserver.verbs.declare import Permission
 
 PREFIX = "hpss_"
-"""Of every token, so that tools which search for secrets know one."""
+"""The beginning of every token, so that tools which search for secrets know one."""
 
 RANDOM_BYTES = 32
 
 ID_DIGITS = 8
-"""Of a token's hash, which name it in lists and logs."""
+"""Digits of a token's hash that name it in lists and logs."""
 
 
 T = TypeVar("T")
@@ -53,11 +53,11 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     read_only: bool = False
 
     def has_expired(self, now: float) -> bool:
-        """Whether its time is over."""
+        """True if its time is over."""
         return self.expires is not None and now >= self.expires
 
 
-class FileText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TokensText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A token file."""
 
     tokens: list[Token] = []
@@ -92,9 +92,9 @@ class Tokens:
             UnusableFile: it is damaged, or of a later release.
         """
         try:
-            texts = msgspec.json.decode(content, type=FileText).tokens if content else []
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
-            raise UnusableFile(str(wrong)) from None
+            texts = msgspec.json.decode(content, type=TokensText).tokens if content else []
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise UnusableFile(str(error)) from None
         for each in texts:
             if not is_user_name(each.user):
                 raise UnusableFile(f"token {each.id!r}: {each.user!r} is no name of a user")
@@ -150,10 +150,10 @@ def token_path(access: Path) -> Path:
 
 
 class TokenPlace(Protocol):
-    """Where tokens are changed."""
+    """The place in which tokens are changed."""
 
     def tokens(self) -> Tokens:
-        """Those there are.
+        """The tokens that there are.
 
         Raises:
             UnusableFile: they cannot be read, or are damaged.
@@ -221,7 +221,7 @@ class TokenChanges:
     def _change(self, change: Callable[[Sequence[Token]], tuple[Sequence[Token], T]]) -> T:
         with self._place.changing() as (before, replace):
             tokens, result = change([each.text for each in Tokens(before or b"").known])
-            content = msgspec.json.format(msgspec.json.encode(FileText(list(tokens)))) + b"\n"
+            content = msgspec.json.format(msgspec.json.encode(TokensText(list(tokens)))) + b"\n"
             if len(content) > MAX_FILE:
                 raise UnusableFile(f"with that token it has {len(content)} bytes, expected at most {MAX_FILE}")
             replace(content)
@@ -236,20 +236,20 @@ class TokensBesideFile:
         self._path = token_path(access)
 
     def tokens(self) -> Tokens:
-        """As of any place."""
+        """The tokens that there are."""
         return TokenFile(self._path).content
 
     @contextmanager
     def changing(self) -> Iterator[tuple[bytes | None, Callable[[bytes], object]]]:
-        """As of any place."""
+        """The content, and a function that replaces it."""
         try:
             owner = os.stat(self._access)
             with self._locked(owner):
                 self.tokens()  # One that is damaged is not replaced.
                 content = self._path.read_bytes() if self._path.exists() else None
                 yield content, lambda content: self._replace(content, owner)
-        except OSError as wrong:
-            raise UnusableFile(f"it cannot be changed: {wrong.filename or self._path}: {wrong.strerror}") from None
+        except OSError as error:
+            raise UnusableFile(f"it cannot be changed: {error.filename or self._path}: {error.strerror}") from None
 
     @contextmanager
     def _locked(self, owner: os.stat_result) -> Iterator[None]:

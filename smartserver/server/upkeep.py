@@ -68,7 +68,7 @@ class UpkeepQueue:
 
     @property
     def is_pressing(self) -> bool:
-        """Whether one got so many packs meanwhile that it would wait for no more."""
+        """True if a repository got so many packs meanwhile that it would wait for no more."""
         return self._pressing > 0
 
     def add(self, repository: PackRepository) -> bool:
@@ -106,5 +106,5 @@ def tidy(repository: PackRepository, work: Callable[[], None]) -> None:
     """Tidy a repository after an answer; what goes wrong there is nobody's answer."""
     try:
         work()
-    except Exception as wrong:  # It runs in a thread whose errors nobody sees.
-        log.warning("tidying %s: %s", repository.path, wrong, exc_info=not isinstance(wrong, CodedError))
+    except Exception as error:  # It runs in a thread whose errors nobody sees.
+        log.warning("tidying %s: %s", repository.path, error, exc_info=not isinstance(error, CodedError))

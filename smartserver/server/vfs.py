@@ -1,7 +1,7 @@
-"""One request of file-level (VFS) calls: done in order until the first that fails, and never planned.
+"""Requests of file-level (VFS) calls: the calls are done in order until the first that fails, and never planned.
 
-Everything here blocks, so it runs in the executor. The body of a request is taken whole before the first call: one that
-is cut off has changed nothing, as all requests do.
+Everything here blocks, so it runs in the executor. The body of a request is kept whole before the first call: a request
+that is cut off has changed nothing, as all requests do.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from typing import IO, cast
 import msgspec
 
 from smartserver.errors import LimitExceeded, NotDone, OutcomeUnknown, Unsupported
-from smartserver.server.context import CallContext, RequestContext
+from smartserver.server.context import RequestContext
 from smartserver.server.header import declared, fault, internal
 from smartserver.server.jailed import JailedTransport
 from smartserver.server.open_files import OpenFiles
-from smartserver.server.work import ServedAnswer
 from smartserver.verbs.declare import AnyVerb, Arguments, Effect, Permission
 from smartserver.verbs.vfs import MAX_CONTENT
 from smartserver.wire.limits import MAX_RESULTS, PIECE
-from smartserver.wire.messages import Failure, Fault, Outcome, Reply, Status
+from smartserver.wire.messages import Fault, Outcome, Reply, Status
 from transports.base import ReadFile
 from transports.errors import CodedError, TransportFailed
 
@@ -36,118 +35,101 @@ SHORTER = "it became shorter while it was read"
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class VfsWork:
-    """The steps of such a request; implements `RequestSteps`."""
+def keep(context: RequestContext, body: IO[bytes] | None, chunk: bytes) -> IO[bytes]:
+    """Append a chunk to the body of a request, which is made with its first chunk.
 
-    def __init__(self, context: RequestContext, opened: OpenFiles) -> None:
-        """`opened`: the files that are open for the connection's answers."""
-        self._context = context
-        self._opened = opened
-        self._header = context.header
-        self._body: IO[bytes] | None = None
-
-    def answer(self) -> ServedAnswer:
-        """Carry out a request that has no body."""
-        return self._answer(self._admitted(), None)
-
-    def take(self, chunk: bytes) -> None:
-        """Keep a chunk of the body.
-
-        Raises:
-            CodedError: the rest of the body is not wanted.
-        """
-        try:
-            if self._body is None:
-                self._admitted()
-                self._body = cast("IO[bytes]", tempfile.SpooledTemporaryFile(HELD))  # noqa: SIM115  # See `abandon`.
-            if self._body.tell() + len(chunk) > self._header.brought:
-                raise _odd(self._header.brought, self._body.tell() + len(chunk))
-            self._body.write(chunk)
-        except OSError as wrong:
-            raise TransportFailed("", f"the server cannot keep the body of the request: {wrong.strerror}") from wrong
-
-    def finish(self, segments: int, size: int) -> ServedAnswer:
-        """Carry out a request whose body is whole."""
-        try:
-            tree = self._admitted()
-            if self._body is None or self._body.tell() != self._header.brought:
-                raise _odd(self._header.brought, size)
-            self._body.seek(0)
-            return self._answer(tree, self._body)
-        finally:
-            self.abandon()
-
-    def refusal(self, wrong: Exception) -> ServedAnswer:
-        """What the client is told of what a step raised; a bug is told as one."""
-        self.abandon()
-        return ServedAnswer(Failure(fault(wrong if isinstance(wrong, CodedError) else internal(wrong))))
-
-    def abandon(self) -> None:
-        """Forget the body."""
-        body, self._body = self._body, None
+    Raises:
+        CodedError: the rest of the body is not wanted.
+    """
+    if body is None:
+        _admitted(context)
+    try:
+        came = len(chunk) + (0 if body is None else body.tell())
+        if came > context.header.brought:
+            raise _wrong_size(context.header.brought, came)
+        if body is None:
+            body = cast("IO[bytes]", tempfile.SpooledTemporaryFile(HELD))  # noqa: SIM115  # `abandon` closes it.
+        body.write(chunk)
+    except OSError as error:
         if body is not None:
             body.close()
-
-    def _admitted(self) -> JailedTransport:
-        """The files, before anything is done."""
-        context = self._context
-        context.allowance()
-        tree = context.site.files(self._header.message.path)
-        tree_path = self._header.message.path.strip("/")
-        for permission in (Permission.READ, *{verb.permission for verb, _ in self._header.calls}, Permission.VFS):
-            context.access.require(permission, tree_path)
-        if self._header.mutates and self._header.message.age:
-            raise OutcomeUnknown("nothing remembers file-level changes, so a repeated one is not carried out")
-        return tree
-
-    def _answer(self, tree: JailedTransport, body: IO[bytes] | None) -> ServedAnswer:
-        files = RequestFiles(tree, body, self._opened)
-        context = CallContext(self._context, files=files)
-        outcomes: list[Outcome] = []
-        size = 0
-        for verb, arguments in self._header.calls:
-            if self._context.allowance.cancelled:
-                break
-            outcome = _done(context, verb, arguments)
-            size += len(bytes(outcome.result))
-            if size > MAX_RESULTS and verb.effect is Effect.READ:  # A change is made; what it says is a byte.
-                too_much = LimitExceeded("bytes of results of one request", size, MAX_RESULTS)
-                outcome = Outcome(Status.REFUSED, fault=fault(too_much))
-            outcomes.append(outcome)
-            if outcome.status != Status.DONE:
-                break
-        rest = len(self._header.calls) - len(outcomes)
-        outcomes += [Outcome(Status.NOT_DONE, fault=fault(NotDone()))] * rest
-        return ServedAnswer(Reply(outcomes), files.sent if files.sent else None)
+        raise TransportFailed("", f"the server cannot keep the body of the request: {error.strerror}") from error
+    return body
 
 
-def _done(context: CallContext, verb: AnyVerb, arguments: Arguments) -> Outcome:
-    """What became of a call; of a bug too, since the calls before it are done."""
+def answer(context: RequestContext, body: IO[bytes] | None, size: int = 0) -> tuple[Reply, FileRanges | None]:
+    """The reply to a request whose body, of `size` bytes, is whole, and the body of the reply, if it has one."""
+    tree = _admitted(context)
+    if (0 if body is None else body.tell()) != context.header.brought:
+        raise _wrong_size(context.header.brought, size)
+    if body is not None:
+        body.seek(0)
+    files = RequestFiles(tree, body, context.open_files)
+    context.request_files = files
+    try:
+        return Reply(_outcomes(context)), files.sent or None
+    finally:
+        context.request_files = None  # The reply alone holds the files: they close as soon as it is gone.
+
+
+def _admitted(context: RequestContext) -> JailedTransport:
+    """The files, before anything is done."""
+    context.allowance()
+    tree = context.site.files(context.path)
+    tree_path = context.path.strip("/")
+    for permission in (Permission.READ, *{verb.permission for verb, _ in context.header.calls}, Permission.VFS):
+        context.access.require(permission, tree_path)
+    if context.header.mutates and context.header.message.age:
+        raise OutcomeUnknown("nothing remembers file-level changes, so a repeated one is not carried out")
+    return tree
+
+
+def _outcomes(context: RequestContext) -> list[Outcome]:
+    """Run the calls until the first that fails."""
+    outcomes: list[Outcome] = []
+    size = 0
+    for verb, arguments in context.header.calls:
+        if context.allowance.cancelled:
+            break
+        outcome = _done(context, verb, arguments)
+        size += len(bytes(outcome.result))
+        if size > MAX_RESULTS and verb.effect is Effect.READ:  # The result of a change, which is made, is a byte.
+            too_much = LimitExceeded("bytes of results of one request", size, MAX_RESULTS)
+            outcome = Outcome(Status.REFUSED, fault=fault(too_much))
+        outcomes.append(outcome)
+        if outcome.status != Status.DONE:
+            break
+    rest = len(context.header.calls) - len(outcomes)
+    return outcomes + [Outcome(Status.NOT_DONE, fault=fault(NotDone()))] * rest
+
+
+def _done(context: RequestContext, verb: AnyVerb, arguments: Arguments) -> Outcome:
+    """Run one call. A bug in it is its outcome too, since the calls before it are done."""
     try:
         return Outcome(Status.DONE, msgspec.Raw(_encode(context.run(verb, arguments))))
-    except Exception as wrong:  # In no other variable of this frame, which it refers to: files would stay open.
-        return Outcome(Status.REFUSED, fault=_fault(verb, wrong))
+    except Exception as error:  # No other variable refers to it: a cycle with this frame would keep files open.
+        return Outcome(Status.REFUSED, fault=_fault(verb, error))
 
 
-def _fault(verb: AnyVerb, wrong: Exception) -> Fault:
+def _fault(verb: AnyVerb, error: Exception) -> Fault:
     try:
-        return fault(declared(verb, wrong) if isinstance(wrong, CodedError) else internal(wrong))
+        return fault(declared(verb, error) if isinstance(error, CodedError) else internal(error))
     except Exception as undeclared:
         return fault(internal(undeclared))
 
 
-def _odd(expected: int, found: int) -> Unsupported:
+def _wrong_size(expected: int, found: int) -> Unsupported:
     return Unsupported(f"a body of {found} bytes", f"the {expected} that its calls say")
 
 
 @dataclass(slots=True)
 class RequestFiles:
-    """What the calls of one request share; implements `verbs.declare.Files`."""
+    """The files and the body that the calls of one request share; implements `verbs.declare.Files`."""
 
     tree: JailedTransport
     body: IO[bytes] | None
     opened: OpenFiles
-    sent: Contents = field(default_factory=lambda: Contents())
+    sent: FileRanges = field(default_factory=lambda: FileRanges())
     _given: int = 0
 
     def brought(self, size: int) -> Iterator[bytes]:
@@ -178,7 +160,7 @@ class RequestFiles:
         return content
 
 
-class Contents:
+class FileRanges:
     """Ranges of open files, one after the other: the body of an answer; implements `work.BodyReader`."""
 
     segments = 0

@@ -24,11 +24,11 @@ class UnreadableFile(UnusableFile):
     """A file that the system does not let be read."""
 
 
-class Source(Protocol):
-    """Where such a file is; as text, what messages call it."""
+class WatchedSource(Protocol):
+    """The place of such a file; as text, its name in messages."""
 
     def signature(self) -> tuple[int, ...]:
-        """What changes with the file's content; empty if it does not exist.
+        """A value that changes with the file's content; empty if it does not exist.
 
         Raises:
             TransportFailed: it cannot be told whether the file is still as it was, and it must not be used.
@@ -46,20 +46,20 @@ class WatchedFile(Generic[T]):
     """The content of a file. Any thread may ask."""
 
     what = ""
-    """What the file has, in the words of the log."""
+    """The content of the file, in the words of the log."""
 
-    def __init__(self, source: Path | Source) -> None:
+    def __init__(self, source: Path | WatchedSource) -> None:
         """Read it.
 
         Raises:
             UnusableFile: it cannot be read, or is not valid.
-            TransportFailed: as `Source.signature`.
+            TransportFailed: as `WatchedSource.signature`.
         """
         self.source = _FileOnDisk(source) if isinstance(source, Path) else source
         self._guard = threading.Lock()
         self._seen = self.source.signature()
         self.was_read = False
-        """Whether there was a valid file once."""
+        """True once there was a valid file."""
         self._content = self._read()
 
     def parse(self, content: bytes) -> T:
@@ -84,10 +84,10 @@ class WatchedFile(Generic[T]):
 
     @property
     def content(self) -> T:
-        """What the file says now; what it said before if it cannot be used.
+        """The content of the file now; the one before if it cannot be used.
 
         Raises:
-            TransportFailed: as `Source.signature`.
+            TransportFailed: as `WatchedSource.signature`.
         """
         seen = self.source.signature()
         if seen == self._seen:
@@ -98,9 +98,9 @@ class WatchedFile(Generic[T]):
                     self._content = self._read()
                     log.warning("%s: %d %s are in force", self.source, self.count(self._content), self.what)
                     self._seen = seen
-                except UnusableFile as wrong:
-                    log.warning("%s is not used, the %s stay as they were: %s", self.source, self.what, wrong)
-                    if not isinstance(wrong, UnreadableFile):  # That may pass.
+                except UnusableFile as error:
+                    log.warning("%s is not used, the %s stay as they were: %s", self.source, self.what, error)
+                    if not isinstance(error, UnreadableFile):  # That may pass.
                         self._seen = seen
             return self._content
 
@@ -137,5 +137,5 @@ class _FileOnDisk:
                 return file.read(MAX_FILE + 1)
         except FileNotFoundError:
             return None
-        except OSError as wrong:
-            raise UnreadableFile(f"it cannot be read: {wrong.strerror}") from None
+        except OSError as error:
+            raise UnreadableFile(f"it cannot be read: {error.strerror}") from None

@@ -1,19 +1,20 @@
 """One request's work on the store. Everything here blocks, so it runs in the executor, one step at a time.
 
-`Work.run` is where the executor enters. It measures a step, and makes an encoded answer of what the step gives or
-raises. `RequestWork` has the steps of a request, `RequestBody` takes the body of one that changes something.
+`RequestWork.run` is where the executor enters. It measures a step, and encodes the answer that the step gives or the
+refusal that it raises. The steps of a request are `answer`, or `take` for each chunk of its body and then `finish`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import IO, NamedTuple, Protocol
 
 import msgspec
 
-from smartserver.errors import AccessDenied, CorruptRecord, LimitExceeded, NoSuchRepository, Unsupported
+from smartserver.errors import AccessDenied, CorruptRecord, LimitExceeded, Unsupported, shown
 from smartserver.meters import (
     BYTES_READ,
     BYTES_WRITTEN,
@@ -29,14 +30,14 @@ from smartserver.meters import (
     together,
 )
 from smartserver.records.bulk import BulkDecoder
-from smartserver.records.model import GraphNode
+from smartserver.records.model import GraphNode, Key
 from smartserver.records.segment import SegmentStream
 from smartserver.records.varint import Malformed
-from smartserver.server.advice import faults_of, of_faults
+from smartserver.server import vfs
 from smartserver.server.audit import audit
-from smartserver.server.context import CallContext, RequestContext
+from smartserver.server.context import RequestContext
 from smartserver.server.executor import Lane
-from smartserver.server.header import RequestFailure, declared, fault, internal
+from smartserver.server.header import RequestFailure, fault, internal
 from smartserver.server.progress import RequestProgress
 from smartserver.server.site import Site
 from smartserver.server.spans import RequestSpans
@@ -59,6 +60,7 @@ from smartserver.wire.messages import (
     RequestFlag,
     ServerTrace,
     encode,
+    raw,
 )
 from transports.errors import CodedError
 
@@ -85,108 +87,115 @@ class BodyReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ServedAnswer:
-    """What to send: a message, and a body where there is one."""
+    """An answer to send: a message, and a body where there is one."""
 
     message: Reply | Failure
     body: BodyReader | None = None
     lane: Lane = Lane.QUICK
-    """Where the body is read."""
+    """The lane in which the body is read."""
     changed: PackRepository | None = None
     """The repository a commit changed: it may want repacking."""
     payload: bytes = b""
     """The message, encoded. The largest takes a tenth of a second, so the step that gave it does that."""
 
 
-class RequestSteps(Protocol):
-    """The steps of a request: `answer`, or `take` for each chunk of its body and then `finish`."""
-
-    def answer(self) -> ServedAnswer:
-        """Carry out a request that has no body."""
-
-    def take(self, chunk: bytes) -> None:
-        """Check a chunk of the body."""
-
-    def finish(self, segments: int, size: int) -> ServedAnswer:
-        """Carry out a request whose body is whole."""
-
-    def refusal(self, wrong: Exception) -> ServedAnswer:
-        """What the client is told of what a step raised; a bug is told as one."""
-
-    def abandon(self) -> None:
-        """Forget the body: the client cancelled or is gone."""
-
-
-class Step(NamedTuple):
-    """What is done in the executor: `of_request`, left out once the request is over, or `apart`. `then` gets what
-    that gave, unless it was an answer, on the thread that moves the bytes. `name`: what a trace calls it."""
+class Task(NamedTuple):
+    """One entry into the executor. A task `of_request` is left out once the request is over; what it raises is a
+    refusal. `then` gets the result, unless that was an answer, on the thread that moves the bytes."""
 
     lane: Lane
+    do: Callable[[], object]
     name: str = ""
-    of_request: Callable[[RequestSteps], object] | None = None
-    """What it raises is a refusal."""
-    apart: Callable[[], object] = lambda: None
+    """The name in a trace."""
     then: Callable[[object], None] = lambda _: None
     size: int = 0
     """Bytes of the body that it takes."""
+    of_request: bool = False
 
 
-class Work:
-    """What the executor does for one request, and what that costs."""
+class RequestWork:
+    """The work of one request, and its cost."""
 
     def __init__(self, site: Site, progress: RequestProgress) -> None:
-        self.steps: RequestSteps | None = None
+        self.context: RequestContext | None = None
         """None until the request is decoded, and after it was cancelled."""
+        self.running: RequestContext | None = None
+        """The context of the task that runs: a cancellation sets `context` to None meanwhile."""
+        self.level = 0
+        """The level of compression of bodies with content."""
         self.is_over = False
-        """Whether the final answer is sent, or nobody is there to get one."""
+        """True once the final answer is sent, or nobody is there to get one."""
         self.busy = 0.0
         """Seconds at work."""
         self.queued = 0.0
-        """Seconds that steps waited for a thread."""
+        """Seconds that tasks waited for a thread."""
         self.spent = NOTHING
-        """What was counted meanwhile."""
+        """The counters' growth meanwhile."""
         self.hides_cost = False
-        """Whether the answer leaves out what it cost, since that tells of repositories that the user may not read."""
+        """True if the answer leaves out its cost, which would tell of repositories that the user may not read."""
         self.spans: RequestSpans | None = None
-        """Where anybody wants them: the client, or the log of slow requests."""
-        self.is_repacking: Callable[[], bool] = lambda: False
-        """Whether packs of the repository are being joined."""
+        """The spans, where the client or the log of slow requests wants them."""
         self._saw_repack = False
         self._site = site
         self._progress = progress
+        self._upload: Upload | None = None
+        self._transaction: Transaction | None = None
+        """The transaction that the upload is checked against."""
+        self._kept: list[bytes] = []
+        """The body, as long as it may have to be taken again."""
+        self._announcement: SegmentStream | None = None
+        """The graph in the body of a check."""
+        self._decided = False
+        """True once the calls were run on the announced graph."""
+        self._bulk: BulkDecoder | None = None
+        self._unpacked = 0
+        """Bytes that came out of a bulk stream."""
+        self._files_body: IO[bytes] | None = None
+        """The body of file-level calls."""
 
-    def run(self, step: Step, ready: float) -> object:
-        """Do a step that was `ready` then; what it gave, an answer as it is sent, or the error that tells of a bug."""
+    # -- the executor's entry, and the cost
+
+    def run(self, task: Task, ready: float) -> object:
+        """Do a task that was `ready` then. Returns its result, an answer in encoded form, or the error that tells of a
+        bug."""
         start = self._site.clock()
         self.queued += start - ready
-        if self.spans is None:
-            return self._run(step, start)
-        self.spans.waited(ready)
-        self._saw_repack |= self.is_repacking()
-        with listening(self.spans), span(Part.SERVER, step.name):
-            return self._run(step, start)
-
-    def _run(self, step: Step, start: float) -> object:
-        steps = self.steps
-        if step.of_request is not None and (steps is None or self.is_over):
-            return None
-        before = counted_here()
-        self._progress.began(start)
-        try:
+        with nullcontext() if self.spans is None else self._recorded(task, ready, self.spans):
+            if task.of_request:
+                self.running = self.context
+                if self.running is None or self.is_over:
+                    return None
+            before = counted_here()
+            self._progress.began(start)
             try:
-                result = step.apart() if steps is None or step.of_request is None else step.of_request(steps)
-            except Exception as wrong:  # The boundary of a request: nothing a peer sends may end the server.
-                if steps is None or step.of_request is None:
-                    raise
-                result = steps.refusal(wrong)
+                try:
+                    result = task.do()
+                except Exception as error:  # The boundary of a request: nothing a peer sends may end the server.
+                    if not task.of_request:
+                        raise
+                    result = self.refusal(error)
+                finally:
+                    self.busy += self._site.clock() - start
+                    self.spent = together(self.spent, since(counted_here(), before))
+                return self.encoded(result) if isinstance(result, ServedAnswer) else result
+            except Exception as error:  # A task that is never reported would leave its client without an answer.
+                return internal(error)
             finally:
-                self.busy += self._site.clock() - start
-                self.spent = together(self.spent, since(counted_here(), before))
-            return self.encoded(result) if isinstance(result, ServedAnswer) else result
-        except Exception as wrong:  # A step that is never reported would leave its client without an answer.
-            return internal(wrong)
+                self.running = None
+
+    @contextmanager
+    def _recorded(self, task: Task, ready: float, spans: RequestSpans) -> Iterator[None]:
+        spans.waited(ready)
+        self._note_repack()
+        with listening(spans), span(Part.SERVER, task.name):
+            yield
+
+    def _note_repack(self) -> None:
+        context = self.context
+        self._saw_repack |= context is not None and context.is_repacking
 
     def encoded(self, answer: ServedAnswer) -> ServedAnswer:
-        """The answer with its payload, which says what the request cost."""
+        """The answer with its payload, which has the cost of the request."""
         spent, message = self.spent, answer.message
         counters = Counters(
             int(self.busy * 1e6),
@@ -204,101 +213,201 @@ class Work:
         return replace(answer, payload=encode(told))
 
     def server_trace(self, link: Mapping[str, int]) -> ServerTrace | None:
-        """What a client that traces the request is told of it so far; `link`: counts of the connection."""
+        """The trace of the request so far, for a client that records one; `link`: counts of the connection."""
         if self.spans is None or not self.spans.tells:
             return None
-        self._saw_repack |= self.is_repacking()
+        self._note_repack()
         # Not the timers: spans tell their time.
         counted = zip(METERS, self.spent, strict=True)
         counts = {meter.name: count for meter, count in counted if count and meter.unit is not Unit.SECONDS}
         return ServerTrace(self.spans.take(), {**counts, **link, **({REPACKED: 1} if self._saw_repack else {})})
 
-
-class RequestWork:
-    """The steps of a request; implements `RequestSteps`. `refusal` makes an answer of what goes wrong in them."""
-
-    def __init__(self, context: RequestContext, level: int) -> None:
-        """`level`: of the compression of content bodies."""
-        self._header = context.header
-        self._context = context
-        self._level = level
-        self._body = RequestBody(context)
-        self._kept: list[bytes] = []
-        """The body, as long as it may have to be taken again."""
-
-    def answer(self) -> ServedAnswer:
-        """Carry out a request that has no body."""
-        if not self._header.mutates:
-            return self._read()
-        return self._check(()) if self._header.flags & RequestFlag.CHECK_ONLY else self._commit(None)
+    # -- the body
 
     def take(self, chunk: bytes) -> None:
-        """Check a chunk of the body."""
+        """Check a chunk of the body, and once the graph is here, also what the calls make of it. Nothing is kept before
+        every call was found to be allowed.
+
+        Raises:
+            RequestFailure, CodedError, Malformed: the rest of the body is not wanted.
+        """
+        context = self._context
+        if context.header.is_vfs:
+            self._files_body = vfs.keep(context, self._files_body, chunk)
+            return
         self._kept.append(chunk)
         try:
-            self._body.take(chunk)
+            context.allowance()
+            context.allowance.came(len(chunk))
+            for content in self._contents(chunk) if self._is_wanted() else ():
+                if self._upload is None:
+                    self._take_graph(content)
+                else:
+                    self._upload.write(content)
+                    self._decide_early(self._upload)
         except (CodedError, RequestFailure):
             if not self._confirm():
                 raise
         if sum(map(len, self._kept)) > MOST_KEPT:
             self._confirm()
-        if not self._context.is_guess:
+        if not context.is_guess:
             self._kept.clear()
 
-    def _confirm(self) -> bool:
-        """Look at the repository, where that was put off. Whether it changed: then the body was taken again."""
-        if not self._context.confirm():
-            return False
-        self._body.abandon()
-        self._context.allowance.restart()
-        self._body = RequestBody(self._context)
-        for chunk in self._kept:
-            self._body.take(chunk)
+    def _is_wanted(self) -> bool:
+        """Begin the upload, but for a check; False for the body of a repeated request that was carried out before."""
+        context = self._context
+        if self._upload is None and not context.header.flags & RequestFlag.CHECK_ONLY:
+            if context.earlier() is not None:
+                return False
+            self._upload = self._begin_upload()
         return True
 
-    def finish(self, segments: int, size: int) -> ServedAnswer:
-        """Make the change a whole body asks for."""
+    def _begin_upload(self) -> Upload:
         context = self._context
+        self._admit_all()
+        transaction = self._transaction = context.begin()
+        context.run_before_body(transaction)
+        graph_first = bool(context.header.flags & RequestFlag.GRAPH_FIRST)
+        return context.find().repository.receive(transaction, graph_first, context.id)
+
+    def _admit_all(self) -> None:
+        for verb, _ in self._context.header.calls:
+            self._context.admit(verb)
+
+    def _contents(self, chunk: bytes) -> Iterator[bytes]:
+        """The content of a chunk, which a bulk stream has compressed."""
+        if not self._context.header.flags & RequestFlag.BULK:
+            yield chunk
+            return
+        if self._bulk is None:
+            self._bulk = BulkDecoder()
+        for content in self._bulk.feed(chunk):
+            self._unpacked += len(content)
+            most = (self._bulk.taken + BULK_ALLOWANCE) * MAX_BULK_RATIO
+            if self._unpacked > most:
+                raise LimitExceeded(BULK_BYTES, self._unpacked, most)
+            yield content
+
+    def _decide_early(self, upload: Upload) -> None:
+        """Run the calls on the announced graph, once that is whole: a refusal then comes before the records."""
+        if self._decided or not self._context.header.flags & RequestFlag.GRAPH_FIRST:
+            return
+        graph = upload.graph()
+        if graph is not None:
+            self._decided = True
+            assert self._transaction is not None  # It was begun with the upload.
+            self._context.decide(self._transaction.announcing(graph), early=True)
+
+    def _take_graph(self, content: bytes) -> None:
+        if self._announcement is None:
+            context = self._context
+            self._admit_all()
+            kinds = context.begin().kinds if context.find().exists else ()
+            self._announcement = SegmentStream(kinds, graph_first=True, limit=0, charge=context.allowance.charge)
+        self._announcement.feed(content)
+        if any(self._announcement.segments()):
+            raise CorruptRecord(b"", b"", "a check brings the graph of its revisions and nothing else")
+
+    def _graph(self) -> Sequence[GraphNode]:
+        """The whole body of a check."""
+        if self._announcement is None:
+            raise Unsupported("a check without the graph it is about", "the graph in the body")
+        if self._bulk is not None:
+            self._bulk.finish()
+        self._announcement.finish()
+        return self._announcement.graph() or ()
+
+    def _confirm(self) -> bool:
+        """Look at the repository, where that was put off. True if it changed: then the body was taken again."""
+        if not self._context.confirm():
+            return False
+        self.abandon()
+        self._context.allowance.restart()
+        kept, self._kept = self._kept, []
+        for chunk in kept:
+            self.take(chunk)
+        return True
+
+    def abandon(self) -> None:
+        """Forget the body: the client cancelled or is gone, or it is taken again."""
+        upload, self._upload = self._upload, None
+        file, self._files_body = self._files_body, None
+        self._announcement, self._bulk, self._unpacked, self._decided = None, None, 0, False
+        if upload is not None:
+            upload.abandon()
+        if file is not None:
+            file.close()
+
+    # -- the answer
+
+    @property
+    def _context(self) -> RequestContext:
+        assert self.running is not None  # `run` leaves out tasks of a request that has none.
+        return self.running
+
+    def answer(self) -> ServedAnswer:
+        """Carry out a request that has no body."""
+        context = self._context
+        if context.header.is_vfs:
+            return ServedAnswer(*vfs.answer(context, None))
+        if not context.header.mutates:
+            return self._read()
+        return self._check(()) if context.header.flags & RequestFlag.CHECK_ONLY else self._commit(None)
+
+    def finish(self, segments: int, size: int) -> ServedAnswer:
+        """Carry out a request whose body is whole."""
+        context = self._context
+        if context.header.is_vfs:
+            answer = ServedAnswer(*vfs.answer(context, self._files_body, size))
+            self.abandon()
+            return answer
         context.allowance()
-        if self._header.flags & RequestFlag.CHECK_ONLY:
-            return self._check(self._body.graph())
+        if context.header.flags & RequestFlag.CHECK_ONLY:
+            return self._check(self._graph())
         first = context.earlier()
         if first is not None:
             self.abandon()
             return self._committed(first)
         try:
-            upload = self._body.finish(segments, size)
+            upload = self._finish_upload(segments, size)
         except (CodedError, RequestFailure):
             if not self._confirm():
                 raise
-            upload = self._body.finish(segments, size)
+            upload = self._finish_upload(segments, size)
         return self._commit(upload)
 
-    def abandon(self) -> None:
-        """Forget the body: the client cancelled or is gone."""
-        self._body.abandon()
+    def _finish_upload(self, segments: int, size: int) -> Upload:
+        """The body, durable. It is the caller's: `abandon` will not delete it."""
+        upload = self._upload = self._upload or self._begin_upload()
+        self._context.progress("store", 0, 0)
+        if self._context.header.flags & RequestFlag.BULK:
+            bulk = self._bulk or BulkDecoder()
+            bulk.finish()
+            if bulk.taken != size:
+                raise CorruptRecord(b"", b"", f"the body has {bulk.taken} bytes; its end says {size}")
+            size = self._unpacked
+        upload.finish(segments, size)
+        self._upload = None
+        return upload
 
     def _read(self) -> ServedAnswer:
-        context, header = self._context, self._header
+        context, header = self._context, self._context.header
         context.allowance()  # It may have waited for a thread.
         if all(verb.site_wide for verb, _ in header.calls):
-            return ServedAnswer(Reply(CallContext(context).decide()))
+            return ServedAnswer(Reply(context.decide()))
         transaction = context.begin()
-        calls = CallContext(context, transaction)
-        outcomes = calls.decide()
-        changes = context.changes(transaction)
-        snapshot = transaction.snapshot
-        reply = context.reply(outcomes, changes, None if snapshot is None else snapshot.state)
-        plan = calls.plan
+        outcomes = context.decide(transaction)
+        reply = context.reply(outcomes, context.changes(transaction))
+        plan = context.plan
         if not plan or not any(verb.body is Body.DOWN for verb, _ in header.calls):
             return ServedAnswer(reply)
         lane = Lane.CONTENT if isinstance(plan, ContentPlan) else Lane.QUICK
-        return ServedAnswer(reply, transaction.open_body(plan, self._level), lane)
+        return ServedAnswer(reply, transaction.open_body(plan, self.level), lane)
 
     def _check(self, graph: Sequence[GraphNode]) -> ServedAnswer:
         context = self._context
         transaction = context.begin(graph)
-        outcomes = CallContext(context, transaction).decide()
+        outcomes = context.decide(transaction)
         return ServedAnswer(context.reply(outcomes, context.changes(transaction)))
 
     def _commit(self, upload: Upload | None) -> ServedAnswer:
@@ -311,7 +420,7 @@ class RequestWork:
             planned = transaction
             context.allowance()
             context.allowance.restart()  # Planned before, on what was stored then.
-            return _encode(CallContext(context, transaction).decide())
+            return _encode(context.decide(transaction))
 
         repository = context.find().repository
         # From here on the upload is the commit's: once a record may name its pack, nobody else may delete that.
@@ -326,178 +435,51 @@ class RequestWork:
             context.allowance,
             None if context.is_guess else context.take_look(),
         )
-        warnings = {} if upload is None else upload.warnings
-        if warnings:
-            log.info("%s by %s: taken with faults: %s", self._header.description, user, faults_of(warnings))
+        faults = _faults_in({} if upload is None else upload.warnings)
+        if faults:
+            log.info("%s by %s: taken with faults: %s", context.header.description, user, faults)
         audit(context, planned if committed.changed else None, _outcomes.decode(committed.outcome))
-        return self._committed(committed, of_faults(warnings))
+        return self._committed(committed, [Advice("faults", raw({"faults": faults}))] if faults else ())
 
-    def _committed(self, committed: CommitOutcome, advice: Advice | None = None) -> ServedAnswer:
+    def _committed(self, committed: CommitOutcome, advice: Sequence[Advice] = ()) -> ServedAnswer:
         context, outcomes = self._context, _outcomes.decode(committed.outcome)
         try:
             state = committed.state
             gone = not state.exists  # By this request, or since it was carried out.
             changes = state.changes_since(context.known) if not gone and context.shows(state) else None
-            reply = context.reply(outcomes, changes, None if gone else state, advice)
-        except CodedError as wrong:
+            reply = context.reply(outcomes, changes, advice)
+        except CodedError as error:
             # The change is made, whatever is damaged beside it: an error would say that it is not.
-            log.warning("%s: its change is made, its state cannot be told: %s", self._header.description, wrong)
-            reply = context.reply(outcomes, None, advice=advice)
+            log.warning("%s: its change is made, its state cannot be told: %s", context.header.description, error)
+            reply = context.reply(outcomes, None, advice)
         return ServedAnswer(reply, changed=context.find().repository if committed.changed else None)
 
-    def refusal(self, wrong: Exception) -> ServedAnswer:
-        """What the client is told of what a step raised; a bug is told as one."""
-        error: CodedError
+    def refusal(self, error: Exception) -> ServedAnswer:
+        """The answer to a client whose request a step refused; a bug is told as one."""
+        told: CodedError
         outcomes: list[Outcome] = []
-        match wrong:
+        match error:
             case RequestFailure():
-                error, outcomes = wrong.fault, wrong.outcomes
+                told, outcomes = error.fault, error.outcomes
             case CodedError():
-                error = wrong
+                told = error
             case Malformed():
-                error = CorruptRecord(b"", b"", str(wrong))
+                told = CorruptRecord(b"", b"", str(error))
             case _:
-                error = internal(wrong)
+                told = internal(error)
         self.abandon()
         context = self._context
+        if context.header.is_vfs:
+            return ServedAnswer(Failure(fault(told)))
         try:
-            error = user_error(context.without_names(error), context.location, context.site.name)
-        except CodedError as also:  # What it looks at for that cannot be had.
-            error = also
+            told = user_error(context.without_names(told), context.location, context.site.name)
+        except CodedError as failed:  # The store cannot say what is there.
+            told = failed
         return ServedAnswer(
-            Failure(fault(error), outcomes, context.state_after(error), capabilities=context.capabilities())
+            Failure(fault(told), outcomes, context.state_after(told), capabilities=context.capabilities())
         )
 
 
-class RequestBody:
-    """The body of a request that changes something: its graph and segments, taken as they come into quarantine.
-
-    Nothing of it is kept before every call was found to be allowed. Whether it travels as a bulk stream is known here
-    alone; what is taken is the same.
-    """
-
-    def __init__(self, context: RequestContext) -> None:
-        self._context = context
-        self._flags = context.header.flags
-        self._upload: Upload | None = None
-        self._transaction: Transaction | None = None
-        """What the upload is checked against."""
-        self._announcement: SegmentStream | None = None
-        self._planned = False
-        self._bulk = BulkDecoder() if self._flags & RequestFlag.BULK else None
-        self._content = 0
-        """Bytes that came of a bulk stream."""
-
-    def take(self, chunk: bytes) -> None:
-        """Check a chunk; once the graph is here, also what the calls make of it.
-
-        Raises:
-            Refusal, CodedError, Malformed: the rest of the body is not wanted.
-        """
-        self._context.allowance()
-        self._context.allowance.came(len(chunk))
-        if self._upload is None and not self._flags & RequestFlag.CHECK_ONLY:
-            if self._context.earlier() is not None:
-                return
-            self._upload = self._begin()
-        if self._bulk is None:
-            self._take(chunk)
-            return
-        for content in self._bulk.feed(chunk):
-            self._content += len(content)
-            most = (self._bulk.taken + BULK_ALLOWANCE) * MAX_BULK_RATIO
-            if self._content > most:
-                raise LimitExceeded(BULK_BYTES, self._content, most)
-            self._take(content)
-
-    def _take(self, content: bytes) -> None:
-        if self._flags & RequestFlag.CHECK_ONLY:
-            self._take_graph(content)
-            return
-        assert self._upload is not None  # It was begun with the first chunk.
-        self._upload.write(content)
-        if self._flags & RequestFlag.GRAPH_FIRST and not self._planned:
-            graph = self._upload.graph()
-            if graph is not None:
-                self._planned = True
-                assert self._transaction is not None  # It was begun with the upload.
-                self._decide(self._transaction.announcing(graph))
-
-    def finish(self, segments: int, size: int) -> Upload:
-        """What came, durable. It is the caller's: this will not delete it.
-
-        Raises:
-            CodedError: it is not whole, or not sound.
-        """
-        upload = self._upload or self._begin()
-        self._upload = upload
-        self._context.progress("store", 0, 0)
-        if self._bulk is not None:
-            self._bulk.finish()
-            if self._bulk.taken != size:
-                raise CorruptRecord(b"", b"", f"the body has {self._bulk.taken} bytes; its end says {size}")
-            size = self._content
-        upload.finish(segments, size)
-        self._upload = None
-        return upload
-
-    def graph(self) -> Sequence[GraphNode]:
-        """The whole body of a check.
-
-        Raises:
-            Unsupported, Malformed: it is none.
-        """
-        if self._announcement is None:
-            raise Unsupported("a check without the graph it is about", "the graph in the body")
-        if self._bulk is not None:
-            self._bulk.finish()
-        self._announcement.finish()
-        return self._announcement.graph() or ()
-
-    def abandon(self) -> None:
-        """Forget what came."""
-        upload, self._upload = self._upload, None
-        if upload is not None:
-            upload.abandon()
-
-    def _take_graph(self, chunk: bytes) -> None:
-        if self._announcement is None:
-            context = self._context
-            self._admit()
-            kinds = context.begin().kinds if context.find().exists else ()
-            self._announcement = SegmentStream(kinds, graph_first=True, limit=0, charge=context.allowance.charge)
-        self._announcement.feed(chunk)
-        if any(self._announcement.segments()):
-            raise CorruptRecord(b"", b"", "a check brings the graph of its revisions and nothing else")
-
-    def _admit(self) -> None:
-        """Check what every call needs, before anything of a body is kept."""
-        for verb, _ in self._context.header.calls:
-            self._context.require(verb)
-
-    def _begin(self) -> Upload:
-        """A place for the body. What comes before it in the request (creation) decides which kinds it may hold."""
-        context = self._context
-        self._admit()
-        transaction = self._transaction = context.begin()
-        self._prepare(transaction)
-        graph_first = bool(self._flags & RequestFlag.GRAPH_FIRST)
-        return context.find().repository.receive(transaction, graph_first, context.id)
-
-    def _decide(self, transaction: Transaction) -> None:
-        CallContext(self._context, transaction, early=True).decide()
-
-    def _prepare(self, transaction: Transaction) -> None:
-        """Have what comes before the body be done in the transaction."""
-        calls = CallContext(self._context, transaction, early=True)
-        for verb, arguments in self._context.header.calls:
-            if verb.body is Body.UP:
-                break
-            try:
-                calls.run(verb, arguments)
-            except CodedError as error:
-                checked = declared(verb, error)
-                if not verb.own_verdict:
-                    raise RequestFailure(checked) from error
-        if not transaction.exists:
-            raise RequestFailure(NoSuchRepository(calls.path))
+def _faults_in(found: Mapping[str, tuple[int, Key]]) -> dict[str, list[object]]:
+    """The number of records with each fault, and the first of them, as they are told."""
+    return {fault: [count, shown(first)] for fault, (count, first) in found.items()}

@@ -10,7 +10,7 @@ from smartserver.tcp_state import PREFIX
 from smartserver.trace.bans.every import BEHAVIOURS
 from smartserver.trace.bans.model import Cost
 from smartserver.trace.events import FindingMade, RequestEnded, SpanEnded
-from smartserver.trace.predict import Link, is_handshake, predicted, round_trip, window_opening
+from smartserver.trace.predict import LinkEstimate, is_handshake, predicted, round_trip, window_opening
 from smartserver.trace.report import incomplete
 from smartserver.trace.text import counted, milliseconds, size
 from smartserver.trace.wait import UNNAMED, Piece, Trace, pieces, wait
@@ -57,7 +57,7 @@ class Charge:
     """Microseconds of the wait."""
 
 
-def lines(trace: Trace, link: Link | None = None) -> list[str]:
+def lines(trace: Trace, link: LinkEstimate | None = None) -> list[str]:
     """A trace explained; `link`: one to say how long it takes there."""
     found = wait(trace)
     result = [f"{trace.program}: {milliseconds(found.total)}, {counted(_trips(trace), 'round trip')}"]

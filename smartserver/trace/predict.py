@@ -47,7 +47,7 @@ WHERE: dict[str, Part] = {
 """Part -> where it is spent; the others are spent on this machine."""
 
 
-class Link(NamedTuple):
+class LinkEstimate(NamedTuple):
     """A link without loss."""
 
     rtt: float
@@ -56,7 +56,7 @@ class Link(NamedTuple):
     """Bytes a second; 0: any number."""
 
 
-def predicted(trace: Trace, link: Link) -> float:
+def predicted(trace: Trace, link: LinkEstimate) -> float:
     """The seconds that the command of a trace would take on a link."""
     requests = _direct_requests(trace)
     outside = 0
@@ -102,7 +102,7 @@ def window_opening(trace: Trace) -> tuple[int, int]:
     for request in _direct_requests(trace):
         while opened and opened[0] <= request.start:
             opened.pop(0)
-            directions = _Direction(Link(rtt)), _Direction(Link(rtt))
+            directions = _Direction(LinkEstimate(rtt)), _Direction(LinkEstimate(rtt))
         if directions is None:
             continue  # The connection was open before: nothing says how far.
         up, down = directions
@@ -126,7 +126,7 @@ def _handshakes(trace: Trace) -> list[int]:
 class _Direction:
     """One direction of a connection, whose window opens as bytes are sent."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: LinkEstimate) -> None:
         self._link = link
         self._window = INITIAL_WINDOW
         self._since = 0.0

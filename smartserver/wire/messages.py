@@ -133,7 +133,7 @@ class Counters(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Advice(msgspec.Struct, frozen=True, array_like=True):
-    """What the server would have its user know: of which kind, and what that needs, by name (`named`)."""
+    """A message of the server for the user: its kind, and arguments by name (`named`)."""
 
     kind: str
     arguments: msgspec.Raw

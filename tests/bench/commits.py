@@ -23,7 +23,7 @@ from bench.servers import Server, Workspace, run
 from netem.counter import Counts
 from netem.proxy import Proxy
 from smartserver.cli.errors import CommandError, one_line
-from smartserver.client.call import Client
+from smartserver.client.call import Caller, Client
 from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.push import PushRequest
@@ -59,7 +59,7 @@ class _Remote:
         self.url = server.url(name, self.proxy.port)
         # What git's pushes know of the remote, so that it stays up to date.
         self._folder = cache_folder(environment)
-        self._client = work.enter(Client(lambda: TcpMedium(*server.address), agent="bench"))
+        self._client = work.enter(Client(lambda: TcpMedium(*server.address), (), Caller("bench")))
 
     def set_refs(self, changes: Mapping[str, str | None]) -> None:
         updates = [

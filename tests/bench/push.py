@@ -20,7 +20,7 @@ from bench.process import MODULES
 from bench.servers import attempt, run
 from smartserver.cli.errors import CommandError
 from smartserver.client.body import EmptyBody
-from smartserver.client.call import Client
+from smartserver.client.call import Caller, Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.push import PushRequest
@@ -78,7 +78,7 @@ class Pusher:
     def __init__(self, source: Path, url: str, environment: Mapping[str, str]) -> None:
         location = parse(url)
         self._local = GitRepository(source, environment)
-        self._client = Client(lambda: TcpMedium(location.host, location.port), agent="bench")
+        self._client = Client(lambda: TcpMedium(location.host, location.port), (), Caller("bench"))
         self._remote = RemoteRepository(self._client, location.path, Knowledge(None, location.key))
 
     def __enter__(self) -> Self:

@@ -19,7 +19,6 @@ from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import Outgoing
 from smartserver.client.updates import Outcome, RefUpdate
-from smartserver.errors import StaleLease
 from smartserver.spans import listening
 from smartserver.trace import file
 from smartserver.trace.bans.every import noter
@@ -29,9 +28,7 @@ from smartserver.trace.file import Narrator, TraceFile
 from smartserver.trace.recorder import Recorder
 from smartserver.trace.wait import Trace, traces
 from smartserver.verbs import vfs
-from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.declare import AnyVerb, Arguments
-from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.repository_stats import StatsRequest, repository_stats
 from smartserver.verbs.server_ping import PingRequest, server_ping
@@ -39,7 +36,6 @@ from smartserver.verbs.server_ping import PingRequest, server_ping
 pytestmark = pytest.mark.unbanned("it makes such calls, and explains them")
 
 PATH = "project"
-TOPIC, GONE = b"refs/heads/topic", b"refs/heads/gone"
 WORK = "# The planted line."
 
 
@@ -102,26 +98,6 @@ def ask(client: Client, verb: AnyVerb, arguments: Arguments) -> None:
 # -- planted
 
 
-def locks(bench: Bench, client: Client) -> None:
-    calls: list[tuple[AnyVerb, Arguments]] = [
-        (vfs.mkdir, vfs.PathRequest("lock/1")),
-        (vfs.put, vfs.BringRequest("lock/1/info", b"me")),
-        (vfs.rename, vfs.RenameRequest("lock/1", "lock/held")),
-        (vfs.put, vfs.BringRequest("root", b"content")),
-        (vfs.rename, vfs.RenameRequest("lock/held", "lock/1")),
-        (vfs.delete, vfs.PathRequest("lock/1/info")),
-        (vfs.rmdir, vfs.PathRequest("lock/1")),
-    ]
-    for verb, arguments in calls:
-        over_files(client, verb, arguments)  # The planted line.
-
-
-def fills_what_it_made(bench: Bench, client: Client) -> None:
-    kinds = [KindField(each.name, each.check, each.base) for each in NEW.kinds]
-    client.call(repository_create, CreateRequest(NEW.vcs, kinds), "other")
-    bench.push(bench.joint.remote("other", client), RefUpdate(MAIN, bench.line[1]))  # The planted line.
-
-
 def asks_twice(bench: Bench, client: Client) -> None:
     client.call(repository_stats, StatsRequest(), PATH)
     client.call(server_ping, PingRequest())
@@ -139,12 +115,6 @@ def calls_for_each_file(bench: Bench, client: Client) -> None:
         over_files(client, vfs.put, vfs.BringRequest(name, b"content of " + name.encode()))  # The planted line.
 
 
-def goes_on_after_a_refusal(bench: Bench, client: Client) -> None:
-    for _ in range(2):
-        with pytest.raises(StaleLease):
-            client.call(branch_delete, BranchDeleteRequest(MAIN, bench.line[0]), PATH)  # The planted line.
-
-
 def connects_again(bench: Bench, client: Client) -> None:
     client.call(server_ping, PingRequest())
     client.close()
@@ -152,12 +122,9 @@ def connects_again(bench: Bench, client: Client) -> None:
 
 
 PLANTED: list[tuple[Callable[[Bench, Client], None], str, int]] = [
-    (locks, "file-lock", 6),
-    (fills_what_it_made, "filled-later", 1),
     (asks_twice, "duplicate", 1),
     (reads_back, "read-back", 1),
     (calls_for_each_file, "per-item", 4),
-    (goes_on_after_a_refusal, "late-refusal", 1),
     (connects_again, "extra-connection", 1),
 ]
 

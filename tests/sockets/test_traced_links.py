@@ -16,6 +16,7 @@ from smartserver.cli.session import client_for
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.repository import RemoteRepository
+from smartserver.client.session import Tool
 from smartserver.trace.explain import lines
 from smartserver.trace.wait import Trace, traces
 
@@ -40,7 +41,7 @@ main()
 def record(server: Server, path: Path, do: Callable[[RemoteRepository], object]) -> Trace:
     """The trace of a command that does that."""
     environment = {"SMARTSERVER_AGENT": "0"}
-    with client_for(server.url("p"), {f"hpss-json={path}"}, "planted", environment) as (client, place):
+    with client_for(server.url("p"), {f"hpss-json={path}"}, Tool("planted"), environment) as (client, place):
         do(RemoteRepository(client, place.path, Knowledge(None, server.url("p"))))
     (found,) = traces(path.read_bytes().splitlines())
     return found

@@ -30,7 +30,6 @@ STOPS: dict[str, dict[str, str]] = {
     "vfs:*:*/log/*": dict.fromkeys(COMMANDS, "get_published"),
     "rpc:Repository.*": dict.fromkeys(("create", "push", "nothing", "pull"), "Repository.pull"),
     "*:*:secret/*": {"list": "", "secret": ""},
-    "file-lock": {},
     "read-back": {"pack": "list_dir"},
     "per-item": {},
     "silly": {"pack": "", "verify": ""},

@@ -24,14 +24,14 @@ class DescriptorMedium:
         return ready(self._in if read else None, self._out if write else None, timeout)
 
     def read(self, size: int) -> bytes:
-        """What came, waiting for the first byte."""
+        """Read the next bytes, waiting for the first."""
         while True:
             try:
                 return os.read(self._in, size)
             except BlockingIOError:
                 self.poll(read=True, write=False)
-            except OSError as wrong:
-                raise ConnectionLost(wrong.strerror or str(wrong)) from None
+            except OSError as error:
+                raise ConnectionLost(error.strerror or str(error)) from None
 
     def write_some(self, data: memoryview) -> int:
         """Hand over what fits."""
@@ -39,8 +39,8 @@ class DescriptorMedium:
             return os.write(self._out, data)
         except BlockingIOError:
             return 0
-        except OSError as wrong:
-            raise ConnectionLost(wrong.strerror or str(wrong)) from None
+        except OSError as error:
+            raise ConnectionLost(error.strerror or str(error)) from None
 
     def lend(self) -> Sequence[int]:
         """All of them."""

@@ -29,14 +29,14 @@ HOLDS = 1 << 16
 """Bytes a pipe takes that nobody reads."""
 
 OWN_NAME = "smartserver: "
-"""What our own program puts before the line that says why it failed."""
+"""The prefix that our own program puts before the line that says why it failed."""
 
 FAILED = range(1, 129)
-"""What a server ends with that cannot begin, a shell that cannot find one, and one that may not start it (128 of
-a restricted one). What a signal ends has more than 128 to a shell."""
+"""Statuses of a server that cannot begin, of a shell that cannot find one, and of one that may not start it (128 from a
+restricted one). A shell has more than 128 for a program that a signal ended."""
 
 OF_SSH = 255
-"""What ssh ends with whether it could not log in or lost its connection: what it leads to may have begun."""
+"""The status of ssh both where it could not log in and where it lost its connection: the server may have begun."""
 
 
 class PipeMedium:
@@ -66,7 +66,7 @@ class PipeMedium:
         self._where = where or command[0]
         self._program = command[0]
         self._heard = False
-        """Whether a byte ever came."""
+        """True once a byte came."""
         self._taken = 0
         """Bytes the pipe has taken."""
         self._said: IO[bytes] | None = tempfile.TemporaryFile() if quotes else None  # noqa: SIM115  # See `_take_words`.
@@ -75,18 +75,18 @@ class PipeMedium:
         """Passes on what it says."""
         said, says = os.pipe() if passes_on else (None, None)
         self._said_to = said
-        """Where it is read from; that thread closes it."""
+        """The end that it is read from; that thread closes it."""
         try:
             self._process = subprocess.Popen(
                 list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=self._said if says is None else says, bufsize=0,
                 env=foreign_environment(environment),
             )  # fmt: skip
-        except OSError as wrong:
+        except OSError as error:
             self._take_words()
             if said is not None:
                 os.close(said)
-            why = f"{self._program} cannot be run: {wrong.strerror or wrong}"
+            why = f"{self._program} cannot be run: {error.strerror or error}"
             raise CannotConnect(self._where, why) from None
         finally:
             if says is not None:
@@ -122,7 +122,7 @@ class PipeMedium:
         return ready(self._out.fileno() if read else None, self._in.fileno() if write else None, timeout)
 
     def read(self, size: int) -> bytes:
-        """What came, waiting for the first byte.
+        """Read the next bytes, waiting for the first.
 
         Raises:
             CannotConnect: it ended with an error and without a word.
@@ -204,7 +204,7 @@ class PipeMedium:
             self._process.wait()
 
     def _take_words(self) -> str:
-        """What it wrote to standard error, where that is kept, and was not taken before."""
+        """The new text of its standard error, where that is kept."""
         said, self._said = self._said, None
         if said is None:
             return ""

@@ -19,16 +19,18 @@ CONNECT_TIMEOUT = 60.0
 
 TCP_NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
 TCP_FASTOPEN_CONNECT = 30
-"""Of Linux (linux/tcp.h), which Python has no name for: `connect` waits for the first write, and goes with it."""
+"""An option of Linux (linux/tcp.h), which Python has no name for: `connect` waits for the first write, and goes with
+it."""
 
 SYN_RETRIES = 5
-"""Of a handshake that goes with the first write, where no timeout of ours is: Linux gives up after 63 s, or 67."""
+"""Repetitions of a handshake that goes with the first write, where no timeout of ours is: Linux gives up after 63 s, or
+67."""
 
 WAS_MADE = (errno.ECONNRESET, errno.EPIPE)
-"""What is only said of a connection that there was."""
+"""Errors that only a connection has which was made."""
 
-Place = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
-"""As `socket.getaddrinfo` gives it."""
+SocketAddress = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
+"""An address in the form of `socket.getaddrinfo`."""
 
 
 class TcpMedium:
@@ -45,19 +47,19 @@ class TcpMedium:
         """
         self._where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._is_measured = False
-        """Whether a tracer looked at it for the last time."""
-        self._others: Sequence[Place] = ()
-        """Where else the server may be, as long as nobody has answered."""
+        """True once a tracer looked at it for the last time."""
+        self._others: Sequence[SocketAddress] = ()
+        """The other addresses of the server, as long as nobody has answered."""
         self._first = b""
-        """What has gone with a handshake that nobody has answered."""
+        """The bytes that have gone with a handshake which nobody has answered."""
         try:
             with span(Part.CONNECT, "name"):
                 places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             with span(Part.CONNECT, "TCP"):
                 self._socket, others = _open(places, fast_open=fast_open)
             self._others = others if fast_open else ()
-        except OSError as wrong:
-            raise CannotConnect(self._where, _why(wrong)) from None
+        except OSError as error:
+            raise CannotConnect(self._where, _why(error)) from None
         except UnicodeError:  # Of the encoding of names, whose own words (IDNA) help nobody.
             raise CannotConnect(self._where, "no host can have that name") from None
         self._made = not fast_open or _is_made(self._socket)
@@ -75,14 +77,14 @@ class TcpMedium:
         return ready(self._socket.fileno() if read else None, self._socket.fileno() if write else None, timeout)
 
     def read(self, size: int) -> bytes:
-        """What came, waiting for the first byte."""
+        """Read the next bytes, waiting for the first."""
         while True:
             try:
                 got = self._socket.recv(size)
             except BlockingIOError:
                 self.poll(read=True, write=False)
-            except OSError as wrong:
-                self._try_others(wrong)
+            except OSError as error:
+                self._try_others(error)
             else:
                 self._answered()
                 return got
@@ -94,8 +96,8 @@ class TcpMedium:
                 sent = self._socket.send(data)
             except BlockingIOError:
                 return 0
-            except OSError as wrong:
-                self._try_others(wrong)
+            except OSError as error:
+                self._try_others(error)
             else:
                 if self._first:  # What comes after it is not taken before the answer to the handshake.
                     self._answered()
@@ -146,7 +148,7 @@ class TcpMedium:
         self._socket.close()
 
 
-def _open(places: Sequence[Place], *, fast_open: bool) -> tuple[socket.socket, Sequence[Place]]:
+def _open(places: Sequence[SocketAddress], *, fast_open: bool) -> tuple[socket.socket, Sequence[SocketAddress]]:
     """A connection to the first of them that answers, and those after it; `fast_open`: it may wait for its first write.
 
     The kernel decides that: without a cookie of the server's, or where it has learned that the way there does not let
@@ -162,16 +164,16 @@ def _open(places: Sequence[Place], *, fast_open: bool) -> tuple[socket.socket, S
                     made.setsockopt(socket.IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 1)
             made.settimeout(CONNECT_TIMEOUT)
             made.connect(place)
-        except OSError as wrong:
+        except OSError as error:
             made.close()
-            last = wrong
+            last = error
         else:
             return made, places[tried:]
     raise last
 
 
 def _is_made(connection: socket.socket) -> bool:
-    """Whether there is one already, and not only the will to make it with the first write."""
+    """True if the connection is made, and not only to be made with the first write."""
     try:
         connection.getpeername()
     except OSError:

@@ -14,7 +14,7 @@ from smartserver.wire.limits import RECEIVE_CHUNK
 from smartserver.wire.tls import ALPN, fingerprint
 
 NO_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
-"""What OpenSSL says of a server that does not speak TLS: its first bytes are no record, or it closes."""
+"""OpenSSL's words for a server that does not speak TLS: its first bytes are no record, or it closes."""
 
 OF_TIME = (9, 10)
 """X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL."""
@@ -35,8 +35,8 @@ class TlsMedium:
         self._ended = False
         try:
             context = _context(trust)
-        except OSError as wrong:
-            why = wrong.strerror if not isinstance(wrong, ssl.SSLError) else "it has no certificate in PEM form"
+        except OSError as error:
+            why = error.strerror if not isinstance(error, ssl.SSLError) else "it has no certificate in PEM form"
             raise CannotConnect(self._where, f"{trust.ca}: {why}") from None
         self._socket = self._secured(TcpMedium(host, port).detach(), host, trust, context)
 
@@ -45,9 +45,9 @@ class TlsMedium:
         try:
             with span(Part.CONNECT, "TLS"):
                 made = context.wrap_socket(plain, server_hostname=host)
-        except OSError as wrong:
+        except OSError as error:
             plain.close()
-            raise CannotConnect(self._where, self._why(wrong, trust)) from None
+            raise CannotConnect(self._where, self._why(error, trust)) from None
         why = ""
         found = fingerprint(made.getpeercert(binary_form=True) or b"")
         if trust.fingerprint and found != trust.fingerprint:
@@ -102,12 +102,12 @@ class TlsMedium:
                 pass
             except ssl.SSLEOFError:  # The end of TCP without that of TLS: the protocol knows what is whole.
                 self._ended = True
-            except OSError as wrong:
-                raise ConnectionLost(wrong.strerror or str(wrong)) from None
+            except OSError as error:
+                raise ConnectionLost(error.strerror or str(error)) from None
         return bool(self._got) or self._ended
 
     def read(self, size: int) -> bytes:
-        """What came, waiting for the first byte."""
+        """Read the next bytes, waiting for the first."""
         while not self.fill():
             ready(self._socket.fileno(), None, None)
         got, self._got = self._got[:size], self._got[size:]
@@ -119,8 +119,8 @@ class TlsMedium:
             return self._socket.send(data)
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
             return 0
-        except OSError as wrong:
-            raise ConnectionLost(wrong.strerror or str(wrong)) from None
+        except OSError as error:
+            raise ConnectionLost(error.strerror or str(error)) from None
 
     def close(self) -> None:
         """Close it, without waiting for the peer to do so."""

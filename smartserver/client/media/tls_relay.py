@@ -17,11 +17,11 @@ from smartserver.wire.limits import RECEIVE_CHUNK
 PROGRAM = "smartserver.cli.tls_relay"
 
 CONNECTED = b"+"
-"""What it says first, once it is connected. Nothing is sent to it before."""
+"""The first byte of a relay that is connected. Nothing is sent to it before."""
 
 
 def command(host: str, port: int, trust: Trust) -> list[str]:
-    """What starts it."""
+    """The command that starts it."""
     return python("-m", PROGRAM, host, str(port), *trust)
 
 

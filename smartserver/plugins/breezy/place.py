@@ -15,7 +15,7 @@ from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, PushOutcome, RefUpdate
 from smartserver.errors import NoSuchBranch, WrongVcs
 from smartserver.plugins.breezy.server import cache_folder
-from smartserver.plugins.breezy.terminal import listen, moving
+from smartserver.plugins.breezy.terminal import moving
 from smartserver.plugins.breezy.transport import HpssTransport
 from smartserver.plugins.breezy.words import in_breezys_words
 from smartserver.records.model import HERE, RevisionId
@@ -67,7 +67,6 @@ class Place:
         self.knowledge = Knowledge(cache_folder(), served_by(self.location) + self.path, self.path)
         self.server = transport.server
         self.repository = RemoteRepository(self.server.client, self.path, self.knowledge, below=True)
-        listen(self.repository, self.location)
         self.named = b""
         """The name that a refusal has given the branch: until another answer it is the only one."""
         self.seen: State | None = None

@@ -10,12 +10,9 @@ from breezy.config import GlobalStack, Option, bool_from_store, option_registry
 
 import smartserver
 from smartserver.client import knowledge
-from smartserver.client.call import Client
-from smartserver.client.credentials import TOKEN_VARIABLE, credentials_for
-from smartserver.client.held import holder_for
-from smartserver.client.medium import Medium
-from smartserver.client.places import behind, connect, login_of, of_buckets, served_by
-from smartserver.client.url import Location
+from smartserver.client.credentials import TOKEN_VARIABLE
+from smartserver.client.places import behind, of_buckets, served_by
+from smartserver.client.session import FAST_OPEN_VARIABLE, Tool, open_client
 from smartserver.plugins.breezy.credentials import BreezyCredentials
 from smartserver.plugins.breezy.terminal import ServerProgress
 from smartserver.plugins.breezy.tracer import flags_of, tracing_of
@@ -23,8 +20,6 @@ from smartserver.trace.tracing import PARENT
 
 if TYPE_CHECKING:
     from smartserver.client.places import Place
-
-AGENT = f"brz smartserver/{smartserver.__version__}"
 
 FAST_OPEN = Option(
     "hpss.fast_open",
@@ -59,17 +54,20 @@ option_registry.register(SSH)
 option_registry.register(DEBUG)
 
 
-OF_TRUST = ("XDG_CONFIG_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR")
-"""Variables that say what TLS trusts."""
+VARIABLES = (
+    "HOME", "PATH", "LANG", "LC_ALL", "LC_CTYPE", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR",
+    "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", TOKEN_VARIABLE, PARENT,
+)  # fmt: skip
+"""The variables that decide where the agent and the cache are, as whom ssh logs in, and whom TLS trusts."""
 
-OF_AGENT = ("HOME", "PATH", "LANG", "LC_ALL", "LC_CTYPE", "SSH_AUTH_SOCK", "XDG_RUNTIME_DIR")
-"""Variables that say where the agent is, and as whom ssh logs in, or that an agent is started with."""
 
-
-def _breezys_ssh() -> str:
+def _breezys_ssh() -> list[str]:
     """The program that BRZ_SSH gives the path of; of Breezy's names of programs there is OpenSSH's alone."""
     found: str | None = Option("BRZ_SSH", override_from_env=["BRZ_SSH"]).get_override()
-    return found if found and "/" in found else "ssh"
+    return [found if found and "/" in found else "ssh"]
+
+
+TOOL = Tool(f"brz smartserver/{smartserver.__version__}", _breezys_ssh, BreezyCredentials)
 
 
 class Server:
@@ -78,30 +76,14 @@ class Server:
     def __init__(self, location: Place) -> None:
         self.location = location
         options = GlobalStack()
-        fast_open = bool(options.get(FAST_OPEN.name)) and isinstance(location, Location)
-        ssh: str = options.get(SSH.name) or _breezys_ssh()
-        debug: str = options.get(DEBUG.name)
-        flags = flags_of(debug)
-
-        environment = _environment(*OF_AGENT, *OF_TRUST, *of_buckets())
-        login = login_of(location, environment, lambda: [ssh])
-        holder = holder_for(location, login, environment) if options.get(AGENT_WANTED.name) else None
-
-        def connected() -> Medium:
-            return connect(location, login, fast_open=fast_open, flags=flags.told(), lends=holder is not None)
-
-        tracing = tracing_of(served_by(location), flags, behind(location), _environment(PARENT))
-        given = _environment(TOKEN_VARIABLE).get(TOKEN_VARIABLE, "")
-        self.client = Client(
-            connected,
-            tracing.observers,
-            agent=AGENT,
-            progress=ServerProgress(),
-            above=location.above,
-            holder=holder,
-            credentials=credentials_for(location, cache_folder(), given, BreezyCredentials),
-            traceparent=tracing.traceparent,
-        )
+        flags = flags_of(options.get(DEBUG.name))
+        environment = _environment(*VARIABLES, *of_buckets())
+        environment["SMARTSERVER_AGENT"] = str(int(bool(options.get(AGENT_WANTED.name))))
+        environment[FAST_OPEN_VARIABLE] = str(int(bool(options.get(FAST_OPEN.name))))
+        environment["SMARTSERVER_SSH"] = options.get(SSH.name)
+        tracing = tracing_of(served_by(location), flags, behind(location), environment)
+        self.client = open_client(location, TOOL, environment, tracing, flags.told())
+        self.client.progress = ServerProgress()
         breezy.get_global_state().exit_stack.callback(self._leave)
 
     def close(self) -> None:
@@ -118,7 +100,7 @@ _servers: dict[str, Server] = {}
 
 
 def server_of(location: Place) -> Server:
-    """The one this process talks to; Breezy opens a transport anew for each URL of a command."""
+    """The server of a place, one object for a process; Breezy opens another transport for each URL of a command."""
     root = served_by(location)
     if root not in _servers:
         _servers[root] = Server(location)

@@ -1,23 +1,15 @@
-"""Progress and advice of a server, shown to the user of brz."""
+"""Progress of a server, as brz shows it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from breezy import trace, ui
+from breezy import ui
 
 from smartserver.client.body import OnSent
-from smartserver.client.places import served_by
 from smartserver.client.plain import plain
-from smartserver.plugins.breezy.running import runs
-
-if TYPE_CHECKING:
-    from smartserver.client.advice import Advice
-    from smartserver.client.places import Place
-    from smartserver.client.repository import RemoteRepository
 
 SHOWN_AFTER = 1.0
 """Seconds."""
@@ -57,20 +49,3 @@ class ServerProgress:
         if total and done >= total:
             self._bar.finished()
             self._bar = None
-
-
-def listen(repository: RemoteRepository, location: Place) -> None:
-    """Show what the answers to a repository's requests advise."""
-    repository.asks_for_advice = runs("info")
-
-    def advised(found: Sequence[Advice]) -> None:
-        from smartserver.client.advice import lines  # There is nearly never any.
-
-        if trace.is_quiet():
-            return
-        known = repository.knowledge
-        url = served_by(location) + (known.at or "")
-        for line in lines(found, url, "brz pack", known.path, always=runs("info")):
-            trace.note("%s", line)
-
-    repository.advised = advised

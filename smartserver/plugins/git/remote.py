@@ -63,7 +63,7 @@ from smartserver.vcs.git.names import HEAD
 from smartserver.vcs.git.repository import GitRepository
 
 if TYPE_CHECKING:
-    from smartserver.client.advice import Advice
+    from smartserver.client.faults import Advice
     from smartserver.client.places import Place
 
 FORMATS = frozenset({"git sha1", "git sha256"})
@@ -134,12 +134,11 @@ class GitRemote:
         self._fetched.close()
 
     def advised(self, found: Sequence[Advice]) -> None:
-        """Show what the server advises: one line a day of each kind, unless git is to be quiet."""
-        from smartserver.client.advice import lines  # There is nearly never any.
+        """Show the faults that a push was taken with, unless git is to be quiet."""
+        from smartserver.client.faults import lines  # There are nearly never any.
 
         if not self._options.quiet:
-            key, known = self._location.key, self._knowledge.path
-            for line in lines(found, key, "smartserver pack", known, checker="git fsck"):
+            for line in lines(found, self._location.key, "git fsck"):
                 self.terminal.say(line)
 
     def _local(self) -> GitRepository | None:

@@ -52,7 +52,7 @@ from mercurial.i18n import _
 from mercurial.node import hex as hexadecimal
 
 from smartserver.client.copy import untold_entries
-from smartserver.client.exchange import Content
+from smartserver.client.exchange import ReadAnswer
 from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.repository import RemoteRepository
 from smartserver.errors import LimitExceeded, NoSuchRepository, WrongVcs
@@ -224,7 +224,7 @@ class Remote:
 
     def _read(
         self, selector: bytes, refs: list[bytes] | None, *, ids: Sequence[bytes] = (), haves: Sequence[bytes] = ()
-    ) -> Content:
+    ) -> ReadAnswer:
         """Send `Repository.read`. If the server refuses it, the repository may be another system's, which reads no
         selector of Mercurial's."""
         try:
@@ -274,7 +274,7 @@ class Remote:
             memory = self.marker_memory(self.local)
             memory.took(self.markers, self._markers_version, is_all=self.wanted is None)
 
-    def _learn_graph(self, content: Content) -> None:
+    def _learn_graph(self, content: ReadAnswer) -> None:
         for revision, parents in content.graph:
             self._graph[revision] = tuple([parent.id for parent in parents])
 

@@ -12,22 +12,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import smartserver
-from smartserver.client import knowledge
-from smartserver.client.call import Client
-from smartserver.client.credentials import TOKEN_VARIABLE, credentials_for
-from smartserver.client.held import holder_for
-from smartserver.client.medium import Medium
-from smartserver.client.places import behind, connect, login_of, served_by
+from smartserver.client.places import behind, served_by
 from smartserver.client.plain import plain
-from smartserver.client.url import Location
+from smartserver.client.session import Tool, open_client
 from smartserver.plugins.mercurial.words import refusal
 from smartserver.trace import flags
 from smartserver.trace.tracing import Tracing
 
 if TYPE_CHECKING:
     from smartserver.client.places import Place
-
-AGENT = f"hg smartserver/{smartserver.__version__}"
 
 
 def environment_of(ui: Any) -> dict[str, str]:
@@ -41,23 +34,11 @@ class Server:
     def __init__(self, ui: Any, location: Place) -> None:
         environment = environment_of(ui)
         debug = os.fsdecode(ui.config(b"hpss", b"debug", b"")) or environment.get(flags.VARIABLE, "")
-        fast_open = environment.get("SMARTSERVER_FAST_OPEN", "") not in ("", "0") and isinstance(location, Location)
-        login = login_of(location, environment, functools.partial(_ssh, ui))
-        holder = holder_for(location, login, environment)
-
-        def connected() -> Medium:
-            told = flags.read([debug]).told()
-            return connect(location, login, fast_open=fast_open, flags=told, lends=holder is not None)
-
-        token = environment.get(TOKEN_VARIABLE, "")
         self._tracing = _tracing(ui, location, debug, environment)
         self._listening = self._tracing.listening()
         self._listening.__enter__()
-        self.client = Client(
-            connected, self._tracing.observers, agent=AGENT, above=location.above,
-            holder=holder, traceparent=self._tracing.traceparent,
-            credentials=credentials_for(location, knowledge.cache_folder(environment), token, _source(ui)),
-        )  # fmt: skip
+        tool = Tool(f"hg smartserver/{smartserver.__version__}", functools.partial(_ssh, ui), _source(ui))
+        self.client = open_client(location, tool, environment, self._tracing, flags.read([debug]).told())
 
     def close(self) -> None:
         """Close the connection, or give it to the agent."""
@@ -103,7 +84,7 @@ def _leave(root: str) -> None:
 
 
 def _tracing(ui: Any, location: Place, debug: str, environment: Mapping[str, str]) -> Tracing:
-    """What `hpss.debug` or SMARTSERVER_DEBUG switch on."""
+    """The tracer that `hpss.debug` or SMARTSERVER_DEBUG switch on."""
 
     def say(lines: str) -> None:
         for line in lines.splitlines():

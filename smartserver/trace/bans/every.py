@@ -5,36 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from smartserver.errors import Banned
-from smartserver.trace.bans.duplicate import Duplicate
 from smartserver.trace.bans.extra_connection import ExtraConnection
-from smartserver.trace.bans.file_lock import FileLock
-from smartserver.trace.bans.filled_later import FilledLater
-from smartserver.trace.bans.late_refusal import LateRefusal
 from smartserver.trace.bans.model import Ban
+from smartserver.trace.bans.needless_read import Duplicate, ReadBack, Reopen
 from smartserver.trace.bans.noter import Note, Noter
 from smartserver.trace.bans.per_item import PerItem
-from smartserver.trace.bans.read_back import ReadBack
-from smartserver.trace.bans.reopen import Reopen
 from smartserver.trace.bans.resend import Resend
 from smartserver.trace.bans.rule import BadRule, Rule, nearest
 from smartserver.trace.bans.watcher import Watcher
 
 BEHAVIOURS: dict[str, type[Ban]] = {
-    ban.name: ban
-    for ban in (
-        FileLock,
-        FilledLater,
-        ReadBack,
-        Duplicate,
-        PerItem,
-        LateRefusal,
-        ExtraConnection,
-        Resend,
-        Reopen,
-    )
+    ban.name: ban for ban in (ReadBack, Duplicate, PerItem, ExtraConnection, Resend, Reopen)
 }
-"""Each in a file of its own. Of a request to which several apply a trace notes the first: those that cost a round trip
-come before those that cost bytes."""
+"""A trace notes the first of those that apply to a request: those that cost a round trip come before those that cost
+bytes."""
 
 SILLY = "silly"
 """All behaviours."""

@@ -1,4 +1,4 @@
-"""What a ban sees of a client's requests, each decoded once for all of them, and what it says."""
+"""`Ban` and its view of a client's requests, each decoded once for all bans."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class WatchedRequest(msgspec.Struct):
 
 
 class WatchedAnswer(msgspec.Struct):
-    """What came of a request: of each call its result, or None where it was refused; `fault`: of the whole request;
+    """The answer to a request: the result of each call, or None where it was refused; `fault`: of the whole request;
     `body`: whether one follows.
     """
 
@@ -54,7 +54,7 @@ class WatchedAnswer(msgspec.Struct):
 
 
 class Cost(enum.StrEnum):
-    """What a client would save without the call."""
+    """The part of the cost that a client would save without the call."""
 
     REQUEST = "request"
     """The whole request."""
@@ -85,9 +85,9 @@ class Ban:
     """
 
     name: ClassVar[str]
-    """What it is called where bans are asked for."""
+    """Its name in a list of rules."""
     remedy: ClassVar[str] = ""
-    """What to do about it: a sentence."""
+    """A sentence that says what to do about it."""
 
     def begin(self) -> None:
         """Another operation begins: forget the one before."""
@@ -101,10 +101,6 @@ class Ban:
 
     def sending(self, asked: WatchedRequest, chunk: bytes) -> Finding | None:
         """So are these bytes of its body."""
-        return None
-
-    def sent(self, asked: WatchedRequest) -> Finding | None:
-        """And the end of its body."""
         return None
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> Finding | None:

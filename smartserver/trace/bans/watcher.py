@@ -57,10 +57,9 @@ class Watcher:
             self._ask(event)
             return
         asked = self._open.get(getattr(event, "id", 0))
-        if asked is not None and isinstance(event, (Body, End)):
+        if asked is not None and isinstance(event, Body):
             for ban in self._bans:
-                found = ban.sending(asked, event.chunk) if isinstance(event, Body) else ban.sent(asked)
-                self.judge(ban, found, asked)
+                self.judge(ban, ban.sending(asked, event.chunk), asked)
 
     def received(self, event: Event, size: int) -> None:
         """This came."""

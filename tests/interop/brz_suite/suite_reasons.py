@@ -1,4 +1,4 @@
-"""Why a case may fail over hpss:// alone: a closed list of reasons, of doc/howto/use_breezy.md or of the tests alone."""
+"""Why a case may fail over hpss:// alone: a closed list of reasons, of doc/howto/use_breezy.md or of tests alone."""
 
 from __future__ import annotations
 

@@ -27,6 +27,7 @@ from smartserver.cli.session import client_for
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
+from smartserver.client.session import Tool
 from smartserver.client.updates import RefUpdate
 from smartserver.plugins.git.fetch import Fetch
 from smartserver.plugins.git.terminal import Terminal
@@ -168,7 +169,7 @@ class Bridge:
             remote.ask((repository_configure, ConfigureRequest({"HEAD": head})))
 
     def _client(self) -> AbstractContextManager[tuple[Client, Place]]:
-        return client_for(self.url, frozenset(), "bridge", self.environment)
+        return client_for(self.url, frozenset(), Tool("bridge"), self.environment)
 
     def _stored(self) -> PackRepository:
         return PackRepository(LocalTransport(self.root), urlsplit(self.url).path.strip("/"))

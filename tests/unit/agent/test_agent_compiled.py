@@ -258,8 +258,8 @@ def test_it_knows_where_it_lies(compiled: Path, tmp_path: Path) -> None:
     (tmp_path / "access.toml").write_text(f'[keys]\na = ["{key}"]\n[[rules]]\nwho = ["a"]\npath = "**"\nmay = "read"\n')
     (tmp_path / "-c").touch()
     done = subprocess.run(
-        [OURS, "keys", "access.toml", "."], executable=compiled / OURS, cwd=tmp_path, capture_output=True, text=True,
-        check=True,
+        [OURS, "access", "keys", "access.toml", "."],
+        executable=compiled / OURS, cwd=tmp_path, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert f'command="{compiled / OURS} serve {tmp_path} --stdio' in done.stdout
 

@@ -1,4 +1,4 @@
-"""smartserver.cli.keys: the lines of authorized_keys for the keys of an access file."""
+"""smartserver.cli.access keys: the lines of authorized_keys for the keys of an access file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def lines(*arguments: str) -> list[str]:
-    result = CliRunner().invoke(group, ["keys", *arguments])
+    result = CliRunner().invoke(group, ["access", "keys", *arguments])
     assert result.exit_code == 0, result.exception
     return result.output.splitlines()
 
@@ -84,14 +84,14 @@ def test_one_key_is_looked_up(file: Path, number: int, count: int) -> None:
 )
 def test_keys_that_are_refused(file: Path, keys: str, said: str) -> None:
     file.write_text("[keys]\n" + keys.replace("{}", key(1).split()[1]) + "\n" + RULE)
-    result = CliRunner().invoke(group, ["keys", str(file), "/srv"])
+    result = CliRunner().invoke(group, ["access", "keys", str(file), "/srv"])
     assert said in why(result)
 
 
 def test_a_file_that_locks_everybody_out_is_in_the_log(file: Path, tmp_path: Path) -> None:
     """Of what an AuthorizedKeysCommand says on its standard error sshd logs nothing."""
     file.write_text("garbage [[")
-    words = [SMARTSERVER, "keys", str(file), "/srv", "--log", str(tmp_path / "log")]
+    words = [SMARTSERVER, "access", "keys", str(file), "/srv", "--log", str(tmp_path / "log")]
     for lookup in ([], ["--lookup", *key(1).split()]):
         done = subprocess.run([*words, *lookup], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (1, "")
@@ -103,7 +103,7 @@ def test_a_file_that_locks_everybody_out_is_in_the_log(file: Path, tmp_path: Pat
 
 def test_a_program_that_sshd_could_not_run(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/nowhere/smartserver"])
-    result = CliRunner().invoke(group, ["keys", str(file), "/srv"])
+    result = CliRunner().invoke(group, ["access", "keys", str(file), "/srv"])
     assert "/nowhere/smartserver is no program" in why(result)
 
 

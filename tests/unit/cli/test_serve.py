@@ -1,4 +1,4 @@
-"""cli.serve, cli.serve_options, cli.process: where to listen, what is refused before anything starts, how it ends."""
+"""cli.serve, cli.serve_options, cli.serve_run, cli.process: where it listens, what is refused early, how it ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cli_runs import why
 from click.testing import CliRunner
 from twisted.internet.task import Clock
 
-from smartserver.cli import serve, serve_options
+from smartserver.cli import serve, serve_options, serve_run
 from smartserver.cli.errors import CommandError, UsageConflict
 from smartserver.cli.main import group
 from smartserver.cli.place import open_store
@@ -145,8 +145,9 @@ def test_a_port_that_is_taken(tmp_path: Path, words: str) -> None:
 
 @pytest.mark.sockets
 def test_it_says_where_it_serves_and_ends_when_told(tmp_path: Path) -> None:
-    """Also by the end of its terminal."""
-    process = start(str(tmp_path), "--listen", "127.0.0.1:0", "--anonymous", "write")
+    """Also by the end of its terminal, and where a file says what users may do."""
+    (tmp_path / "serve.toml").write_text('anonymous = "write"\n')
+    process = start(str(tmp_path), "--listen", "127.0.0.1:0", "--config", str(tmp_path / "serve.toml"))
     assert process.stderr is not None
     first = process.stderr.readline()
     found = re.fullmatch(
@@ -180,7 +181,7 @@ def test_a_folder_in_which_nothing_can_be_made_is_pointed_out(tmp_path: Path, mo
     def refuse(*_: object) -> None:
         raise CommandError("enough")
 
-    monkeypatch.setattr(serve, "use_one_heap", refuse)
+    monkeypatch.setattr(serve_run, "use_one_heap", refuse)
     said = f"{tmp_path} cannot be written to by user {user()}: no repository can be made in it\n"
     for options, expected in (
         (["--anonymous", "write"], said),
@@ -312,7 +313,7 @@ def test_health_needs_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "smartserver.server.metrics", None)
     site = Site(MemoryTransport())
     clock = cast("Any", Clock())
-    assert serve._metrics(site, Connections(site, InlineExecutor(), clock), None, clock) == {}
+    assert serve_run.metrics_pages(site, Connections(site, InlineExecutor(), clock), None, clock) == {}
 
 
 @pytest.mark.sockets
@@ -332,7 +333,7 @@ def test_an_access_log_on_standard_input_is_of_all_servers_of_its_file(tmp_path:
 
 def test_every_option_is_either_obeyed_on_standard_input_or_refused() -> None:
     """A new option of `serve` is to be put into one of these lists, with a test of it."""
-    obeyed = {"root", "stdio", "anonymous", "no_create", "folder_locks", "allow_vfs", "idle_timeout", "rules"}
+    obeyed = {"root", "stdio", "anonymous", "no_create", "config", "allow_vfs", "idle_timeout", "rules"}
     obeyed |= {"fsck", "ignored", "access", "name", "key", "log_place", "access_log", "slow"}
     obeyed |= {"memory_cache_size", "compression"}
     assert {each.name for each in serve.command.params} == obeyed | {"verbose"} | set(serve_options.FOR_TCP)

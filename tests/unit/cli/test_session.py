@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from smartserver.cli.session import _progress, client_for
+from smartserver.client.session import Tool
 
 
 @pytest.mark.parametrize(("url", "end"), [("hpss+vfs://h/a/b", "vfs://h/ is not counted\n"), ("hpss://h/a", " ms\n")])
 def test_the_summary_says_what_it_does_not_count(capsys: pytest.CaptureFixture[str], url: str, end: str) -> None:
-    with client_for(url, {"hpss"}, "git", {}):
+    with client_for(url, {"hpss"}, Tool("git"), {}):
         pass
     assert capsys.readouterr().err.endswith(end)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from smartserver.client.call import Client
+from smartserver.client.call import Caller, Client
 from smartserver.client.credentials import Credentials
 from smartserver.client.medium import CannotConnect, ConnectionLost, Medium
 from smartserver.client.request import ProgressReport
@@ -153,12 +153,10 @@ class Server:
         return Client(
             self.connect,
             observers,
-            agent="a test",
+            Caller("a test", above, credentials),
             progress=progress,
             clock=lambda: self.now,
             sleep=self.pauses.append,
-            above=above,
-            credentials=credentials,
         )
 
     @property

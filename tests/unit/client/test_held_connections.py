@@ -10,7 +10,7 @@ from agents import of_its_own
 from exchanges import DELETE, PONG, READ, UPLOADED, silent, upload
 from scripted import Answering, ScriptedMedium, Server, done, reply
 
-from smartserver.client.call import Client
+from smartserver.client.call import Caller, Client
 from smartserver.client.held import AgentHolder, Resumed, holder_for
 from smartserver.client.link import LEAST_PATIENCE, ROUND_TRIPS
 from smartserver.client.media.descriptors import DescriptorMedium
@@ -40,7 +40,9 @@ class Shelf:
 
 
 def client(server: Server, shelf: Shelf) -> Client:
-    return Client(server.connect, agent="a test", clock=lambda: server.now, sleep=server.pauses.append, holder=shelf)
+    return Client(
+        server.connect, (), Caller("a test", holder=shelf), clock=lambda: server.now, sleep=server.pauses.append
+    )
 
 
 def answering(payload: bytes = PONG, *, seconds: float = 0.0) -> Answering:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 from msgspec import Raw
 
 from smartserver.client import knowledge as client_knowledge
-from smartserver.client.knowledge import DIGEST, OLD_AFTER, Knowledge, KnowledgeFile, cache_folder, decode, encode
+from smartserver.client.knowledge import DIGEST, Knowledge, KnowledgeFile, cache_folder, decode, encode
 from smartserver.records.model import Tip
 from smartserver.verbs.repository_open import OpenResult
 from smartserver.wire.errors import RemoteProtocolError
@@ -132,19 +131,6 @@ def test_an_answer_that_says_nothing_new_writes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     knowledge.learn(delta({}, 1, 2))
     assert Knowledge(str(tmp_path), URL).known == KnownVersion(HERE, 2)
-
-
-def test_what_is_a_day_old_is_made_new_by_the_next_answer(tmp_path: Path) -> None:
-    knowledge = Knowledge(str(tmp_path), URL)
-    knowledge.learn(full({MAIN: value(1)}))
-    path = Path(knowledge.path or "")
-    assert not Knowledge(str(tmp_path), URL).is_old
-    os.utime(path, (0, path.stat().st_mtime - OLD_AFTER - 9))
-    knowledge = Knowledge(str(tmp_path), URL)
-    assert knowledge.is_old
-    knowledge.learn(delta({}, 1, 1))
-    assert not knowledge.is_old
-    assert not Knowledge(str(tmp_path), URL).is_old
 
 
 def test_every_flipped_bit_and_every_cut_is_noticed() -> None:

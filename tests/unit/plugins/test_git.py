@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from git_conversation import MAIN, TOPIC, Conversation, FakeRemote, local_with
 from git_local import FakeLocal, key
 
-from smartserver.client.knowledge import Knowledge
 from smartserver.errors import (
     WrongVcs,
 )
@@ -161,12 +158,9 @@ def test_a_push_from_a_repository_of_long_ids_says_so() -> None:
 
 
 @pytest.mark.parametrize("quiet", [False, True])
-def test_what_the_server_advises_is_shown_once_unless_git_is_quiet(tmp_path: Path, quiet: bool) -> None:
-    remote = FakeRemote({MAIN: key(1)})
-    remote.knowledge = Knowledge(str(tmp_path), "hpss://h:1/x")
-    talk = Conversation(f"option verbosity {0 if quiet else 1}\nlist\n", remote)
+def test_faults_of_a_push_are_shown_unless_git_is_quiet(quiet: bool) -> None:
+    talk = Conversation(f"option verbosity {0 if quiet else 1}\nlist\n", FakeRemote({MAIN: key(1)}))
     talk.run()
-    for _ in range(2):
-        talk.git.advised([Advice("packs", raw({"packs": 40})), Advice("of a later release", raw({}))])
-    assert talk.said == ([] if quiet else ["hpss: hpss://h:1/x: it lies in 40 packs: "
-                                           "`smartserver pack hpss://h:1/x` joins them"])  # fmt: skip
+    talk.git.advised([Advice("faults", raw({"faults": {"badTimezone": [1, "ab"]}})), Advice("newer", raw({}))])
+    assert talk.said == ([] if quiet else ["hpss: hpss://h:1/x: taken with faults that git fsck finds: "
+                                           "badTimezone in ab"])  # fmt: skip

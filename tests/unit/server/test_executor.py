@@ -10,7 +10,7 @@ import pytest
 
 from smartserver.server import threads
 from smartserver.server.executor import Lane
-from smartserver.server.fair import Client
+from smartserver.server.fair import Tenant
 from smartserver.server.threads import THREADS, ThreadExecutor
 
 # -- threads
@@ -68,7 +68,7 @@ def test_stopping_waits_for_what_runs_and_begins_no_more(monkeypatch: pytest.Mon
         ran.append(1)
 
     for _ in range(10):
-        executor.run(work, lambda _: None, Lane.LONG, Client())
+        executor.run(work, lambda _: None, Lane.LONG, Tenant())
     for _ in range(THREADS[Lane.LONG]):
         assert started.acquire(timeout=30)
     assert not executor.stopping
@@ -93,9 +93,9 @@ def test_a_job_that_raises_ends_no_thread(caplog: pytest.LogCaptureFixture) -> N
         raise ZeroDivisionError("a bug")
 
     for _ in range(THREADS[Lane.LONG] + 1):
-        executor.run(fail, lambda _: None, Lane.LONG, Client())
+        executor.run(fail, lambda _: None, Lane.LONG, Tenant())
     told: list[str] = []
-    executor.run(lambda: "done", told.append, Lane.LONG, Client())
+    executor.run(lambda: "done", told.append, Lane.LONG, Tenant())
     main.turn()
     assert told == ["done"]
     executor.stop()
@@ -129,10 +129,10 @@ def test_one_address_leaves_threads_to_others() -> None:
     go = threading.Event()
     told: list[str] = []
     for _ in range(10):
-        busy = Client("192.0.2.1")
+        busy = Tenant("192.0.2.1")
         for _ in range(4):
             executor.run(lambda: go.wait(30), lambda _: told.append("busy"), Lane.QUICK, busy)
-    executor.run(lambda: None, lambda _: told.append("other"), Lane.QUICK, Client("192.0.2.2"))
+    executor.run(lambda: None, lambda _: told.append("other"), Lane.QUICK, Tenant("192.0.2.2"))
     main.turn()
     assert told == ["other"]
     go.set()

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from smartserver.server.fair import Client, FairQueue
+from smartserver.server.fair import FairQueue, Tenant
 
 
-def fill(queue: FairQueue[str], client: Client, name: str, count: int) -> None:
+def fill(queue: FairQueue[str], client: Tenant, name: str, count: int) -> None:
     for number in range(count):
         queue.put(client, f"{name}{number}")
 
@@ -20,14 +20,14 @@ def begun(queue: FairQueue[str]) -> list[str]:
 
 def test_the_jobs_that_wait_are_counted() -> None:
     queue: FairQueue[str] = FairQueue(8)
-    fill(queue, Client("a"), "a", 3)
-    fill(queue, Client(), "b", 2)
+    fill(queue, Tenant("a"), "a", 3)
+    fill(queue, Tenant(), "b", 2)
     assert len(queue) == 5
     queue.take()
     assert len(queue) == 4
     begun(queue)
     assert len(queue) == 0
-    fill(queue, Client(), "c", 2)
+    fill(queue, Tenant(), "c", 2)
     queue.clear()
     assert len(queue) == 0
     assert begun(queue) == []
@@ -36,21 +36,21 @@ def test_the_jobs_that_wait_are_counted() -> None:
 def test_alone_an_address_gets_half_of_the_threads() -> None:
     queue: FairQueue[str] = FairQueue(8)
     for number in range(10):
-        fill(queue, Client("a"), f"{number}-", 2)
+        fill(queue, Tenant("a"), f"{number}-", 2)
     assert begun(queue) == ["0-0", "1-0", "2-0", "3-0"]
-    fill(queue, Client("b"), "b", 20)
+    fill(queue, Tenant("b"), "b", 20)
     assert begun(queue) == ["b0", "b1"]
-    fill(queue, Client("c"), "c", 20)
+    fill(queue, Tenant("c"), "c", 20)
     assert begun(queue) == ["c0"]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4, 8, 16])
 def test_a_newcomer_finds_a_thread_or_has_its_turn_after_one_job_of_each_address(threads: int) -> None:
     queue: FairQueue[str] = FairQueue(threads)
-    busy = Client("a")
+    busy = Tenant("a")
     fill(queue, busy, "a", 100)
     assert len(begun(queue)) == max(1, threads // 2)
-    fill(queue, Client("b"), "b", 1)
+    fill(queue, Tenant("b"), "b", 1)
     if threads == 1:
         for turn in ([], ["a1"], ["b0"]):
             assert begun(queue) == turn
@@ -61,7 +61,7 @@ def test_a_newcomer_finds_a_thread_or_has_its_turn_after_one_job_of_each_address
 
 def test_addresses_take_turns_and_so_do_their_connections() -> None:
     queue: FairQueue[str] = FairQueue(1)
-    first, second, other = Client("a"), Client("a"), Client("b")
+    first, second, other = Tenant("a"), Tenant("a"), Tenant("b")
     fill(queue, first, "first", 3)
     fill(queue, second, "second", 2)
     fill(queue, other, "other", 2)
@@ -78,5 +78,5 @@ def test_addresses_take_turns_and_so_do_their_connections() -> None:
 def test_connections_without_an_address_share_with_nobody() -> None:
     queue: FairQueue[str] = FairQueue(4)
     for name in "abcdef":
-        fill(queue, Client(), name, 2)
+        fill(queue, Tenant(), name, 2)
     assert begun(queue) == ["a0", "b0", "c0", "d0"]

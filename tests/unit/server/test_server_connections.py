@@ -8,7 +8,7 @@ from dialogs import message
 from twisted.internet.task import Clock
 
 from smartserver.errors import ServerBusy
-from smartserver.server.connections import FAREWELL, IDLE_ENOUGH, Connections
+from smartserver.server.connections import DRAIN_TIME, IDLE_ENOUGH, Connections
 from smartserver.server.limits import MAX_REFUSED, Limits
 from smartserver.server.shell import SessionProtocol
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
@@ -146,7 +146,7 @@ def test_a_request_on_its_way_is_no_pause(clock: Clock) -> None:
     slow.dataReceived(first[-1:])
     again.dataReceived(second[-1:])
     assert [type(event) for event in heard(opening, client) + heard(kept, other)] == [Reply, Reply]
-    assert slow.patience.idle_since(clock.seconds()) == again.patience.idle_since(clock.seconds()) == clock.seconds()
+    assert slow.timeouts.idle_since(clock.seconds()) == again.timeouts.idle_since(clock.seconds()) == clock.seconds()
     clock.advance(IDLE_ENOUGH)
     assert connections.admit("x", "") is None
 
@@ -160,9 +160,9 @@ def test_an_upload_that_was_refused_is_in_use_until_it_ends(clock: Clock) -> Non
     assert [type(event) for event in heard(carrier, client)] == [Error]
     clock.advance(2 * IDLE_ENOUGH)
     assert connections.admit("x", "") is not None
-    assert made.patience.idle_since(clock.seconds()) is None
+    assert made.timeouts.idle_since(clock.seconds()) is None
     made.dataReceived(client.send(Cancel(1)))
-    assert made.patience.idle_since(clock.seconds()) == clock.seconds()
+    assert made.timeouts.idle_since(clock.seconds()) == clock.seconds()
     clock.advance(IDLE_ENOUGH)
     assert connections.admit("x", "") is None
 
@@ -179,11 +179,11 @@ def test_who_was_let_go_has_an_end_whatever_he_takes(clock: Clock, all_sent: boo
     if all_sent:
         made.writeConnectionLost()
     for _ in range(4):
-        clock.advance(FAREWELL / 5)
+        clock.advance(DRAIN_TIME / 5)
         carrier.take(1)
         made.dataReceived(b"x")
     assert carrier.calls == ["resume", "lose write"]
-    clock.advance(FAREWELL / 5)
+    clock.advance(DRAIN_TIME / 5)
     assert carrier.calls == ["resume", "lose write", "lose" if all_sent else "abort"]
 
 
@@ -217,7 +217,7 @@ def test_there_are_never_more_than_twice_as_many(clock: Clock) -> None:
                 each.take(1)
     assert most == 2 * limit
     assert len(carriers) > 4 * limit
-    assert FAREWELL <= IDLE_ENOUGH
+    assert DRAIN_TIME <= IDLE_ENOUGH
 
 
 def test_who_was_told_to_go_for_silence_has_no_place(clock: Clock) -> None:

@@ -9,9 +9,9 @@ from typing import TypeVar
 from dialogs import Dialog, Served, SteppedExecutor
 
 from smartserver.server.executor import NOBODY, Executor, InlineExecutor, Lane
-from smartserver.server.fair import Client
+from smartserver.server.fair import Tenant
 from smartserver.server.request import ServedRequest
-from smartserver.server.work import Step
+from smartserver.server.work import Task
 
 T = TypeVar("T")
 
@@ -30,9 +30,9 @@ def test_many_steps_at_once_do_not_nest() -> None:
         assert isinstance(number, int)
         told.append(number)
         if number + 1 < count:
-            request._do(Step(Lane.QUICK, apart=lambda: number + 1, then=each))
+            request._do(Task(Lane.QUICK, lambda: number + 1, then=each))
 
-    request._do(Step(Lane.QUICK, apart=lambda: 0, then=each))
+    request._do(Task(Lane.QUICK, lambda: 0, then=each))
     assert told == list(range(count))
 
 
@@ -45,13 +45,13 @@ def test_many_waiting_steps_do_not_nest() -> None:
         """Only its first work has to wait."""
 
         def run(
-            self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Client = NOBODY
+            self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Tenant = NOBODY
         ) -> None:
             (inline if slow.waiting or told else slow).run(work, done)
 
     request = served_by(Mixed())
     for number in range(10 * sys.getrecursionlimit()):
-        request._do(Step(Lane.QUICK, apart=lambda number=number: number, then=told.append))  # type: ignore[misc]
+        request._do(Task(Lane.QUICK, lambda number=number: number, then=told.append))  # type: ignore[misc]
     assert told == []
     slow.run_all()
     assert told == list(range(10 * sys.getrecursionlimit()))

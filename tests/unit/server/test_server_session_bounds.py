@@ -11,9 +11,10 @@ from dialogs import Dialog, Lanes, Served, message
 from session_calls import INSERT, PING, code
 
 from smartserver.server import request
+from smartserver.server.context import RequestContext
 from smartserver.server.executor import Lane
 from smartserver.server.session import CANCELLED_HIGH
-from smartserver.server.work import RequestBody, RequestWork
+from smartserver.server.work import RequestWork
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.repository_stats import StatsRequest, repository_stats
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
@@ -64,14 +65,14 @@ def test_cancelled_requests_that_wait_for_a_thread_stop_the_reading(dialog: Dial
 def test_a_cancelled_request_that_waits_holds_nothing(
     dialog: Dialog, executor: Lanes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[weakref.ref[RequestWork]] = []
-    begin = RequestWork.__init__
+    made: list[weakref.ref[RequestContext]] = []
+    begin = RequestContext.__init__
 
-    def noted(work: RequestWork, *arguments: object) -> None:
-        made.append(weakref.ref(work))
-        begin(work, *arguments)  # type: ignore[arg-type]
+    def noted(context: RequestContext, *arguments: object, **more: object) -> None:
+        made.append(weakref.ref(context))
+        begin(context, *arguments, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(RequestWork, "__init__", noted)
+    monkeypatch.setattr(RequestContext, "__init__", noted)
     number = dialog.begin(message(VERIFY))
     assert made[0]() is not None
     dialog.send(Cancel(number))
@@ -96,7 +97,7 @@ def test_work_for_a_lost_connection_ends_before_it_begins(
 ) -> None:
     """Nor is the rest of a body looked at: one piece of it was given to a thread."""
     taken: list[bytes] = []
-    monkeypatch.setattr(RequestBody, "take", lambda receiving, chunk: taken.append(chunk))
+    monkeypatch.setattr(RequestWork, "take", lambda work, chunk: taken.append(chunk))
     number = dialog.begin(message(INSERT, flags=RequestFlag.BODY))
     for _ in range(5):
         dialog.send(Body(number, b"x" * 100))

@@ -8,7 +8,7 @@ from session_calls import INSERT, PING, PULL, code, set_ref
 
 from smartserver.errors import Cancelled
 from smartserver.records.browse import LogSelector, encode_selector
-from smartserver.server.context import CallContext
+from smartserver.server.context import RequestContext
 from smartserver.server.executor import Lane
 from smartserver.store.browse import ContentBody
 from smartserver.verbs.declare import AnyVerb, Arguments, Result
@@ -75,16 +75,16 @@ def test_a_cancelled_read_runs_no_further_call(
     joined: Dialog, lanes: Lanes, line: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran = 0
-    run = CallContext.run
+    run = RequestContext.run
 
-    def noted(context: CallContext, verb: AnyVerb, arguments: Arguments) -> Result:
+    def noted(context: RequestContext, verb: AnyVerb, arguments: Arguments) -> Result:
         nonlocal ran
         result = run(context, verb, arguments)
         ran += 1
         joined.send(Cancel(number))
         return result
 
-    monkeypatch.setattr(CallContext, "run", noted)
+    monkeypatch.setattr(RequestContext, "run", noted)
     number = joined.begin(message(*[(repository_stats, StatsRequest())] * 3))
     lanes.run_all()
     assert code(joined.answer(number)) == "cancelled"

@@ -69,7 +69,8 @@ def test_cancel_in_the_commit_changes_nothing_more(
     finish = RequestWork._commit
 
     def cancelled(work: RequestWork, *arguments: object) -> object:
-        work._context.allowance.cancelled = True
+        assert work.running is not None
+        work.running.allowance.cancelled = True
         return finish(work, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(RequestWork, "_commit", cancelled)

@@ -14,13 +14,13 @@ def test_what_waits_is_sent_before_the_connection_closes(connections: Connection
     made.write(b"a" * (2 * SLICE))
     made.dataReceived(b"GET / HTTP/1.1\r\n")
     assert carrier.calls == ["resume"]
-    assert made.patience.sent_all is None
+    assert made.timeouts.sent_all is None
     carrier.take()
     assert carrier.calls == ["resume", "lose write"]
     assert len(carrier.written) == 2 * SLICE
-    assert made.patience.sent_all is None
+    assert made.timeouts.sent_all is None
     made.writeConnectionLost()
-    assert made.patience.sent_all is not None
+    assert made.timeouts.sent_all is not None
 
 
 def test_a_peer_that_ended_gets_what_waits(connections: Connections) -> None:

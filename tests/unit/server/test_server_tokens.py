@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from needs import needs
 
-from smartserver.server.tokens import PREFIX, FileText, Token, TokenChanges, TokenFile, Tokens, token_path
+from smartserver.server.tokens import PREFIX, Token, TokenChanges, TokenFile, Tokens, TokensText, token_path
 from smartserver.server.watched import UnusableFile
 from smartserver.verbs.declare import Permission
 
@@ -154,7 +154,7 @@ def test_the_tokens_are_beside_the_file_that_a_link_leads_to(access: Path) -> No
 )
 def test_tokens_that_are_refused(token: Token, why: str) -> None:
     with pytest.raises(UnusableFile) as wrong:
-        Tokens(msgspec.json.encode(FileText([token])))
+        Tokens(msgspec.json.encode(TokensText([token])))
     assert str(wrong.value).startswith(why)
 
 
@@ -185,12 +185,12 @@ def test_when_a_token_expires(expires: int | None, now: float, expired: bool) ->
     ],
 )
 def test_the_paths_of_a_scope(path: str | None, asked: str, permission: Permission, why: str) -> None:
-    (known,) = Tokens(msgspec.json.encode(FileText([Token("1", "a", "", 0, path=path)]))).known
+    (known,) = Tokens(msgspec.json.encode(TokensText([Token("1", "a", "", 0, path=path)]))).known
     assert known.objection(permission, asked) == why
 
 
 def test_a_scope_of_reading() -> None:
-    (known,) = Tokens(msgspec.json.encode(FileText([Token("1", "a", "", 0, read_only=True)]))).known
+    (known,) = Tokens(msgspec.json.encode(TokensText([Token("1", "a", "", 0, read_only=True)]))).known
     for permission in Permission:
         said = known.objection(permission, "x")
         assert said == ("" if permission is Permission.READ else "the token 1 is for reading alone")

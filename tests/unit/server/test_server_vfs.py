@@ -9,7 +9,7 @@ import pytest
 from dialogs import CREATE, Dialog, Served, message
 
 from smartserver.server.access import Anonymous, FixedAccess, anonymous
-from smartserver.server.vfs import Contents, RequestFiles
+from smartserver.server.vfs import FileRanges, RequestFiles
 from smartserver.verbs import vfs
 from smartserver.verbs.declare import AnyVerb, Arguments, Permission
 from smartserver.verbs.repository_create import repository_create
@@ -103,7 +103,7 @@ def test_a_file_that_gets_shorter_while_it_is_sent(served: Served) -> None:
 
         def close(self) -> None: ...
 
-    contents = Contents()
+    contents = FileRanges()
     contents.add("files/x", Shrinking(), [(0, 5)])
     with pytest.raises(TransportFailed, match=r"^'files/x': it became shorter"):
         contents.read(100)

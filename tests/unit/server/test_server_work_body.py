@@ -13,14 +13,18 @@ from smartserver.records.varint import Malformed
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.context import RequestContext
 from smartserver.server.header import RequestFailure, check_header
-from smartserver.server.work import RequestBody
+from smartserver.server.progress import RequestProgress
+from smartserver.server.work import RequestWork
 from smartserver.wire.limits import BULK_ALLOWANCE, MAX_BULK_RATIO
 from smartserver.wire.messages import RequestFlag
 
 
-def receiving(served: Served, tip: bytes, flags: RequestFlag) -> RequestBody:
+def receiving(served: Served, tip: bytes, flags: RequestFlag) -> RequestWork:
     header = check_header(message(INSERT, set_ref(tip), flags=RequestFlag.BODY | flags, request=numbered(7)))
-    return RequestBody(RequestContext(served.site, anonymous(Anonymous.WRITE, local=True), header, lambda *_: None))
+    work = RequestWork(served.site, RequestProgress(served.site, lambda payload: None))
+    user = anonymous(Anonymous.WRITE, local=True)
+    work.running = RequestContext(served.site, user, header, lambda *_: None)
+    return work
 
 
 def test_an_announced_graph_is_judged_before_the_segments(served: Served, line: list[bytes]) -> None:

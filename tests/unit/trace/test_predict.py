@@ -9,13 +9,13 @@ from trace_cases import TRACE, request, span, trace_of
 from smartserver.trace.events import ProcessBegan, SpanEnded
 from smartserver.trace.predict import (
     SEGMENT,
-    Link,
+    LinkEstimate,
     predicted,
     window_opening,
 )
 from smartserver.wire.limits import INITIAL_WINDOW as WINDOW
 
-FAST = Link(0.1)
+FAST = LinkEstimate(0.1)
 TINY = 1e-3
 
 
@@ -30,7 +30,7 @@ def test_each_request_and_each_handshake_is_a_round_trip() -> None:
         trips=2,
     )
     assert predicted(trace, FAST) == pytest.approx(1.0 - 0.04 - 0.2 + 4 * 0.1)
-    assert predicted(trace, Link(1.0)) - predicted(trace, FAST) == pytest.approx(4 * 0.9)
+    assert predicted(trace, LinkEstimate(1.0)) - predicted(trace, FAST) == pytest.approx(4 * 0.9)
 
 
 @pytest.mark.parametrize(("windows", "rounds"), [(1, 0), (1 + TINY, 1), (3, 1), (3 + TINY, 2), (127, 6)])
@@ -41,7 +41,7 @@ def test_the_window_opens_by_round_trips(windows: float, rounds: int) -> None:
 
 def test_bytes_take_their_time_at_the_rate() -> None:
     trace = trace_of(request(200_000, 300_000, up=SEGMENT * 1000 - 2 * SEGMENT, down=0), span("link", 200_000, 300_000))
-    assert predicted(trace, Link(0.0, 1_500_000.0)) == pytest.approx(0.9 + 1.0)
+    assert predicted(trace, LinkEstimate(0.0, 1_500_000.0)) == pytest.approx(0.9 + 1.0)
 
 
 def test_an_open_window_stays_open_on_its_connection() -> None:
@@ -60,8 +60,8 @@ def test_slow_packets_end_slow_start_early() -> None:
     body = trace_of(request(200_000, 300_000, down=1_000_000), span("link", 200_000, 300_000))
     rate = 125_000.0
     least = 0.9 + 1.0 + 1_000_000 * 1500 / SEGMENT / rate
-    assert 3.0 < predicted(body, Link(1.0, rate)) - least < 8.0
-    assert predicted(body, Link(1.0, 10 * rate)) < predicted(body, Link(1.0, rate))
+    assert 3.0 < predicted(body, LinkEstimate(1.0, rate)) - least < 8.0
+    assert predicted(body, LinkEstimate(1.0, 10 * rate)) < predicted(body, LinkEstimate(1.0, rate))
 
 
 def test_a_request_to_a_process_of_this_machine_crosses_no_link() -> None:

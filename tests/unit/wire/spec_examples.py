@@ -86,7 +86,7 @@ STATE = State(
 MESSAGES: dict[str, msgspec.Struct] = {
     "a State with everything": STATE,
     "a Progress": ProgressMessage("verify", 40, 100),
-    "an Advice": Advice("packs", raw({"packs": 34})),
+    "an Advice": Advice("faults", raw({"faults": {"badTimezone": [3, "ab12"]}})),
 }
 
 DIALOGS: dict[str, list[Said]] = {

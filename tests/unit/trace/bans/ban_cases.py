@@ -8,13 +8,13 @@ from banned_talk import INCARNATION, FileRequest, FileResult, RenameRequest, Tal
 from builders import History
 from msgspec import Raw, msgpack
 
-from smartserver.errors import BranchExists, KnownRevisions, NoSuchBranch, RepositoryChanged
+from smartserver.errors import BranchExists, KnownRevisions
 from smartserver.records.bulk import SEGMENT_LEVEL, BulkWriter
 from smartserver.records.segment import encode_graph
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, SetLastRevisionResult
-from smartserver.verbs.repository_configure import ConfigureRequest, ConfigureResult
-from smartserver.verbs.repository_create import CreateRequest, CreateResult, KindField
+from smartserver.verbs.repository_configure import ConfigureRequest
+from smartserver.verbs.repository_create import CreateRequest, KindField
 from smartserver.verbs.repository_delete import DeleteRequest
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, InsertPackResult
 from smartserver.verbs.repository_list import ListRequest, ListResult
@@ -25,7 +25,7 @@ from smartserver.verbs.repository_read import ReadRequest, ReadResult
 from smartserver.verbs.repository_stats import StatsRequest
 from smartserver.verbs.server_ping import PingRequest, PingResult
 from smartserver.verbs.vfs import GetResult, LookRequest
-from smartserver.wire.events import Body, End, GoAway, Reply
+from smartserver.wire.events import End, GoAway, Reply
 from smartserver.wire.messages import Outcome, RequestFlag, State, Status, encode, raw
 from smartserver.wire.messages import Reply as ReplyMessage
 from transports.errors import PermissionDenied
@@ -88,87 +88,6 @@ def elsewhere(talk: Talk) -> None:
 
 def in_secret(talk: Talk) -> None:
     talk.ask(PULL, path="secret/project")
-
-
-# -- file-lock
-
-
-def locks_and_does_nothing_else(talk: Talk) -> None:
-    talk.ask(("mkdir", FileRequest("branch-lock/1")), ("rename", RenameRequest("branch-lock/1", "branch-lock/held")))
-
-
-def looks_at_a_lock(talk: Talk) -> None:
-    talk.ask(("get", FileRequest("index.lock")))
-
-
-def removes_what_it_made(talk: Talk) -> None:
-    talk.done(("mkdir", FileRequest("mutex")), results=[FileResult()])
-    talk.done(("put", FileRequest("root", b"text")), results=[FileResult()])
-    talk.done(("rename", RenameRequest("mutex", "old")), results=[FileResult()])
-    talk.ask(("rmdir", FileRequest("old")))
-
-
-def withdraws_what_it_published(talk: Talk) -> None:
-    talk.done(("put", FileRequest("new", b"text")), results=[FileResult()])
-    talk.done(("publish", RenameRequest("new", "1")), results=[FileResult()])
-    talk.ask(("withdraw", RenameRequest("1", "aside")))
-
-
-def locks_while_it_works(talk: Talk) -> None:
-    talk.done(("mkdir", FileRequest("lock/1")), ("get", FileRequest("root")), results=[FileResult(), FileResult()])
-    talk.done(("put", FileRequest("root.new", b"text")), results=[FileResult()])
-    talk.done(("rename", RenameRequest("root.new", "root")), results=[FileResult()])
-    talk.ask(("put", FileRequest("block", b"text")), ("rmdir", FileRequest("lock/1")))
-
-
-def removes_what_it_made_after_a_refusal(talk: Talk) -> None:
-    talk.done(("put", FileRequest("root.new", b"text")), results=[FileResult()])
-    talk.refuse(talk.ask(("rename", RenameRequest("root.new", "root"))), PermissionDenied("root"))
-    talk.ask(("rmdir", FileRequest("root.new")))
-
-
-# -- filled-later
-
-
-def fills_what_it_created(talk: Talk) -> None:
-    talk.done(CREATE, results=[CreateResult(True)], version=1)
-    talk.ask(INSERT, SET, known=1, flags=RequestFlag.BODY)
-
-
-def fills_what_it_created_and_configured(talk: Talk) -> None:
-    talk.done(CREATE, CONFIGURE, results=[CreateResult(True), ConfigureResult({})], version=1)
-    talk.ask(INSERT, SET, known=1, flags=RequestFlag.BODY)
-
-
-def fills_a_folder_it_made(talk: Talk) -> None:
-    talk.done(("mkdir", FileRequest("packs")), results=[FileResult()])
-    talk.ask(("put", FileRequest("packs/a", b"text")))
-
-
-def publishes_in_a_folder_it_made(talk: Talk) -> None:
-    talk.done(("mkdir", FileRequest("log")), results=[FileResult()])
-    talk.ask(("publish", RenameRequest("new", "log/1")))
-
-
-def fills_a_file_it_made_empty(talk: Talk) -> None:
-    talk.done(("put", FileRequest("a")), results=[FileResult()])
-    talk.ask(("put", FileRequest("a", b"text")))
-
-
-def makes_with_content(talk: Talk) -> None:
-    talk.done(CREATE, results=[CreateResult(False)], version=1)
-    number = talk.ask(CREATE, INSERT, SET, known=1, flags=RequestFlag.BODY)
-    talk.body(number, HISTORY.segment(TIP))
-    talk.answer(number, CreateResult(True), InsertPackResult(1), SET_DONE, version=2)
-    talk.done(("mkdir", FileRequest("packs")), ("put", FileRequest("packs/a", b"1")), results=[FileResult()] * 2)
-    talk.done(("put", FileRequest("packs/b", b"2")), results=[FileResult()])
-    talk.done(("mkdir", FileRequest("gone")), results=[FileResult()])
-    talk.done(("rename", RenameRequest("gone", "moved")), results=[FileResult()])
-    talk.done(("put", FileRequest("1")), results=[FileResult()])
-    talk.done(("withdraw", RenameRequest("1", "aside")), results=[FileResult()])
-    talk.done(("put", FileRequest("2")), results=[FileResult()])
-    talk.done(("publish", RenameRequest("2", "moved/2")), results=[FileResult()])
-    talk.ask(*(("put", FileRequest(name, b"3")) for name in ("gone", "1", "2")))
 
 
 # -- read-back
@@ -351,38 +270,6 @@ def one_request_for_each_of_several_repositories(talk: Talk) -> None:
         talk.done(pull_of(revision), results=[PULLED], path=f"project{number % 2}")
 
 
-# -- late-refusal
-
-
-def goes_on_after_it_was_refused(talk: Talk) -> None:
-    number = talk.ask(INSERT, SET, flags=RequestFlag.BODY)
-    talk.up(Body(number, b"segments"))
-    talk.refuse(number, BranchExists(b"main", TIP))
-    talk.up(Body(number, b"segments"))
-
-
-def asks_once_more_what_was_refused(talk: Talk) -> None:
-    talk.refuse(talk.ask(DELETE, known=1), NoSuchBranch(b"topic"))
-    talk.ask(DELETE, known=1)
-
-
-def asks_once_more_what_each_call_was_refused(talk: Talk) -> None:
-    talk.done(DELETE, results=[None], known=1)
-    talk.ask(DELETE, known=1)
-
-
-def stops_when_it_is_refused(talk: Talk) -> None:
-    number = talk.ask(INSERT, SET, flags=RequestFlag.BODY)
-    talk.body(number, b"segments")
-    talk.refuse(number, BranchExists(b"main", TIP))
-    talk.connect()
-    number = talk.ask(INSERT, SET, flags=RequestFlag.BODY)
-    talk.body(number, b"others")
-    talk.refuse(talk.ask(DELETE, known=1), NoSuchBranch(b"topic"))
-    talk.refuse(talk.ask(DELETE, known=2), RepositoryChanged("packs/1"))
-    talk.ask(DELETE, known=2)
-
-
 # -- resend
 
 
@@ -488,20 +375,6 @@ FIRES: dict[str, list[Case]] = {
     "rpc:Repository.pack": [pack],
     "rpc:Repository.*": [pack, pull],
     "*:*:secret/*": [in_secret],
-    "file-lock": [
-        lock,
-        locks_and_does_nothing_else,
-        looks_at_a_lock,
-        removes_what_it_made,
-        withdraws_what_it_published,
-    ],
-    "filled-later": [
-        fills_what_it_created,
-        fills_what_it_created_and_configured,
-        fills_a_folder_it_made,
-        publishes_in_a_folder_it_made,
-        fills_a_file_it_made_empty,
-    ],
     "read-back": [
         reads_its_own_ref,
         reads_its_own_tip,
@@ -516,11 +389,6 @@ FIRES: dict[str, list[Case]] = {
         one_file_for_each,
         one_file_of_its_own_content_for_each,
         one_item_of_a_selector_for_each,
-    ],
-    "late-refusal": [
-        goes_on_after_it_was_refused,
-        asks_once_more_what_was_refused,
-        asks_once_more_what_each_call_was_refused,
     ],
     "resend": [
         sends_what_it_was_told,
@@ -541,8 +409,6 @@ SILENT: dict[str, list[Case]] = {
     "rpc:Repository.pack": [pull, put],
     "rpc:Repository.*": [put, connects_again_for_nothing],
     "*:*:secret/*": [elsewhere, put],
-    "file-lock": [put, locks_while_it_works, removes_what_it_made_after_a_refusal],
-    "filled-later": [put, makes_with_content],
     "read-back": [
         reads_what_others_wrote,
         reads_in_the_request_of_the_change,
@@ -557,7 +423,6 @@ SILENT: dict[str, list[Case]] = {
         selectors_that_differ_in_more,
         one_request_for_each_of_several_repositories,
     ],
-    "late-refusal": [stops_when_it_is_refused],
     "resend": [sends_what_is_new, sends_what_is_no_refs_tip, sends_it_to_one_made_anew],
     "extra-connection": [connects_again_where_it_must],
     "silly": [pack, put, reads_what_others_wrote],

@@ -1,4 +1,4 @@
-"""server.patience: what is done when a peer asks nothing, sends nothing of what it began, or takes nothing."""
+"""server.idle: what is done when a peer asks nothing, sends nothing of what it began, or takes nothing."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import cast
 
 import pytest
 
+from smartserver.server.idle import PROBE_INTERVAL, IdleTimeouts
 from smartserver.server.outbox import Outbox
-from smartserver.server.patience import PROBE_INTERVAL, Patience
 from smartserver.server.session import Session
 from smartserver.wire.limits import DRAIN_BYTES, DRAIN_SECONDS, KEEP_IDLE, PING_INTERVAL
 
-IDLE, FAREWELL = 40.0, 10.0
+IDLE, DRAIN_TIME = 40.0, 10.0
 
 
 @dataclass
@@ -55,20 +55,20 @@ class Waiting:
     """Bytes its peer has not taken."""
 
     def __post_init__(self) -> None:
-        self.patience = Patience(
+        self.timeouts = IdleTimeouts(
             cast("Session", self.session),
             self.outbox,
             lambda: self.left,
             idle=IDLE,
-            farewell=FAREWELL,
+            drain_time=DRAIN_TIME,
             refused=self.refused,
         )
-        self.patience.begin(0.0)
+        self.timeouts.begin(0.0)
 
     def look(self, now: float) -> list[str]:
         """What the session is told now; `end` where the connection had its time."""
         self.session.told.clear()
-        return ["end"] if self.patience.look(now) else self.session.told
+        return ["end"] if self.timeouts.look(now) else self.session.told
 
 
 def test_while_the_server_works_a_peer_may_be_silent() -> None:
@@ -77,15 +77,15 @@ def test_while_the_server_works_a_peer_may_be_silent() -> None:
 
 def test_the_rest_of_a_request_has_its_time_since_the_last_byte() -> None:
     uploading = Waiting(Asking(awaiting=True))
-    uploading.patience.note_received(30.0)
+    uploading.timeouts.note_received(30.0)
     assert uploading.look(69.9) == []
     assert uploading.look(70.0) == ["drop: nothing of the rest of a request came for 40 s"]
 
 
 def test_an_answer_has_its_time_since_anything_was_taken() -> None:
     answered = Waiting()
-    answered.patience.note_written(5.0)
-    answered.patience.note_handed(100)
+    answered.timeouts.note_written(5.0)
+    answered.timeouts.note_handed(100)
     answered.outbox.full, answered.left = True, 100
     assert answered.look(6.0) == []
     assert answered.look(44.9) == []
@@ -108,14 +108,14 @@ def test_an_answer_has_its_time_since_anything_was_taken() -> None:
 def test_a_connection_is_kept_for_a_request_to_come(session: Asking, refused: bool, keep: float) -> None:
     kept = Waiting(session, refused)
     assert kept.look(keep - 1) == []
-    assert not kept.patience.leaving
+    assert not kept.timeouts.leaving
     assert kept.look(keep) == [f"go away: no request for {keep:.0f} s"]
-    assert kept.patience.leaving
-    assert kept.patience.next_look(keep) == FAREWELL
-    kept.patience.closing = True
-    kept.patience.note_taken(keep + FAREWELL - 1)
-    assert kept.look(keep + FAREWELL - 1) == []
-    assert kept.look(keep + FAREWELL) == ["end"]
+    assert kept.timeouts.leaving
+    assert kept.timeouts.next_look(keep) == DRAIN_TIME
+    kept.timeouts.closing = True
+    kept.timeouts.note_taken(keep + DRAIN_TIME - 1)
+    assert kept.look(keep + DRAIN_TIME - 1) == []
+    assert kept.look(keep + DRAIN_TIME) == ["end"]
 
 
 def test_signs_of_life_are_asked_for_more_often_of_one_that_sends_no_more() -> None:
@@ -123,9 +123,9 @@ def test_signs_of_life_are_asked_for_more_often_of_one_that_sends_no_more() -> N
     assert pinged.look(PING_INTERVAL - 1) == []
     assert pinged.look(PING_INTERVAL) == ["ping"]
     assert pinged.look(PING_INTERVAL) == []
-    pinged.patience.read_ended = True
+    pinged.timeouts.read_ended = True
     assert pinged.look(PING_INTERVAL + PROBE_INTERVAL) == ["ping"]
-    assert pinged.patience.next_look(0.0) == PROBE_INTERVAL
+    assert pinged.timeouts.next_look(0.0) == PROBE_INTERVAL
 
 
 def test_a_refused_upload_has_its_time_since_it_was_seen() -> None:
@@ -140,28 +140,28 @@ def test_a_refused_upload_has_its_time_since_it_was_seen() -> None:
 
 def test_one_that_is_closing_has_its_time_since_all_was_sent_and_taken() -> None:
     closing = Waiting()
-    closing.patience.closing = True
+    closing.timeouts.closing = True
     assert closing.look(IDLE - 1) == []
-    closing.patience.note_taken(IDLE - 1)
-    closing.patience.sent_all = IDLE
+    closing.timeouts.note_taken(IDLE - 1)
+    closing.timeouts.sent_all = IDLE
     assert closing.look(IDLE + DRAIN_SECONDS - 1) == []
     assert closing.look(IDLE + DRAIN_SECONDS) == ["end"]
 
 
 def test_one_that_is_closing_sends_so_many_bytes_at_most() -> None:
     closing = Waiting()
-    closing.patience.note_received(1.0, DRAIN_BYTES)
-    closing.patience.closing = True
-    closing.patience.note_received(1.0, DRAIN_BYTES)
-    assert not closing.patience.has_drained
-    closing.patience.note_received(1.0, 1)
-    assert closing.patience.has_drained
+    closing.timeouts.note_received(1.0, DRAIN_BYTES)
+    closing.timeouts.closing = True
+    closing.timeouts.note_received(1.0, DRAIN_BYTES)
+    assert not closing.timeouts.has_drained
+    closing.timeouts.note_received(1.0, 1)
+    assert closing.timeouts.has_drained
 
 
 def test_only_requests_and_their_answers_are_use() -> None:
     session = Asking(had_request=False, idle=True, at_rest=True)
     used = Waiting(session)
-    patience = used.patience
+    patience = used.timeouts
     patience.note_received(1.0, 1)
     patience.note_written(2.0)
     patience.note_taken(3.0)

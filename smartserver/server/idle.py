@@ -1,5 +1,5 @@
-"""How long a peer may keep the server waiting. It has no clock and does no I/O: it is told the time and what happens,
-and tells the session what to do.
+"""Timeouts for a peer that is idle. This module has no clock and does no I/O: it is told the time and the events, and
+tells the session what to do.
 
 Only idleness is timed, never a total, and only while the peer is the one to act: it owes the rest of a request, takes
 nothing of its answers, has not closed after all was sent, or holds a connection for a request to come. While the server
@@ -19,10 +19,10 @@ PROBE_INTERVAL = 0.375
 like one that waits, until the system refuses what is written to it: the second PING ends the work for it."""
 
 TICKS = 4
-"""How often the time a peer is given is looked at before it is over."""
+"""Looks at the time of a peer, before it is over."""
 
 
-class Patience:
+class IdleTimeouts:
     """The times of one connection."""
 
     def __init__(
@@ -32,22 +32,22 @@ class Patience:
         unacknowledged: Callable[[], int],
         *,
         idle: float,
-        farewell: float,
+        drain_time: float,
         refused: bool = False,
     ) -> None:
         """`unacknowledged`: counts the bytes the peer has not taken of those that were handed to the carrier. `idle`:
-        seconds a peer in the middle of something may do nothing; `farewell`: seconds one that was told to leave is open
+        seconds a peer in the middle of something may do nothing; `drain_time`: seconds one told to leave is open
         at most; `refused`: whether the connection was one too many."""
         self._session = session
         self._outbox = outbox
         self._unacknowledged = unacknowledged
         self._idle = idle
-        self._farewell = farewell
+        self._drain_time = drain_time
         self._refused = refused
         self.closing = False
-        """Whether nothing more is taken or begun."""
+        """True when nothing more is taken or begun."""
         self.read_ended = False
-        """Whether the peer sends no more."""
+        """True when the peer sends no more."""
         self.sent_all: float | None = None
         """When the last byte was sent and this direction closed."""
         self._drained = 0
@@ -103,18 +103,18 @@ class Patience:
 
     def must_leave(self, now: float) -> None:
         """The peer was told to leave."""
-        self._leave_by = now + self._farewell
+        self._leave_by = now + self._drain_time
 
     # -- what to do
 
     @property
     def leaving(self) -> bool:
-        """Whether the peer was told to leave, so that somebody else has its place."""
+        """True if the peer was told to leave, so that somebody else has its place."""
         return self._leave_by is not None
 
     @property
     def has_drained(self) -> bool:
-        """Whether one that is closing had its bytes."""
+        """True if a peer that is closing had its bytes."""
         return self._drained > DRAIN_BYTES
 
     def idle_since(self, now: float) -> float | None:
@@ -158,7 +158,7 @@ class Patience:
         return often if self._leave_by is None else min(often, self._leave_by - now)
 
     def _is_over(self, now: float) -> bool:
-        """Whether one that is closing had its time.
+        """True if a peer that is closing had its time.
 
         What was asked is sent on for as long as the peer takes it, unless somebody else needs the place. That all of it
         is sent says only that the kernel has it: what the peer still takes from there counts too.

@@ -1,0 +1,364 @@
+"""The server that `smartserver serve` runs, from its sockets to its end.
+
+The order matters: sockets are opened and caches that workers share are made, then workers are forked, and only then
+come the reactor and whatever has connections or threads of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+import signal
+import socket
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+import click
+from twisted.internet import error
+from twisted.logger import globalLogPublisher
+
+from smartserver.cli.access_files import is_shared, open_access, open_tokens
+from smartserver.cli.errors import CommandError, one_line
+from smartserver.cli.interrupts import on_ending
+from smartserver.cli.place import above, open_store
+from smartserver.cli.process import raise_descriptors, use_one_heap
+from smartserver.cli.serve_options import (
+    CheckedOptions,
+    ServeOptions,
+    cache_folder,
+    open_memcached,
+    peer_of,
+    with_copies,
+)
+from smartserver.cli.user import user
+from smartserver.cli.workers import STOP, TERMINATE, fork_workers
+from smartserver.records import native
+from smartserver.server import stdio, tcp
+from smartserver.server.access import Anonymous, RuledUser, by_token, on_streams
+from smartserver.server.cache_sizes import EVERY, START, AutoSize, divide, follow
+from smartserver.server.connections import Connections
+from smartserver.server.executor import Lane
+from smartserver.server.health import Health, look_at
+from smartserver.server.limits import Limits
+from smartserver.server.open_files import MAX_OF_SITE, SHARE, OpenFiles
+from smartserver.server.pages import PagesFactory
+from smartserver.server.site import Site
+from smartserver.server.startup import inside_of, tidy_all
+from smartserver.server.threads import ThreadExecutor
+from smartserver.store.caches import HEADERS
+from smartserver.store.cluster import mark_of
+
+if TYPE_CHECKING:
+    from twisted.logger import ILogObserver
+
+    from smartserver.server.common_cache import CommonCache
+    from smartserver.server.common_counts import CommonCounts
+    from smartserver.server.pages import Page
+    from smartserver.server.request_meters import ServerCounts
+    from smartserver.server.shell import SessionProtocol
+    from smartserver.server.startup import Reactor
+    from transports.base import Transport
+
+STOP_AFTER = 30.0
+"""Seconds a server that was told to stop lets open requests finish."""
+
+NOTICE = 5.0
+"""Seconds for which a server that is told to stop by SIGTERM still accepts connections, where `/readyz` says so: a load
+balancer that asks each second has left it by then."""
+
+NO_METRICS = "no /metrics: pip install 'smartserver[metrics]'"
+
+EVERYWHERE = ("0.0.0.0", "::")
+"""Addresses that stand for every address of a machine."""
+
+
+@dataclass
+class ServingProcess:
+    """This process among those that serve the same sockets."""
+
+    is_first: bool = True
+    """True if it speaks for all of them."""
+    texts: CommonCache | None = None
+    counts: CommonCounts | None = None
+
+
+def run(ctx: click.Context, options: ServeOptions, checked: CheckedOptions) -> None:
+    """Serve until a signal ends it, or with `--stdio` the client.
+
+    Raises:
+        CommandError: it cannot begin.
+    """
+    if not options.stdio:
+        _load_readers()
+    use_one_heap()
+    descriptors = raise_descriptors()
+    sockets = []
+    if not options.stdio:
+        places = [checked.listen] + ([] if checked.metrics is None else [checked.metrics])
+        sockets = [ctx.with_resource(_open_port(*place)) for place in places]
+    process = _forked(options, sockets)
+    transport = open_store(checked.root, ctx.obj or frozenset())  # What has used a bucket may not fork.
+    if options.access is not None and is_shared(options.access):
+        checked.rules = open_access(options.access)
+        checked.tokens = None if options.stdio else open_tokens(options.access)
+    if checked.is_bucket:
+        transport = with_copies(transport, options.cache_dir or cache_folder(os.environ), options.cache_size)
+    from twisted.internet import reactor
+
+    Serving(options, checked, cast("Reactor", reactor), transport, process, descriptors).run(sockets)
+
+
+def _forked(options: ServeOptions, sockets: list[socket.socket]) -> ServingProcess:
+    """Fork workers, where there are to be several; returns in each of them."""
+    if not sockets or options.workers == 1:
+        return ServingProcess()
+    from smartserver.server.common_cache import CommonCache  # A log-in by ssh does not wait for them.
+    from smartserver.server.common_counts import CommonCounts
+
+    texts = CommonCache(options.shared_cache << 20, options.workers) if options.shared_cache else None
+    counts = CommonCounts(options.workers)
+    number, is_first = fork_workers(options.workers, sockets)
+    counts.belong_to(number)
+    if texts is not None:
+        texts.belong_to(number)
+    return ServingProcess(is_first, texts, counts)
+
+
+class Serving:
+    """One process that serves."""
+
+    def __init__(
+        self,
+        options: ServeOptions,
+        checked: CheckedOptions,
+        reactor: Reactor,
+        transport: Transport,
+        process: ServingProcess,
+        descriptors: int,
+    ) -> None:
+        self._options, self._checked = options, checked
+        self._reactor = reactor
+        self._process = process
+        self._memcached = open_memcached(checked.memcached)
+        self.site = self._made_site(transport, descriptors)
+        self._executor = ThreadExecutor(reactor.callFromThread)
+        limits = Limits(options.max_connections, options.max_per_address, options.idle_timeout)
+        self._connections = Connections(self.site, self._executor, reactor, limits)
+        with one_line(above(checked.root)):
+            mark = None if checked.metrics is None else mark_of(transport)
+        self._health = Health(lambda: look_at(transport, mark), self._executor, reactor)
+        self._session: SessionProtocol | None = None
+        """The one of `--stdio`."""
+        self._is_told = False
+        """True once a signal said to stop."""
+
+    def _made_site(self, transport: Transport, descriptors: int) -> Site:
+        options, checked = self._options, self._checked
+        site = Site(
+            transport,
+            may_create=not options.no_create,
+            allows_vfs=options.allow_vfs,
+            banned=checked.banned,
+            policy=checked.policy,
+            compression=checked.level,
+            slow=None if options.slow is None else options.slow / 1000,
+        )
+        site.texts.common = HEADERS.common = self._process.texts
+        site.texts.remote = self._memcached
+        if checked.memory is not None or options.stdio:  # One client's session is too short to choose by.
+            divide(site.texts, START if checked.memory is None else checked.memory)
+        if checked.memory is not None:
+            follow(site.texts)
+        elif not options.stdio:
+            self._reactor.callLater(EVERY, partial(self._decide_sizes, AutoSize(site.texts, options.workers)))
+        site.open_files = OpenFiles(min(MAX_OF_SITE, descriptors // SHARE))
+        if checked.is_remote:
+            site.name, site.tidies = checked.root, False
+            # Its one user is told.
+            logging.getLogger("smartserver").setLevel(logging.INFO if options.verbose else logging.ERROR)
+        else:  # Who is let into a store has an account there: no link leads him where he may not go.
+            site.inside = inside_of(transport)
+        return site
+
+    def _decide_sizes(self, auto: AutoSize) -> None:
+        """Look at the sizes of caches, now and then."""
+        auto.decide()
+        self._reactor.callLater(EVERY, partial(self._decide_sizes, auto))
+
+    def run(self, sockets: list[socket.socket]) -> None:
+        """Serve on open sockets, or where there are none on standard input and output, until the end."""
+        reactor, executor = self._reactor, self._executor
+        if sockets:
+            self._accept(*sockets)
+        else:
+            self._serve_streams()
+        reactor.addSystemEventTrigger("before", "shutdown", self._stopping)
+        reactor.addSystemEventTrigger("after", "shutdown", executor.stop)
+        if self._memcached is not None:
+            reactor.addSystemEventTrigger("after", "shutdown", self._memcached.close)
+        on_ending(lambda number: reactor.callFromThread(lambda: self._told(number)))
+        if self._options.workers > 1:
+            signal.signal(STOP, lambda number, _: reactor.callFromThread(lambda: self._told(number)))
+            signal.signal(TERMINATE, lambda *_: reactor.callFromThread(lambda: self._told(signal.SIGTERM)))
+        # What is loaded stays: a full collection then walks what requests left and not 40,000 objects more, 15 ms in
+        # which nothing is answered.
+        gc.freeze()
+        reactor.run(installSignalHandlers=False)
+
+    # -- the beginning
+
+    def _serve_streams(self) -> None:
+        options, rules = self._options, self._checked.rules
+        if options.log_place is None:  # Standard error is the user's: it is told.
+            logging.getLogger("smartserver.refusals").setLevel(logging.ERROR)
+        name = options.name or user()
+        policy = Anonymous(options.anonymous) if options.anonymous else None
+        admission = on_streams(name, policy) if rules is None else RuledUser(name, rules, options.key or "")
+        peer = peer_of(name, os.environ.get("SSH_CONNECTION", ""))
+        self._session = stdio.serve(self._connections, admission, peer)
+        self._session.when_lost = self._tidied
+
+    def _accept(self, opened: socket.socket, pages_port: socket.socket | None = None) -> None:
+        options, checked, reactor = self._options, self._checked, self._reactor
+        by_address = tcp.anonymous_by_address(Anonymous(options.anonymous or "read"))
+        rules, tokens = checked.rules, checked.tokens
+        admit = by_address if rules is None or tokens is None else by_token(rules, tokens)
+        listening = tcp.accept(reactor, opened, tcp.TcpFactory(self._connections, admit, checked.encryption))
+        metrics = "" if pages_port is None else self._serve_pages(pages_port)
+        globalLogPublisher.addObserver(cast("ILogObserver", tcp.log_unaccepted))
+        unopened = tcp.fast_open(listening) if options.fast_open else ""
+        reactor.addSystemEventTrigger("before", "shutdown", listening.stopListening)
+        if self._process.is_first:
+            if unopened:
+                click.echo(f"--fast-open has no effect: {unopened}", err=True)
+            serving = self._described(listening.getHost().port) + metrics
+            # Said once it runs: from then on it can be told to stop.
+            reactor.callLater(0, lambda: click.echo(serving, err=True))
+            # Once a server, not once for each client that sshd lets in.
+            self._executor.run(lambda: tidy_all(self.site, self._executor), lambda _: None, Lane.UPKEEP)
+
+    def _described(self, port: int) -> str:
+        """The lines that say where it serves, and whom."""
+        options, checked, host = self._options, self._checked, self._checked.listen[0]
+        everywhere = ", every address of this machine" if host in EVERYWHERE else ""
+        anonymous = f"anonymous users: {Anonymous(options.anonymous or 'read')}"
+        users = anonymous if options.access is None else f"access: {options.access}"
+        scheme = "hpss+tls" if options.require_tls else "hpss"
+        line = f"serving {checked.root} on {scheme}://{tcp.shown(host, port)}/{everywhere} ({users})"
+        if checked.encryption is not None:
+            line += f"\nwith TLS, certificate {checked.encryption.key_pair.fingerprint}"
+        lacking = native.said()
+        return f"{line}\n{lacking}" if lacking else line
+
+    def _serve_pages(self, port: socket.socket) -> str:
+        """Serve metrics and health; the lines that say where."""
+        pages = self._health.pages | metrics_pages(self.site, self._connections, self._process.counts, self._reactor)
+        found = tcp.accept(self._reactor, port, PagesFactory(pages, self._reactor)).getHost()
+        place = f"http://{tcp.shown(found.host, found.port)}"
+        metrics = f"metrics on {place}/metrics" if b"/metrics" in pages else NO_METRICS
+        return f"\n{metrics}\nready or not on {place}/readyz"
+
+    # -- the end
+
+    def _told(self, number: int) -> None:
+        """A signal came: the first one stops, the next one waits no longer. Behind a link there is one user, whose own
+        command the first one ends, too: an open request is given up, as far as it is not carried out."""
+        if self._is_told and number == signal.SIGHUP:
+            return  # The end of a terminal sends it, and its shell once more.
+        if number == signal.SIGTERM and self._checked.metrics is not None and not self._health.is_stopping:
+            self._health.is_stopping = True
+            _tell(f"stopping: connections are accepted for another {NOTICE:.0f} s, and /readyz says no")
+            self._reactor.callLater(NOTICE, self._after_notice)
+            return
+        self._health.is_stopping = True
+        if self._is_told:
+            self._connections.cut()
+        elif self._checked.is_remote and self._session is not None and self._session in self._connections.open:
+            self._session.abort()
+        self._is_told = True
+        self._stop()
+
+    def _after_notice(self) -> None:
+        if not self._is_told:
+            self._told(signal.SIGTERM)
+
+    def _stop(self) -> None:
+        with contextlib.suppress(error.ReactorNotRunning):  # A signal came first.
+            self._reactor.stop()
+
+    def _stopping(self) -> object:
+        if busy := self._connections.busy:
+            grace = f"{STOP_AFTER:.0f} s to finish what was asked (a second signal ends it now)"
+            _tell(f"stopping: {_connections(busy)} {grace}")
+        return self._connections.stop(STOP_AFTER)
+
+    def _tidied(self) -> None:
+        """Stop once what a push left to tidy is done, however soon after its answer the client went: no later process
+        would do it where each serves one client."""
+        self._executor.stopping = True
+        self._executor.run(lambda: None, lambda _: self._stop(), Lane.UPKEEP)
+
+
+def _load_readers() -> None:
+    """Load what the first read of a repository would wait for. Workers share it."""
+    from importlib import import_module
+
+    from smartserver.records.delta import compress
+
+    for name in ("bzr", "git", "hg"):
+        import_module(f"smartserver.vcs.{name}.content")
+    compress(b"")
+
+
+def _open_port(host: str, port: int) -> socket.socket:
+    try:
+        return tcp.open_port(host, port)
+    except OSError as failed:
+        raise CommandError(f"cannot listen on {tcp.shown(host, port)}: {failed.strerror}") from None
+
+
+def metrics_pages(
+    site: Site, connections: Connections, common: CommonCounts | None, reactor: Reactor
+) -> dict[bytes, Page]:
+    """Count requests by verb. Returns the page that shows them and all other counters, by its path; nothing where its
+    library is missing. `common`: the counts of the other workers, which it shows too."""
+    try:
+        from smartserver.server.metrics import ServerCollector, page
+    except ModuleNotFoundError:
+        return {}
+    from smartserver.server.common_counts import EVERY as COUNT_EVERY
+    from smartserver.server.request_meters import RequestMeters
+
+    requests = RequestMeters()
+    site.ended = requests.add
+
+    def own() -> ServerCounts:
+        return requests.counts(len(connections.open), {"texts": site.texts, "headers": HEADERS})
+
+    if common is None:
+        return {b"/metrics": partial(page, ServerCollector(own))}
+
+    def tell() -> None:
+        common.write(own())
+        reactor.callLater(COUNT_EVERY, tell)
+
+    def all_workers() -> ServerCounts:
+        common.write(own())
+        return common.read()
+
+    tell()
+    reactor.addSystemEventTrigger("after", "shutdown", lambda: common.write(own()))
+    return {b"/metrics": partial(page, ServerCollector(all_workers))}
+
+
+def _tell(line: str) -> None:
+    """Write a line to standard error, for the user who stops this process."""
+    with contextlib.suppress(OSError):  # The terminal may be gone. What `sys.stderr` keeps would fail at the end.
+        os.write(2, f"{line}\n".encode())
+
+
+def _connections(count: int) -> str:
+    return "1 connection has" if count == 1 else f"{count} connections have"

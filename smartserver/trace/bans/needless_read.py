@@ -1,0 +1,194 @@
+"""`duplicate`, `read-back`, `reopen`: questions whose answer the client has."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from smartserver.trace.bans.model import (
+    Ban,
+    Cost,
+    Finding,
+    WatchedAnswer,
+    WatchedRequest,
+    names_in,
+    paths_of,
+    place,
+    value_of,
+)
+from smartserver.verbs.declare import AnyVerb, Arguments, Effect
+from smartserver.verbs.vfs import GetResult, HasResult, NamesResult, StatResult
+
+ABSENT = (GetResult(None), HasResult(False), NamesResult(None), StatResult(None))
+"""Answers that nothing is there."""
+
+
+class Duplicate(Ban):
+    """The same read call twice in one operation.
+
+    Seen: the calls of requests that only read, with their path. It counts when every call of a request was answered
+    before in the operation, and this client changed nothing since on that path, above it or below it; or when one
+    request has the same call twice. The second time is one too many, since the first answer is there. A request that
+    asks something else besides costs no round trip for what it repeats. `Server.ping` says nothing that could be
+    remembered. That a file is not there may be asked again: a client waits for it so.
+    """
+
+    name: ClassVar[str] = "duplicate"
+    remedy: ClassVar[str] = "Keep the first answer."
+
+    def __init__(self) -> None:
+        self._answered: list[tuple[str, str, Arguments]] = []
+
+    def begin(self) -> None:
+        """Nothing was asked."""
+        self._answered.clear()
+
+    def asking(self, asked: WatchedRequest) -> Finding | None:
+        """Compare it with what was answered."""
+        if not asked.reads:
+            return None
+        calls = _calls(asked)
+        twice = next((call for number, call in enumerate(calls) if call in calls[:number]), None)
+        if twice is not None:
+            return Finding(twice[1], "it is in one request twice")
+        if all(call in self._answered for call in calls):
+            return Finding(calls[-1][1], "the same was answered before")
+        return None
+
+    def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
+        """Remember what was done, or that all may be different."""
+        if asked.mutates:
+            self._answered = [each for each in self._answered if not _near(each[0], asked.path)]
+        elif answered.fault is None:
+            results = zip(_calls(asked), answered.results, strict=False)
+            self._answered += [call for call, result in results if result not in ABSENT]
+
+
+def _near(path: str, changed: str) -> bool:
+    one, other = f"{place(path)}/", f"{place(changed)}/"
+    return one.startswith(other) or other.startswith(one) or "//" in (one, other)
+
+
+def _calls(asked: WatchedRequest) -> list[tuple[str, str, Arguments]]:
+    return [(asked.path, verb.name, arguments) for verb, arguments in asked.calls]
+
+
+HELD = ("haves", "had", "mine", "absent", "after")
+"""Arguments that name what the client has, not what it wants."""
+
+PULL = "Repository.pull"
+
+WRITTEN = ("ref", "tip")
+"""Arguments that name what a change writes."""
+
+
+class ReadBack(Ban):
+    """A read, in one operation, of something that the client wrote in it.
+
+    Seen: the refs and tips that changes set and, of VFS verbs, the paths they change, once the answer says that it is
+    done; and the names, ids and paths that later reads ask for, which is all of them but those that say what the client
+    has (`haves`, `had`, `mine`, `absent`, `after`). It counts when a read asks for one that was written on the same
+    path, or for all refs after one was set, unless a tip that was set is among what the client has: then it asks what
+    came later. The first time is one too many: the answer to a change says what became of it. A read in the request of
+    the change costs no round trip.
+    """
+
+    name: ClassVar[str] = "read-back"
+    remedy: ClassVar[str] = "Use the answer to the change, which says what became of it."
+
+    def __init__(self) -> None:
+        self._written: dict[str, set[bytes | str]] = {}
+
+    def begin(self) -> None:
+        """Nothing was written."""
+        self._written.clear()
+
+    def asking(self, asked: WatchedRequest) -> Finding | None:
+        """Compare what it wants with what was written."""
+        if asked.mutates:
+            return None
+        for verb, arguments in asked.calls:
+            written = self._written.get(_where(asked, verb), set())
+            if not written or not written.isdisjoint(_names(arguments, HELD)):
+                continue
+            back = written.intersection(_wanted(asked, verb, arguments))
+            if back:
+                return Finding(verb.name, f"{min(map(repr, back))} was written by this client")
+            # A pull of no ref brings no revision: what it asks for is the refs.
+            refs_alone = verb.name == PULL and arguments == verb.request_type(refs=[])
+            if getattr(arguments, "refs", ()) is None or refs_alone:
+                return Finding(verb.name, "all refs, of which this client set one")
+        return None
+
+    def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
+        """Remember what was written."""
+        if not asked.mutates:
+            return
+        for (verb, arguments), result in zip(asked.calls, answered.results, strict=False):
+            if verb.effect is Effect.MUTATE and result is not None:
+                changed = paths_of(asked.path, verb, arguments)[1:] if verb.is_vfs else _names(arguments, WRITTEN)
+                self._written.setdefault(_where(asked, verb), set()).update(changed)
+
+
+def _where(asked: WatchedRequest, verb: AnyVerb) -> str:
+    """The path that names of a call are relative to; the paths of VFS verbs are whole."""
+    return "/" if verb.is_vfs else asked.path
+
+
+def _wanted(asked: WatchedRequest, verb: AnyVerb, arguments: Arguments) -> set[bytes | str]:
+    if verb.is_vfs:
+        return set(paths_of(asked.path, verb, arguments)[1:])
+    return _names(arguments, [field for field in arguments.__struct_fields__ if field not in HELD])
+
+
+def _names(arguments: Arguments, fields: tuple[str, ...] | list[str]) -> set[bytes | str]:
+    return {name for field in fields for name in names_in(value_of(arguments, field))}
+
+
+OPENS = "Repository.open"
+
+
+class Reopen(Ban):
+    """A repository is opened again in one operation.
+
+    Seen: the state of its repository that an answer carries, by the path of its request, and what later requests on
+    that path say they know of it. It counts when one says that it knows nothing, so that all refs and what the server
+    can do are sent once more, or when it asks for nothing but `Repository.open`. The second time is one too many:
+    whoever keeps the first answer has no use for it. An answer without a state, as where there is no repository,
+    begins it again.
+    """
+
+    name: ClassVar[str] = "reopen"
+    remedy: ClassVar[str] = (
+        "Keep what the first answer said of the repository, and name its version in the next request."
+    )
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def begin(self) -> None:
+        """Nothing is open."""
+        self._told.clear()
+
+    def asking(self, asked: WatchedRequest) -> Finding | None:
+        """Compare it with what was told."""
+        verb = asked.calls[0][0].name
+        if asked.path not in self._told or _is_of_files(asked):
+            return None
+        if asked.known is None:
+            why = f"the state of {asked.path!r} was told before, and the request says it knows nothing"
+            return Finding(verb, why, Cost.BODY, share=0.0)  # How much of the answer that is nobody has counted.
+        if all(each.name == OPENS for each, _ in asked.calls):
+            return Finding(verb, f"{asked.path!r} was opened before")
+        return None
+
+    def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
+        """Remember the state."""
+        if answered.state is not None:
+            self._told.add(asked.path)
+        elif not _is_of_files(asked):
+            self._told.discard(asked.path)
+
+
+def _is_of_files(asked: WatchedRequest) -> bool:
+    """Whether its verbs are such as know no repositories."""
+    return any(verb.is_vfs for verb, _ in asked.calls)
