@@ -105,7 +105,7 @@ class Unsupported(RequestError, code="unsupported"):
     speaks: str
 
     def __str__(self) -> str:
-        return f"not supported: {self.what} (this side speaks {self.speaks})"
+        return f"not supported: {self.what}; supported: {self.speaks}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -269,7 +269,7 @@ class RepositoryExists(RepositoryError, code="repository-exists"):
     path: str
 
     def __str__(self) -> str:
-        return f"there is a repository at {place(self.path)} already"
+        return f"a repository already exists at {place(self.path)}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -385,7 +385,7 @@ class StaleEntry(RepositoryError, code="stale-entry"):
     key: bytes
 
     def __str__(self) -> str:
-        return f"{_name(self.key)} of {self.map!r} is not what was expected"
+        return f"{_name(self.key)} of {self.map!r} is not as expected: somebody else changed it"
 
 
 @dataclasses.dataclass(eq=False)
@@ -430,7 +430,7 @@ class MissingParents(RepositoryError, code="missing-parents"):
     revisions: list[bytes]
 
     def __str__(self) -> str:
-        return f"missing parents: {_few(self.revisions)}"
+        return f"the repository lacks these parents: {_few(self.revisions)}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -450,7 +450,7 @@ class MissingBase(RepositoryError, code="missing-base"):
     keys: list[bytes]
 
     def __str__(self) -> str:
-        return f"missing delta bases: {_few(self.keys)}"
+        return f"the repository lacks delta bases: {_few(self.keys)}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -460,7 +460,7 @@ class KnownRevisions(RepositoryError, code="known"):
     tips: list[bytes]
 
     def __str__(self) -> str:
-        return f"already held: {_few(self.tips)} and their ancestors"
+        return f"the repository already has {_few(self.tips)} and their ancestors"
 
 
 @dataclasses.dataclass(eq=False)

@@ -53,7 +53,8 @@ from transports.errors import (
     TransportError,
     TransportFailed,
 )
-from transports.s3_bucket import Bucket, SpooledFile
+from transports.s3_bucket import Bucket
+from transports.s3_files import FOLDER, BucketFile, NewFile, SpooledFile, stat_of
 from transports.steps import (
     Get,
     GetPublished,
@@ -82,57 +83,6 @@ MANY = 4
 the last would be read twice."""
 LOOKS = 3
 """Looks at files of one folder that cost more than to list it: one at a missing file is two calls."""
-
-_Read = Callable[[Sequence[tuple[int, int]]], list[bytes]]
-
-
-class _ReadFile(ReadFile):
-    def __init__(self, size: Callable[[], int], read: _Read, path: str) -> None:
-        self._size = size
-        self._read: _Read | None = read
-        self._path = path
-
-    def read_at(self, offset: int, size: int) -> bytes:
-        return self.read_ranges([(offset, size)])[0]
-
-    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        if self._read is None:
-            raise TransportFailed(self._path, "the file is closed")
-        return self._read(ranges)
-
-    def size(self) -> int:
-        return self._size()
-
-    def close(self) -> None:
-        self._read = None
-
-
-class _WriteFile(WriteFile):
-    """A new file. `send`: uploads it, at its first sync or when it is closed."""
-
-    def __init__(self, spooled: SpooledFile, path: str, send: Callable[[SpooledFile], None] | None) -> None:
-        self._spooled: SpooledFile | None = spooled
-        self._path = path
-        self._send = send
-
-    def _open(self) -> SpooledFile:
-        if self._spooled is None:
-            raise TransportFailed(self._path, "the file is closed, or was uploaded")
-        return self._spooled
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self._open().write(data)
-
-    def sync(self) -> None:
-        spooled = self._open()
-        if self._send is not None:
-            self._spooled = None
-            self._send(spooled)
-
-    def close(self) -> None:
-        if self._spooled is not None:
-            self.sync()
-            self._spooled = None
 
 
 class S3Transport(Transport):
@@ -190,8 +140,8 @@ class S3Transport(Transport):
         spooled = self._bucket.spool.get(key)
         if spooled is None:
             size = self._head(path).size
-            return _ReadFile(lambda: size, partial(self._ranges, path), full)
-        return _ReadFile(lambda: spooled.size, lambda ranges: [spooled.read_at(*each) for each in ranges], full)
+            return BucketFile(lambda: size, partial(self._ranges, path), full)
+        return BucketFile(lambda: spooled.size, lambda ranges: [spooled.read_at(*each) for each in ranges], full)
 
     def open_published(self, path: str) -> ReadFile:
         return self.open_read(path)
@@ -228,7 +178,7 @@ class S3Transport(Transport):
     def _head(self, path: str) -> Stat:
         full, key = self._at(path)
         store = self._bucket.store()
-        return _stat(self._bucket.call("HEAD", full, lambda: obstore.head(store, key or "/")))
+        return stat_of(self._bucket.call("HEAD", full, lambda: obstore.head(store, key or "/")))
 
     def stat(self, path: str) -> Stat:
         key = self._at(path)[1]
@@ -263,7 +213,7 @@ class S3Transport(Transport):
         full, key = self._at(path)
         store = self._bucket.store()
         found = self._bucket.call("LIST", full, lambda: obstore.list_with_delimiter(store, key or None))
-        files = {each["path"]: _stat(each) for each in found["objects"]}
+        files = {each["path"]: stat_of(each) for each in found["objects"]}
         return {
             paths.split(each)[1]: stat
             for each, stat in {**dict.fromkeys(found["common_prefixes"], FOLDER), **files}.items()
@@ -283,10 +233,10 @@ class S3Transport(Transport):
         full, key = self._at(path)
         spooled = SpooledFile()
         if not self._is_own(key):
-            return _WriteFile(spooled, full, partial(self._upload_new, path))
+            return NewFile(spooled, full, partial(self._upload_new, path))
         if self._bucket.spool.setdefault(key, spooled) is not spooled:
             raise FileExists(full)
-        return _WriteFile(spooled, full, None)
+        return NewFile(spooled, full, None)
 
     @staticmethod
     def _is_own(key: str) -> bool:
@@ -527,14 +477,6 @@ class S3Transport(Transport):
         if self._at(step.path)[1] in self._bucket.spool:
             return self.open_read(step.path).read_ranges(step.ranges)
         return self._ranges(step.path, step.ranges)
-
-
-FOLDER = Stat(EntryKind.DIRECTORY, 0, 0.0)
-"""Nobody knows when a folder changed."""
-
-
-def _stat(found: Any) -> Stat:
-    return Stat(EntryKind.FILE, found["size"], found["last_modified"].timestamp())
 
 
 def from_url(url: str) -> S3Transport:

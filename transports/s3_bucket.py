@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 import threading
-import time
-import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import IO, TypeVar, cast
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import S3Store
 
 from transports.errors import FileExists, NoSuchFile, PermissionDenied, TransportError, TransportFailed
-from transports.local import translate
+from transports.s3_files import SpooledFile
 
-IN_MEMORY = 1 << 20
-"""Bytes of such a file that are held in memory; a larger one is a temporary file."""
 AT_ONCE = 32
 """Calls that are made at the same time: as many records as `store.log` reads at once."""
 RETRIES = 30
@@ -69,45 +64,6 @@ def _is_url(value: str) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
-
-
-class SpooledFile:
-    """The content of a file of this process."""
-
-    def __init__(self) -> None:
-        self.made = time.monotonic()
-        self.size = 0
-        self._file = cast("IO[bytes]", tempfile.SpooledTemporaryFile(IN_MEMORY))  # noqa: SIM115 - open while it is used
-        weakref.finalize(self, self._file.close)
-        self._guard = threading.Lock()
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append.
-
-        Raises:
-            NoSpace: the folder of temporary files is full.
-        """
-        with self._guard:
-            try:
-                self._file.seek(0, os.SEEK_END)
-                self._file.write(data)
-            except OSError as wrong:
-                raise translate(wrong, tempfile.gettempdir()) from wrong
-            self.size = self._file.tell()
-
-    def read_at(self, offset: int, size: int) -> bytes:
-        with self._guard:
-            self._file.seek(offset)
-            return self._file.read(size)
-
-    def content(self) -> bytes:
-        return self.read_at(0, self.size)
-
-    def send(self, put: Callable[[IO[bytes]], object]) -> None:
-        """Have all of it read by `put`."""
-        with self._guard:
-            self._file.seek(0)
-            put(self._file)
 
 
 class Bucket:

@@ -80,7 +80,7 @@ def path_of(part: str, environment: Mapping[str, str], *, make: bool = False) ->
             end of one.
     """
     if not hasattr(_socket, "SO_PEERCRED"):
-        raise NoAgent("this system does not say who is at the other end of a socket")
+        raise NoAgent("this system does not tell which user is at the other end of a socket")
     try:
         network = os.readlink("/proc/self/ns/net")
     except OSError:

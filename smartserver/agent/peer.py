@@ -111,7 +111,7 @@ def open_peer(connection: _socket.socket) -> int:
     """
     process = check_user(connection)
     if process == 0:
-        raise NoAgent("expected a process of this namespace at the other end")
+        raise NoAgent("the agent runs in another namespace")
     try:
         folder = open_process(str(process))
     except (FileNotFoundError, ProcessLookupError):
@@ -160,7 +160,7 @@ def _check_agent(connection: _socket.socket) -> None:
         try:
             program, expected = (os.stat("exe", dir_fd=each) for each in (folder, here))
             if not os.path.samestat(program, expected) or bounds(folder) != bounds(here):
-                raise NoAgent("expected an agent with the rights of this process at the other end, got another process")
+                raise NoAgent("the agent runs with other rights than this process")
         finally:
             os.close(here)
     finally:

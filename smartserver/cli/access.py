@@ -96,14 +96,14 @@ def explain(ctx: click.Context, file: str, user: str, level: str, path: str, ref
     smartserver access explain access.toml anonymous read project/www
     """
     if not is_user_name(user):
-        raise CommandError(f"{user!r} is no name of a user: letters, digits and _.@+- make one")
+        raise CommandError(f"{user!r} is not a valid user name: use letters, digits and _.@+-")
     try:
         path = jail.clean(path)
     except CodedError as error:
         raise CommandError(str(error)) from None
     needed = WORDS[level]
     if ref and not AccessLevel.WRITE <= needed <= AccessLevel.FORCE:
-        raise CommandError(f"{level} is about the whole repository: leave out the ref")
+        raise CommandError(f"{level} is a right to the whole repository: leave out the ref")
     of, entry = split_entry(ref)
     name = (f"{of}\0{entry}" if entry else of).encode(errors="surrogateescape")
     found, rule = open_access(file).rules.decides(user, PERMISSIONS[needed], path, name)
@@ -157,7 +157,7 @@ def _serve(file: str, root: str, place: str, key: PublicKey) -> str:
     """The command of a key, by full paths: sshd runs it in the account's home."""
     program = Path(sys.argv[0]).absolute()
     if not program.is_file():
-        raise CommandError(f"{program} is no program that sshd could run: call `smartserver` by its path")
+        raise CommandError(f"{program} is not a program that sshd can run: call `smartserver` by its path")
     words = [str(program), "serve", str(Path(root).absolute()), "--stdio"]
     return shlex.join(
         [

@@ -35,7 +35,7 @@ def archive_in(files: Sequence[str]) -> Iterator[PackRepository]:
                 earlier = _opened_together(archives).snapshot().state if archives else None
                 archive = stack.enter_context(old_dump.converted(archive, name, earlier))
             elif not is_archive(archive):
-                raise CommandError(f"{name} is no dump of smartserver")
+                raise CommandError(f"{name} is not a dump of smartserver")
             archives[name] = archive
         with one_line(", ".join(archives)):
             yield _opened_together(archives)
@@ -47,7 +47,7 @@ def _opened(file: str) -> Iterator[BinaryIO]:
         with open(file, "rb") as archive:
             yield archive
     elif sys.stdin.isatty():
-        raise CommandError("a dump does not come from a terminal: name a FILE, or pipe it")
+        raise CommandError("a dump cannot be read from a terminal: name a FILE, or use a pipe")
     else:
         with tempfile.TemporaryFile() as spooled:
             shutil.copyfileobj(sys.stdin.buffer, spooled)
@@ -64,7 +64,7 @@ def _opened_together(archives: dict[str, BinaryIO]) -> PackRepository:
     repository = PackRepository(folder)
     if not (folder.exists(record_path(1)) or folder.exists(CHECKPOINTS)):
         if not folder.exists(LOG):
-            raise CommandError(f"{names} is no dump of smartserver")
+            raise CommandError(f"{names} is not a dump of smartserver")
         raise CommandError(f"{names} {old_dump.CONTINUES}")
     with one_line(names):
         head = repository.look().head

@@ -38,7 +38,7 @@ def split_revision(place: str) -> tuple[str, str]:
         return place, ""
     name = place[at + 1 :]
     if not name.isascii() and any("\ud800" <= character <= "\udfff" for character in name):
-        raise CommandError(f"{place!r}: a revision's name is UTF-8")
+        raise CommandError(f"{place!r}: the name of the revision is not UTF-8")
     return place[:at], name
 
 

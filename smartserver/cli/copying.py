@@ -206,7 +206,9 @@ class StorePlan:
         Raises:
             CannotCopy: always.
         """
-        raise CannotCopy(f"the other side lacks {shown(min(keys))} though it has what brought it: verify it")
+        raise CannotCopy(
+            f"the target lacks {shown(min(keys))}, although it has its revision: run `smartserver verify` on it"
+        )
 
 
 # -- what became of it

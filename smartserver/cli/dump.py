@@ -54,7 +54,7 @@ def command(flags: frozenset[str], source: str, file: str, since: tuple[str, ...
     smartserver dump hpss://example.org/project | smartserver load hpss://elsewhere.example.org/project
     """
     if file == STANDARD and sys.stdout.isatty():
-        raise CommandError("a dump is not for a terminal: name a FILE, or pipe it")
+        raise CommandError("a dump cannot be written to a terminal: name a FILE, or use a pipe")
     # Loaded late, as in `push`.
     from smartserver.cli.archive import archive_in, check
     from smartserver.client.replace import check_folder, new_file
@@ -94,7 +94,9 @@ def _copied(source: str, flags: frozenset[str], earlier: Snapshot | None) -> Ite
             raise IncompleteRepository(source)
         before = state if earlier is None else earlier.state
         if before.incarnation != state.incarnation or before.version > state.version:
-            raise CommandError(f"the earlier dump is no backup of {source} as it was before: make one of all")
+            raise CommandError(
+                f"the earlier dump does not fit {source}, whose history was changed since: make a full dump"
+            )
         had = () if earlier is None else before.packs
         revisions = sum(entry.segments for entry in state.packs if entry not in had)
         folder = None if earlier is None else earlier.transport

@@ -57,7 +57,7 @@ def _beside(folder: str) -> Iterator[tuple[str, Callable[[], None]]]:
     place = os.path.abspath(folder)
     above = os.path.dirname(place)
     if os.path.lexists(place) and (os.path.islink(place) or not os.path.isdir(place) or os.listdir(place)):
-        raise CommandError(f"{folder} is there already: name a new folder, or an empty one")
+        raise CommandError(f"{folder} already exists: name a new folder, or an empty one")
     if not os.path.isdir(above):
         raise CommandError(f"{above} is not there: make it first")
     made = tempfile.mkdtemp(prefix=".smartserver-", dir=above)
@@ -106,7 +106,7 @@ class _Writer:
         while self._open[-1][0] != folder:
             if len(self._open) == 1:
                 self._check(entry, *entry.path.split(b"/"))
-                raise CommandError(f"{self._place(entry.path)}: it came before its folder")
+                raise CommandError(f"{self._place(entry.path)}: the server sent it before its folder")
             os.close(self._open.pop()[1])
         return self._open[-1][1]
 
@@ -122,7 +122,7 @@ class _Writer:
         if entry.type is NodeType.LINK:
             target = b"".join(self._stream.text()) if entry.size <= MAX_LINK else b"\0"
             if b"\0" in target:
-                raise CommandError(f"{self._place(entry.path)}: a link that no system can have; nothing was written")
+                raise CommandError(f"{self._place(entry.path)}: this link has no valid target; nothing was written")
             os.symlink(target, name, dir_fd=folder)
             return
         mode = 0o777 if entry.type is NodeType.EXECUTABLE else 0o666

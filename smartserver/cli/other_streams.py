@@ -100,7 +100,7 @@ def fast_import(run: StreamRun, stream: str, vcs: str, *, force: bool, may_creat
 def _copy(run: StreamRun, vcs: str, *, may_create: bool) -> Iterator[tuple[Any, Any]]:
     """The module of a system, and a copy of the repository."""
     if vcs not in MODULES:
-        raise CommandError(f"{run.place} is a repository of {vcs}, which this release does not know")
+        raise CommandError(f"{run.place} is a repository of {vcs}, which this release does not support")
     try:
         module = import_module(MODULES[vcs])
     except ModuleNotFoundError as error:

@@ -59,7 +59,7 @@ def store_behind(url: str) -> str:
     """The URL of the store that a URL of git's or brz's leads to."""
     store = url.removeprefix(PREFIX)
     if not is_store_url(store):
-        raise CommandError(f"{url} is on a server: give its folder there")
+        raise CommandError(f"{url} is on a server: run this there, with the repository's folder")
     return store
 
 

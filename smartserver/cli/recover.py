@@ -85,7 +85,7 @@ def command(
         done = recovery.restore(repository, findings, chosen, report, conflict)
     click.echo(f"{count(done, 'change')} restored, {len(findings.changes) - done} left")
     if failed:
-        raise CommandError("not everything could be restored: what is left stays where it is")
+        raise CommandError("not everything could be restored; the rest is unchanged")
 
 
 def _repair(findings: Findings) -> str:

@@ -295,7 +295,7 @@ def check(ctx: click.Context, options: ServeOptions) -> CheckedOptions:
     if not is_bucket:
         refuse_cache(ctx)
     if is_remote and not options.stdio:
-        raise CommandError(f"{root} is behind a link, and is served with --stdio only")
+        raise CommandError(f"{root} is on another machine: it can be served with --stdio only")
     if not is_store_url(root):
         _check_folder(root, options)
     return CheckedOptions(

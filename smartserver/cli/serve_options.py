@@ -161,7 +161,7 @@ def check_access_options(ctx: click.Context) -> None:
     """Refuse options that mean nothing with `--access`, or without it."""
     options = ctx.params
     if options["key"] is not None and options["name"] is None:
-        raise UsageConflict("--key says what the user was known by: give --user NAME too")
+        raise UsageConflict("--key needs --user NAME: it is a key of that user")
     if options["access"] is None:
         if options["name"] is not None:
             raise UsageConflict("--user names a user of an access file: give --access FILE too")
@@ -169,12 +169,12 @@ def check_access_options(ctx: click.Context) -> None:
     if options["anonymous"] is not None:
         raise UsageConflict('--anonymous has no effect with --access: give the user "anonymous" a rule there')
     if options["allow_vfs"]:
-        raise UsageConflict("--allow-vfs has no effect with --access: file-level (VFS) verbs know no refs")
+        raise UsageConflict("--allow-vfs cannot be used with --access: file-level (VFS) verbs bypass rules about refs")
     if options["name"] is not None and not options["stdio"]:
         raise UsageConflict("--user is for --stdio: over TCP a token says who the user is")
     name = options["name"] or user()
     if options["stdio"] and not is_user_name(name):
-        raise UsageConflict(f"--user {name!r}: letters, digits and _.@+- make a name")
+        raise UsageConflict(f"--user {name!r}: use letters, digits and _.@+-")
 
 
 def peer_of(user: str, connection: str) -> str:
@@ -233,8 +233,8 @@ def metrics_place_of(text: str | None, *, public: bool) -> tuple[str, int] | Non
 
     host, port = parse_listen(text, "--metrics", None)
     if not (public or host == "localhost" or is_loopback(host)):
-        why = "other machines reach that address, and nobody is asked who he is"
-        raise UsageConflict(f"--metrics {text}: {why}: name one of the loopback, or add --metrics-public")
+        why = "other machines can connect to that address without a log-in"
+        raise UsageConflict(f"--metrics {text}: {why}: use an address of the loopback, or add --metrics-public")
     return host, port
 
 

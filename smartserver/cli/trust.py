@@ -71,7 +71,7 @@ def _fingerprint(place: TlsLocation) -> str:
     except OSError as error:
         raise CommandError(f"cannot connect to {place.where}: {error.strerror or error}") from None
     except UnicodeError:
-        raise CommandError(f"cannot connect to {place.where}: no host can have that name") from None
+        raise CommandError(f"cannot connect to {place.where}: it is not a valid host name") from None
 
 
 def _ask(place: TlsLocation, known: str, found: str) -> None:

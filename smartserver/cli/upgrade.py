@@ -33,7 +33,7 @@ def command(path: str, undo: bool) -> None:
     smartserver upgrade --undo /srv/code/project
     """
     if "://" in path:
-        raise CommandError(f"{path}: a format is changed where the repository lies: give its folder there")
+        raise CommandError(f"{path}: run this on the repository's own machine, with its folder")
     check_folder(path)
     act_as_owner(path)
     folder, place = LocalTransport(path), os.path.abspath(path)

@@ -92,7 +92,7 @@ class Relay(EmptyBody):
             SourceFailed: where it comes from failed, or it was passed on before.
         """
         if self._begun and isinstance(self._body, Iterator):
-            raise SourceFailed(ConnectionLost("what it sent cannot be passed on twice; try again"))
+            raise SourceFailed(ConnectionLost("its data cannot be read a second time; run the command again"))
         self._begun = True
         done, held = 0, b""
         with of_source():

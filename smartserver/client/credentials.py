@@ -109,14 +109,14 @@ class ServerCredentials:
             there = self._place.key.replace(PLAIN, TLS, 1)
             raise NoToken(f"a token is not sent without encryption: use {there}")
         if self._is_refused:
-            raise NoToken(f"it is the one in {TOKEN_VARIABLE}")
+            raise NoToken(f"the refused token is the one in {TOKEN_VARIABLE}")
         found, source = self._given, self._opened()
         if not found and source is not None:
             found = source.ask()
         if not token_in(found):
             how = f"set {TOKEN_VARIABLE} to {self._place.where}=TOKEN"
             if found:
-                raise NoToken(f"what was given is not a token, which begins with {TOKEN_PREFIX}")
+                raise NoToken(f"the given password is not a token, which begins with {TOKEN_PREFIX}")
             if self._names_another:
                 raise NoToken(f"{TOKEN_VARIABLE} has none for this server: {how}")
             raise NoToken(how if source is None else "no token was given")

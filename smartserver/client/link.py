@@ -68,8 +68,8 @@ another: seconds at least, and as many times the fewest that it took before."""
 LAST_ID = 1 << 31
 """The last id of a request on a connection that is given on: half of all that it can have."""
 
-WITHOUT_A_WORD = "the server closed the connection before it said anything"
-PERHAPS = "it may be too busy, or no hpss server"
+WITHOUT_A_WORD = "the server closed the connection without an answer"
+PERHAPS = "it may be too busy, or it may not speak hpss"
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -245,7 +245,7 @@ class Link:
             return readable, writable, 0.0
         silent += self._clock() - started
         if silent > IDLE_TIMEOUT or (patience is not None and silent >= patience):
-            raise ConnectionLost(f"no sign of life for {silent:.0f} s")
+            raise ConnectionLost(f"the server did not answer for {silent:.0f} s")
         return False, False, silent
 
     def _receive(self, incoming: Incoming) -> None:
@@ -281,7 +281,7 @@ class Link:
             if incoming.final:  # It says all that is to be known.
                 self._outbox.clear()
                 return
-            raise ConnectionLost(f"the server has closed the connection and takes no more{self._why}")
+            raise ConnectionLost(f"the server closed the connection while the request was sent{self._why}")
 
     def _told(self, lost: ConnectionLost) -> ConnectionLost:
         """The error for a connection that broke: it says more where the server never said anything."""

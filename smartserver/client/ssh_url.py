@@ -96,7 +96,7 @@ def parse_login(url: str, scheme: str) -> Login:
     authority, slash, path = rest.partition("/")
     user, at, host = authority.rpartition("@")
     if ":" in user:
-        raise BadUrl(url, "a password has no meaning: ssh asks for one where it needs it")
+        raise BadUrl(url, "leave out the password: ssh asks for it")
     try:
         user = percent_decode(user)
     except ValueError:

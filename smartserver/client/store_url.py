@@ -64,13 +64,13 @@ def parse_store(url: str) -> StoreLocation:
     scheme = url.partition("://")[0].lower()
     whole, mark, said = url.partition("?") if scheme == PREFIX + SFTP else (url, "", "")
     if scheme == PREFIX + S3 and "@" in whole.split("/")[2]:
-        raise BadUrl(url, "keys have no place in it: they come from the environment")
+        raise BadUrl(url, "access keys do not belong in the URL: set them in the environment")
     login = parse_login(whole, scheme)
     if scheme in (PREFIX + S3, PREFIX + VFS):
         if login.user:
-            raise BadUrl(url, "a user has no meaning there")
+            raise BadUrl(url, "leave out the user")
         if scheme == PREFIX + S3 and login.port:
-            raise BadUrl(url, "a port has no meaning there: AWS_ENDPOINT_URL names a store that is not Amazon's")
+            raise BadUrl(url, "leave out the port: AWS_ENDPOINT_URL names a store that is not Amazon's")
         return StoreLocation(scheme, login.where, "", f"{scheme.removeprefix(PREFIX)}://{login.where}/", login.path)
     if mark and not (said.startswith(HOST_KEY) and said != HOST_KEY):
         raise BadUrl(url, f"its query is not {HOST_KEY}SHA256:... or {HOST_KEY}any; in a path write ? as %3F")

@@ -210,7 +210,7 @@ class TokenAdmission:
         if given is None:
             return RuledAccess(ANONYMOUS, rules, wants=TOKEN_WANTED if tokens.known else "")
         if not tokens.known:  # Perhaps its file is missing: the client is to keep what it has.
-            raise AccessDenied("log in", "this server has no tokens")
+            raise AccessDenied("log in", "this server accepts no tokens")
         try:
             known = tokens.find(msgspec.msgpack.decode(given, type=str))
         except (msgspec.DecodeError, UnicodeDecodeError):

@@ -179,7 +179,7 @@ class RequestContext:
     def without_names(self, error: CodedError) -> CodedError:
         """The error, or one that does not name a repository which the user may not read."""
         if isinstance(error, NestedRepository) and not (self.may_read(error.inside) and self.may_read(error.path)):
-            return AccessDenied("create the repository", "it would be inside one that you may not read")
+            return AccessDenied("create the repository", "it would be inside a repository that you may not read")
         return error
 
     def _find_below(self, path: str) -> RepositoryLocation:
@@ -401,10 +401,12 @@ class RequestContext:
         if permission is Permission.CREATE and not ref:
             path = self.transaction.path
             if not self.site.may_create:
-                raise AccessDenied("create the repository", "this server makes none (`serve --no-create`)", path)
+                raise AccessDenied(
+                    "create the repository", "this server allows no new repositories (`serve --no-create`)", path
+                )
             if not path:
                 # It would be around every other one there could ever be.
-                raise AccessDenied("create a repository", "it needs a name below the served folder")
+                raise AccessDenied("create a repository", "give it a name below the served folder")
         self.access.require(permission, self.transaction.path, ref)
 
     def stream(self, plan: PullPlan | ContentPlan) -> None:

@@ -189,7 +189,7 @@ class TokenChanges:
             UnusableFile: the name or the pattern cannot be used, or the file cannot be changed.
         """
         if not is_user_name(user):
-            raise UnusableFile(f"{user!r} is no name of a user: letters, digits and _.@+- make one")
+            raise UnusableFile(f"{user!r} is not a valid user name: use letters, digits and _.@+-")
         if path is not None:
             check_pattern("path", path)
 

@@ -450,7 +450,7 @@ class RequestWork:
             reply = context.reply(outcomes, changes, advice)
         except CodedError as error:
             # The change is made, whatever is damaged beside it: an error would say that it is not.
-            log.warning("%s: its change is made, its state cannot be told: %s", context.header.description, error)
+            log.warning("%s: its change is made, its new state cannot be read: %s", context.header.description, error)
             reply = context.reply(outcomes, None, advice)
         return ServedAnswer(reply, changed=context.find().repository if committed.changed else None)
 

@@ -158,12 +158,15 @@ def test_a_coded_class_that_is_no_dataclass_is_unknown_when_it_comes_back(monkey
         (errors.NoSuchBranch(b"refs/heads/gr\xf6n"), "no branch named 'refs/heads/gr\\\\xf6n'"),
         (errors.StaleLease(b"a", b"", b"\x01\x02"), "'a' is at 0102, expected nothing"),
         (errors.StaleLease(b"a", b"\x01", b""), "'a' is at nothing, expected 01"),
-        (errors.MissingParents([b"\x01", b"\x02", b"\x03"]), "missing parents: 01, 02, 03"),
+        (
+            errors.MissingParents([b"\x01", b"\x02", b"\x03"]),
+            "the repository lacks these parents: 01, 02, 03",
+        ),
         (
             errors.MissingBase([b"\x01", b"\x02", b"\x03", b"\x04", b"\x05"]),
-            "missing delta bases: 01, 02, 03 and 2 more",
+            "the repository lacks delta bases: 01, 02, 03 and 2 more",
         ),
-        (errors.KnownRevisions([b"\xab"]), "already held: ab and their ancestors"),
+        (errors.KnownRevisions([b"\xab"]), "the repository already has ab and their ancestors"),
         (errors.CorruptFile("packs/1.pack", 4096, "expected a header"), "packs/1.pack at byte 4096: expected a header"),
         (errors.CorruptRecord(b"", b"", "segment 3 of the stream: cut off"), "segment 3 of the stream: cut off"),
         (errors.CorruptRecord(b"\x01", b"\x02", "too long"), "record 02 of revision 01: too long"),

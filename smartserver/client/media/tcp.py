@@ -61,7 +61,7 @@ class TcpMedium:
         except OSError as error:
             raise CannotConnect(self._where, _why(error)) from None
         except UnicodeError:  # Of the encoding of names, whose own words (IDNA) help nobody.
-            raise CannotConnect(self._where, "no host can have that name") from None
+            raise CannotConnect(self._where, "it is not a valid host name") from None
         self._made = not fast_open or _is_made(self._socket)
         self._set_up()
 

@@ -39,7 +39,7 @@ def test_a_folder_with_an_at_is_itself(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_no_text_is_refused() -> None:
-    with pytest.raises(CommandError, match="a revision's name is UTF-8"):
+    with pytest.raises(CommandError, match="the name of the revision is not UTF-8"):
         split_revision("hpss://host/project@\udce4")
 
 

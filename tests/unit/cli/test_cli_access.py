@@ -44,9 +44,9 @@ def test_what_a_user_may_do_is_explained(file: Path, arguments: list[str], statu
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["a b", "read", "p"], "'a b' is no name of a user"),
+        (["a b", "read", "p"], "'a b' is not a valid user name"),
         (["anna", "read", "../p"], "'..' is not allowed in it"),
-        (["anna", "read", "p", "refs/heads/main"], "read is about the whole repository"),
+        (["anna", "read", "p", "refs/heads/main"], "read is a right to the whole repository"),
     ],
 )
 def test_what_cannot_be_explained(file: Path, arguments: list[str], said: str) -> None:

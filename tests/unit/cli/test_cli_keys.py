@@ -104,7 +104,7 @@ def test_a_file_that_locks_everybody_out_is_in_the_log(file: Path, tmp_path: Pat
 def test_a_program_that_sshd_could_not_run(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["/nowhere/smartserver"])
     result = CliRunner().invoke(group, ["access", "keys", str(file), "/srv"])
-    assert "/nowhere/smartserver is no program" in why(result)
+    assert "/nowhere/smartserver is not a program" in why(result)
 
 
 def test_a_fingerprint_is_that_of_ssh_keygen() -> None:

@@ -86,7 +86,7 @@ def test_a_time_that_is_none(file: Path, expires: str) -> None:
 
 
 def test_what_makes_no_token(file: Path) -> None:
-    assert "'a b' is no name of a user" in failure("create", file, "a b")
+    assert "'a b' is not a valid user name" in failure("create", file, "a b")
     assert "path = '/p': a slash at its start" in failure("create", file, "ci", "--path", "/p")
     assert failure("create", file.with_name("none"), "ci").endswith("No such file or directory")
     token_path(file).write_text("{")

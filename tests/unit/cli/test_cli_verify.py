@@ -73,7 +73,7 @@ def test_what_is_no_repository_of_ours(tmp_path: Path, names: list[str], known: 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert why(run("verify", str(tmp_path / "absent"))) == f"'{tmp_path / 'absent'}' is not there"
-    assert why(run("verify", str(tmp_path / "file"))) == f"{tmp_path / 'file'} is no dump of smartserver"
+    assert why(run("verify", str(tmp_path / "file"))) == f"{tmp_path / 'file'} is not a dump of smartserver"
     assert why(run("verify", "")) == "'' is not there"
     said = why(run("verify", "http://h/a"))
     assert said == "'http://h/a' is not a URL of a repository: it does not begin with hpss://"

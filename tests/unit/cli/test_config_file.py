@@ -73,7 +73,7 @@ def test_the_command_line_wins(file: Path) -> None:
         ('fsck = "much"', "fsck: 'much' is not one of "),
         ("workers = ", "no TOML: Invalid value (at "),
         ('compression = "best"', "compression 'best': expected auto, or a level of 0 to 19"),
-        ('metrics = "0.0.0.0:9155"', "metrics 0.0.0.0:9155: other machines reach that address"),
+        ('metrics = "0.0.0.0:9155"', "metrics 0.0.0.0:9155: other machines can connect to that address"),
         ('ban = ["rpc"]', "ban: no such rule: 'rpc'"),
         ("cache-size = 4", "cache-size is for a bucket that is served"),
     ],

@@ -197,7 +197,7 @@ def test_a_recreated_repository(origin: tuple[str, Path, History], tmp_path: Pat
     push(PackRepository(LocalTransport(folder)), lone, line, {MAIN: line[-1]})
     made = run("dump", "--since", old, source, new)
     if source == str(folder):
-        assert why(made) == f"the earlier dump is no backup of {folder} as it was before: make one of all"
+        assert why(made) == f"the earlier dump does not fit {folder}, whose history was changed since: make a full dump"
         return
     assert made.stdout.startswith("2 revisions, 1 ref, ")
     with archive_in([old, new]) as both:
@@ -267,7 +267,7 @@ def test_another_kind_is_refused_by_name(
     since = why(run("dump", "--since", file, there, str(tmp_path / "x")))
     assert since in (
         f"{there} is a repository of git sha1, the earlier dump one of bzr 2a",
-        f"the earlier dump is no backup of {there} as it was before: make one of all",
+        f"the earlier dump does not fit {there}, whose history was changed since: make a full dump",
     )
     assert not (tmp_path / "x").exists()
 

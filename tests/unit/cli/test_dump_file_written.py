@@ -67,10 +67,10 @@ def test_a_damaged_dump_is_no_base(source: tuple[Path, History], tmp_path: Path)
 def test_what_cannot_be(tmp_path: Path) -> None:
     odd = tmp_path / "odd"
     odd.write_text("else")
-    assert why(run("load", str(odd), str(tmp_path / "x"))) == f"{odd} is no dump of smartserver"
+    assert why(run("load", str(odd), str(tmp_path / "x"))) == f"{odd} is not a dump of smartserver"
     with tarfile.open(odd, "w") as other:
         other.add(Path(__file__), "README")
-    assert why(run("load", str(odd), str(tmp_path / "x"))) == f"{odd} is no dump of smartserver"
+    assert why(run("load", str(odd), str(tmp_path / "x"))) == f"{odd} is not a dump of smartserver"
     assert not (tmp_path / "x").exists()
     absent = run("load", str(tmp_path / "absent"), str(tmp_path / "x"))
     assert isinstance(absent.exception, OSError)
@@ -90,7 +90,7 @@ def test_a_terminal_is_refused(source: tuple[Path, History], monkeypatch: pytest
     monkeypatch.setattr(sys, "stdout", Terminal(shown))
     monkeypatch.setattr(sys, "stdin", Terminal(io.BytesIO()))
     for command, words in ((dump_command.command, [str(source[0])]), (load_command.command, [str(source[0])])):
-        with pytest.raises(CommandError, match="terminal: name a FILE, or pipe it"):
+        with pytest.raises(CommandError, match="terminal: name a FILE, or use a pipe"):
             command.main(words, standalone_mode=False, obj=frozenset())
     assert shown.getvalue() == b""
 

@@ -71,7 +71,7 @@ def test_what_is_there_is_left_alone(tmp_path: Path, kind: str) -> None:
         (tmp_path / "elsewhere").mkdir()
         target.symlink_to(tmp_path / "elsewhere")
     before = there(tmp_path)
-    with pytest.raises(CommandError, match="out is there already: name a new folder, or an empty one"):
+    with pytest.raises(CommandError, match="out already exists: name a new folder, or an empty one"):
         write_tree(stream(TREE), str(target), b"")
     assert there(tmp_path) == before
 
@@ -87,16 +87,16 @@ HOSTILE: dict[str, tuple[Sequence[Item], str]] = {
     "out by a path": ([(b"../x", FILE, b"x")], r"out/\.\./x: a name that leads elsewhere"),
     "absolute": ([(b"/etc/x", FILE, b"x")], "out//etc/x: a name that leads elsewhere"),
     "folder of dots": ([(b".", FOLDER, b""), (b"./..", FOLDER, b"")], r"out/\.: a name that leads elsewhere"),
-    "through a link": ([(b"a", LINK, b"/tmp"), (b"a/x", FILE, b"x")], "out/a/x: it came before its folder"),
+    "through a link": ([(b"a", LINK, b"/tmp"), (b"a/x", FILE, b"x")], "out/a/x: the server sent it before its folder"),
     "over a link": ([(b"a", LINK, b"/tmp/x"), (b"a", FILE, b"x")], "out/a: it came twice"),
     "a folder over a link": ([(b"a", LINK, b"/tmp"), (b"a", FOLDER, b"")], "out/a: it came twice"),
     "twice": ([(b"a", FILE, b"x"), (b"a", FILE, b"y")], "out/a: it came twice"),
     "NUL": ([(b"a\0b", FILE, b"x")], "out/a b: a name that no file can have"),
     "too long": ([(b"x" * 300, FILE, b"x")], "out/x+: File name too long"),
-    "a link with a NUL": ([(b"a", LINK, b"x\0y")], "out/a: a link that no system can have"),
-    "a link of a megabyte": ([(b"a", LINK, b"x" * (1 << 20))], "out/a: a link that no system can have"),
+    "a link with a NUL": ([(b"a", LINK, b"x\0y")], "out/a: this link has no valid target"),
+    "a link of a megabyte": ([(b"a", LINK, b"x" * (1 << 20))], "out/a: this link has no valid target"),
     "an empty link": ([(b"a", LINK, b"")], "out/a: No such file"),
-    "a file as a folder": ([(b"a", FILE, b""), (b"a/b", FILE, b"x")], "out/a/b: it came before its folder"),
+    "a file as a folder": ([(b"a", FILE, b""), (b"a/b", FILE, b"x")], "out/a/b: the server sent it before its folder"),
     "an empty name": ([(b"a", FOLDER, b""), (b"a/", FILE, b"x")], "out/a/: a name that leads elsewhere"),
 }
 

@@ -85,7 +85,7 @@ def test_each_flipped_byte_and_each_missing_end_is_one_error(tmp_path: Path) -> 
         for damaged in [flipped, whole[:at]]:
             Path(file).write_bytes(damaged)
             with (
-                pytest.raises(CommandError, match=rf"^{file} is (damaged (before|at) byte \d+: |no dump)"),
+                pytest.raises(CommandError, match=rf"^{file} is (damaged (before|at) byte \d+: |not a dump)"),
                 archive_in([file]),
             ):
                 pass

@@ -84,10 +84,10 @@ def test_where_nobody_can_listen(text: str) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--metrics", "0.0.0.0:9155"], "--metrics 0.0.0.0:9155: other machines reach that address"),
-        (["--metrics", "[::]:9155"], "--metrics [::]:9155: other machines reach that address"),
-        (["--metrics", "192.0.2.1:9155"], "--metrics 192.0.2.1:9155: other machines reach that address"),
-        (["--metrics", "example.org:9155"], "--metrics example.org:9155: other machines reach that address"),
+        (["--metrics", "0.0.0.0:9155"], "--metrics 0.0.0.0:9155: other machines can connect to that address"),
+        (["--metrics", "[::]:9155"], "--metrics [::]:9155: other machines can connect to that address"),
+        (["--metrics", "192.0.2.1:9155"], "--metrics 192.0.2.1:9155: other machines can connect to that address"),
+        (["--metrics", "example.org:9155"], "--metrics example.org:9155: other machines can connect to that address"),
         (["--metrics-public"], "--metrics-public needs --metrics HOST:PORT"),
         (["--metrics", "127.0.0.1"], "--metrics '127.0.0.1': expected HOST:PORT with a port of 0 to 65535"),
         (["--metrics", "9155"], "--metrics '9155': expected HOST:PORT; for that port alone write :9155"),
@@ -223,7 +223,7 @@ def test_a_folder_by_its_url_is_that_folder_and_no_link_leads_out_of_it(tmp_path
 
 def test_a_store_behind_a_link_is_not_for_everybody() -> None:
     result = CliRunner().invoke(group, ["serve", "memory:///"])
-    assert why(result) == "memory:/// is behind a link, and is served with --stdio only"
+    assert why(result) == "memory:/// is on another machine: it can be served with --stdio only"
 
 
 @pytest.mark.parametrize(
@@ -371,10 +371,10 @@ def test_a_client_that_asks_sshd_for_this_folder_or_its_home_is_served(tmp_path:
     [
         (["--user", "anna"], "--user names a user of an access file"),
         (["--access", "FILE", "--anonymous", "read"], "--anonymous has no effect with --access"),
-        (["--access", "FILE", "--allow-vfs"], "--allow-vfs has no effect with --access"),
+        (["--access", "FILE", "--allow-vfs"], "--allow-vfs cannot be used with --access"),
         (["--access", "FILE", "--user", "anna"], "--user is for --stdio"),
-        (["--access", "FILE", "--stdio", "--key", "SHA256:x"], "--key says what the user was known by"),
-        (["--access", "FILE", "--stdio", "--user", "an na"], "--user 'an na': letters"),
+        (["--access", "FILE", "--stdio", "--key", "SHA256:x"], "--key needs --user NAME"),
+        (["--access", "FILE", "--stdio", "--user", "an na"], "--user 'an na': use letters"),
         (["--cache-dir", "FOLDER"], "--cache-dir is for a bucket that is served"),
         (["--cache-size", "10"], "--cache-size is for a bucket that is served"),
     ],

@@ -61,7 +61,11 @@ def test_one_of_this_release_stays_as_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("place", "why"),
-    [("hpss://host/project", "give its folder there"), ("sftp://host/project", "give its folder"), ("", "not a rep")],
+    [
+        ("hpss://host/project", "own machine, with its folder"),
+        ("sftp://host/project", "own machine, with its folder"),
+        ("", "not a rep"),
+    ],
 )
 def test_what_it_is_not_for(place: str, why: str, tmp_path: Path) -> None:
     assert why in str(run("upgrade", place or tmp_path).exception)

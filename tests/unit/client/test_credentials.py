@@ -138,7 +138,7 @@ def test_what_the_environment_has_comes_first(folder: str) -> None:
     first.approve()
     first.reject()
     assert source.did == []
-    with pytest.raises(NoToken, match=r"^it is the one in SMARTSERVER_TOKEN$"):
+    with pytest.raises(NoToken, match=r"^the refused token is the one in SMARTSERVER_TOKEN$"):
         first.ask()
 
 
@@ -179,7 +179,7 @@ def test_what_can_be_no_token_is_not_sent(folder: str, given: str) -> None:
     for found in (credentials(HERE, folder, given), credentials(HERE, folder, "", Source(kept=given))):
         found.approve()
         assert found.token() == ""
-        with pytest.raises(NoToken, match=r"^what was given is not a token, which begins with hpss_$"):
+        with pytest.raises(NoToken, match=r"^the given password is not a token, which begins with hpss_$"):
             found.ask()
 
 

@@ -46,7 +46,7 @@ def read_all(medium: Medium, size: int) -> bytes:
 
 @pytest.mark.parametrize("host", ["a..b", "a" * 64, "b." * 40 + "c" * 64])
 def test_a_name_no_host_can_have_is_one_line(host: str) -> None:
-    with pytest.raises(CannotConnect, match=r"^cannot connect to .*:7: no host can have that name$"):
+    with pytest.raises(CannotConnect, match=r"^cannot connect to .*:7: it is not a valid host name$"):
         TcpMedium(host, 7)
 
 

@@ -57,7 +57,7 @@ def test_errors_know_on_which_machine_a_path_is(url: str, above: str) -> None:
         ("hpss://h/a", "does not begin with hpss+ssh://"),
         ("hpss+ssh:///a", "it has no host"),
         ("hpss+ssh://h/srv", "its path must have two parts"),
-        ("hpss+ssh://me:secret@h/a", "a password has no meaning"),
+        ("hpss+ssh://me:secret@h/a", "leave out the password"),
         ("hpss+ssh://@h/a", "'' is not the name of a user"),
         ("hpss+ssh://-oProxyCommand=x@h/a", "is not the name of a user"),
         ("hpss+ssh://a b@h/a", "'a b' is not the name of a user"),

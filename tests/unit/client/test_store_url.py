@@ -54,13 +54,13 @@ def test_flags_are_told() -> None:
     [
         (f"{SFTP}://h/srv", "its path must have two parts"),
         (f"{SFTP}://-oProxyCommand=x/a/b", "is not the name of a host"),
-        (f"{SFTP}://me:secret@h/a/b", "a password has no meaning"),
+        (f"{SFTP}://me:secret@h/a/b", "leave out the password"),
         (f"{SFTP}://h/srv/a?key=x", "its query is not host-key=SHA256:... or host-key=any"),
         (f"{SFTP}://h/srv/a?", "its query is not host-key=SHA256:... or host-key=any"),
-        (f"{S3}://key:secret@bucket/a", "keys have no place in it"),
-        (f"{S3}://bucket:443/a", "a port has no meaning"),
+        (f"{S3}://key:secret@bucket/a", "access keys do not belong"),
+        (f"{S3}://bucket:443/a", "leave out the port"),
         (f"{VFS}://h/a?host-key=any", "a query or fragment has no meaning"),
-        (f"{VFS}://me@h/a", "a user has no meaning"),
+        (f"{VFS}://me@h/a", "leave out the user"),
         (f"{VFS}:///a", "it has no host"),
     ],
 )

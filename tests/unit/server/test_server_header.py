@@ -205,7 +205,7 @@ def test_what_any_verb_may_raise() -> None:
 def test_the_served_folder_itself_is_no_place_for_a_new_one(served: Served) -> None:
     made = context(served, message(PING, path=""))
     made.transaction = served.repository("").begin()
-    with pytest.raises(AccessDenied, match="it needs a name below"):
+    with pytest.raises(AccessDenied, match="give it a name below"):
         made.require(Permission.CREATE)
     made.require(Permission.CREATE, b"refs/heads/x")
 

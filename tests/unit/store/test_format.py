@@ -19,7 +19,7 @@ def test_the_line() -> None:
 )
 def test_what_this_release_does_not_speak_is_named(line: bytes) -> None:
     assert is_ours(line) is (b"smartserver" in line)
-    with pytest.raises(Unsupported, match="this side speaks smartserver repository 2") as raised:
+    with pytest.raises(Unsupported, match="supported: smartserver repository 2") as raised:
         parse_format(line + b"\n")
     said = line.decode("utf-8", "backslashreplace")
     assert raised.value.what == f"the repository format {said!r} in the file 'format'"

@@ -56,7 +56,7 @@ def test_one_of_the_same_vcs_is_accepted_as_it_is(project: Project) -> None:
 def test_one_that_must_be_new(project: Project) -> None:
     exclusive = msgspec.structs.replace(REQUEST, exclusive=True)
     assert repository_create.function(nothing(), exclusive).created
-    with pytest.raises(RepositoryExists, match="there is a repository at 'project' already"):
+    with pytest.raises(RepositoryExists, match="a repository already exists at 'project'"):
         repository_create.function(project.context(), exclusive)
 
 
