@@ -413,6 +413,8 @@ def command(
         compression=level,
         slow=None if slow is None else slow / 1000,
     )
+    if file is not None:
+        site.sizes = file.sizes
     site.texts.common = HEADERS.common = common
     if memory is not None or stdio:  # One client's session is too short to choose by.
         divide(site.texts, START if memory is None else memory)

@@ -224,6 +224,11 @@ class System:
         others nobody looks at more than the first bytes (`store.incoming.BEGIN`)."""
         return self.may_refer(kind, meta)
 
+    def is_file(self, kind: int, meta: bytes) -> bool:
+        """Whether the record is the text of a file in a tree."""
+        del kind, meta
+        return False
+
     def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
         """The records that this one needs, in its order; a key may come twice.
 

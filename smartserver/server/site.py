@@ -19,6 +19,7 @@ from smartserver.server import jail
 from smartserver.server.jailed import FORMAT_BYTES, JailedTransport
 from smartserver.server.open_files import MAX_OF_SITE, OpenFiles
 from smartserver.server.request_log import EndedRequest
+from smartserver.server.sizes import NO_LIMITS, SizeLimits
 from smartserver.server.upkeep import UpkeepQueue
 from smartserver.store.caches import TextCache
 from smartserver.store.format import CLUSTER, FORMAT, foreign_in, is_marked, is_ours
@@ -155,6 +156,8 @@ class Site:
     """Whether the file-level verbs may be used, by whoever may."""
     banned: Callable[[str, Calls], CodedError | None] = lambda path, calls: None
     """Why these calls with that path are refused, whoever makes them; None: they are not."""
+    sizes: Callable[[str], SizeLimits] = lambda path: NO_LIMITS
+    """The most bytes of a repository and of a file in it, by its path."""
     clock: Callable[[], float] = time.perf_counter
     """Measures work, in seconds."""
     wall_clock: Callable[[], float] = time.time

@@ -38,6 +38,7 @@ from smartserver.server.context import CallContext, RequestContext
 from smartserver.server.executor import Lane
 from smartserver.server.header import RequestFailure, declared, fault, internal
 from smartserver.server.progress import RequestProgress
+from smartserver.server.push_checks import PushChecks, check_repository
 from smartserver.server.site import Site
 from smartserver.server.spans import RequestSpans
 from smartserver.server.store_errors import user_error
@@ -311,9 +312,12 @@ class RequestWork:
             planned = transaction
             context.allowance()
             context.allowance.restart()  # Planned before, on what was stored then.
-            return _encode(CallContext(context, transaction).decide())
+            outcomes = CallContext(context, transaction).decide()
+            checks.judge(transaction)
+            return _encode(outcomes)
 
         repository = context.find().repository
+        checks = PushChecks(context.site, repository, upload)
         # From here on the upload is the commit's: once a record may name its pack, nobody else may delete that.
         user = context.access.user
         committed = repository.commit(
@@ -416,11 +420,13 @@ class RequestBody:
             return
         assert self._upload is not None  # It was begun with the first chunk.
         self._upload.write(content)
+        assert self._transaction is not None  # It was begun with the upload.
+        path, stored = self._context.find().repository.path, self._transaction.snapshot
+        check_repository(self._context.site.sizes(path), stored, self._upload.written, path)
         if self._flags & RequestFlag.GRAPH_FIRST and not self._planned:
             graph = self._upload.graph()
             if graph is not None:
                 self._planned = True
-                assert self._transaction is not None  # It was begun with the upload.
                 self._decide(self._transaction.announcing(graph))
 
     def finish(self, segments: int, size: int) -> Upload:
