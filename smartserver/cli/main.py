@@ -49,6 +49,7 @@ COMMANDS = {
     "break-lock": "smartserver.cli.break_lock",
     "upgrade": "smartserver.cli.upgrade",
     "recover": "smartserver.cli.recover",
+    "prune": "smartserver.cli.prune",
     "delete": "smartserver.cli.delete",
     "ping": "smartserver.cli.ping",
     "tune": "smartserver.cli.tune",
