@@ -28,6 +28,7 @@ from smartserver.cli.serve_options import (
     check_access_options,
     check_root,
     encryption_of,
+    hook_environment,
     level_of,
     memcached_servers,
     memory_of,
@@ -370,6 +371,7 @@ def command(
     from smartserver.server.connections import Connections
     from smartserver.server.executor import Lane
     from smartserver.server.health import Health, look_at
+    from smartserver.server.hooks import Hooks
     from smartserver.server.open_files import MAX_OF_SITE, SHARE, OpenFiles
     from smartserver.server.pages import PagesFactory
     from smartserver.server.site import Site
@@ -415,6 +417,7 @@ def command(
     )
     if file is not None:
         site.sizes = file.sizes
+        site.hooks = Hooks(file.hooks, hook_environment(os.environ))
     site.texts.common = HEADERS.common = common
     if memory is not None or stdio:  # One client's session is too short to choose by.
         divide(site.texts, START if memory is None else memory)

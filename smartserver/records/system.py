@@ -201,6 +201,10 @@ class System:
         del stored
         return [Tip(tip) for tip in tips]
 
+    def id_text(self, revision: RevisionId) -> str:
+        """The id of a revision as its tools write it."""
+        return revision.hex()
+
     def type_name(self, meta: bytes) -> str:
         """What a record with this meta is called in a message."""
         return f"a record with the meta {meta.hex()}"

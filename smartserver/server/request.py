@@ -195,7 +195,7 @@ class ServedRequest:
         self._work.steps = VfsWork(context, self._session.open_files) if header.is_vfs else RequestWork(context, level)
         self._progress.names_phases = header.long
         if not body:
-            self._do(Step(_lane_of(header), "answer", lambda steps: steps.answer()))
+            self._do(Step(_lane_of(header, site), "answer", lambda steps: steps.answer()))
 
     def body(self, chunk: bytes) -> None:
         """A chunk of the body came."""
@@ -208,7 +208,9 @@ class ServedRequest:
         """The body is whole."""
         self._ended = True
         self._progress.ended()
-        self._do(Step(Lane.COMMIT, "commit", lambda steps: steps.finish(segments, size)))
+        header = self._header  # None where it was cancelled.
+        lane = Lane.COMMIT if header is None else _lane_of_change(header, self._session.site)
+        self._do(Step(lane, "commit", lambda steps: steps.finish(segments, size)))
 
     def cancel(self) -> None:
         """The client wants no more; a change that is not made yet will not be."""
@@ -406,12 +408,17 @@ class ServedRequest:
             self._session.send(Progress(self.id, progress))
 
 
-def _lane_of(header: RequestHeader) -> Lane:
+def _lane_of_change(header: RequestHeader, site: Site) -> Lane:
+    """Where a change is made."""
+    return Lane.HOOK if site.hooks.may_concern(header.message.path) else Lane.COMMIT
+
+
+def _lane_of(header: RequestHeader, site: Site) -> Lane:
     """Where a request without a body is carried out."""
     if header.long:
         return Lane.LONG
     if header.mutates:
-        return Lane.COMMIT
+        return _lane_of_change(header, site)
     return Lane.CONTENT if len(header.calls) > MANY_CALLS else Lane.QUICK
 
 

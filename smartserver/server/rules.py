@@ -18,7 +18,8 @@ The first rule that fits the user, the path and the ref decides; where none does
 is about changes of these refs, and of the entries of maps that belong to them, and nothing else (`RefPattern`). In a
 pattern `*` is any part of a name between slashes, and `**` is any number of names.
 
-`[[limits]]` has the most bytes that a repository and a file in it may have, by path (`sizes`).
+`[[limits]]` has the most bytes that a repository and a file in it may have, by path (`sizes`), and `[[hooks]]` the
+commands that are run before a change (`hooks`).
 
 `may` is the last line of a rule: as much of the file as an editor has written so far then gives nobody more than the
 whole does. A file that cannot be read leaves the rules as they were.
@@ -33,11 +34,12 @@ import base64
 import enum
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
+from smartserver.server.hook_rules import Hook, HookText, parse_hooks
 from smartserver.server.patterns import NamePattern, RefPattern, check_pattern, check_ref_pattern, folded
 from smartserver.server.sizes import NO_LIMITS, SizeLimits, parse_size
 from smartserver.server.watched import UnusableFile, WatchedFile
@@ -119,6 +121,7 @@ class FileText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keys: dict[str, list[str]] = {}
     rules: list[RuleText] = []
     limits: list[LimitText] = []
+    hooks: list[HookText] = []
 
 
 class PublicKey(NamedTuple):
@@ -174,6 +177,7 @@ class AccessRules:
         self.rules = tuple(_rules(text, orders))
         self.keys = tuple(_keys(text.keys))
         self._limits = tuple(_limits(text.limits))
+        self.hooks = tuple(parse_hooks(text.hooks))
 
     def decides(
         self, user: str, permission: Permission, path: str, ref: bytes = b""
@@ -287,8 +291,9 @@ def _is_key(kind: str, content: str) -> bool:
 
 
 def _numbered(why: str) -> str:
-    """A message of msgspec with the number of the rule or limit, which it counts from 0."""
-    return re.sub(r"\$\.(rule|limit)s\[(\d+)\]", lambda found: f"{found[1]} {int(found[2]) + 1}", why).replace("$.", "")
+    """A message of msgspec with the number of the rule, limit or hook, which it counts from 0."""
+    numbered = re.sub(r"\$\.(rule|limit|hook)s\[(\d+)\]", lambda found: f"{found[1]} {int(found[2]) + 1}", why)
+    return numbered.replace("$.", "")
 
 
 def _users(who: list[str], groups: Mapping[str, list[str]]) -> frozenset[str]:
@@ -342,6 +347,10 @@ class AccessFile(WatchedFile[AccessRules]):
     def rules(self) -> AccessRules:
         """As the file has them now; those before where it cannot be used."""
         return self.content
+
+    def hooks(self) -> Sequence[Hook]:
+        """The hooks as the file has them now."""
+        return self.content.hooks
 
     def sizes(self, path: str) -> SizeLimits:
         """The limits of a repository as the file has them now."""

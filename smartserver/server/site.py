@@ -16,6 +16,7 @@ import smartserver
 from smartserver.errors import AccessDenied, IncompleteRepository, InvalidPath, LimitExceeded, NestedRepository
 from smartserver.records.faults import SAFE, Policy
 from smartserver.server import jail
+from smartserver.server.hooks import Hooks
 from smartserver.server.jailed import FORMAT_BYTES, JailedTransport
 from smartserver.server.open_files import MAX_OF_SITE, OpenFiles
 from smartserver.server.request_log import EndedRequest
@@ -158,6 +159,8 @@ class Site:
     """Why these calls with that path are refused, whoever makes them; None: they are not."""
     sizes: Callable[[str], SizeLimits] = lambda path: NO_LIMITS
     """The most bytes of a repository and of a file in it, by its path."""
+    hooks: Hooks = field(default_factory=Hooks)
+    """The commands that are run before a change."""
     clock: Callable[[], float] = time.perf_counter
     """Measures work, in seconds."""
     wall_clock: Callable[[], float] = time.time

@@ -317,18 +317,20 @@ class RequestWork:
             return _encode(outcomes)
 
         repository = context.find().repository
-        checks = PushChecks(context.site, repository, upload)
+        checks = PushChecks(context, repository, upload)
         # From here on the upload is the commit's: once a record may name its pack, nobody else may delete that.
         user = context.access.user
-        committed = repository.commit(
-            context.id,
-            context.age(),
-            user,
-            plan,
-            upload,
-            context.progress,
-            context.allowance,
-            None if context.is_guess else context.take_look(),
+        committed = checks.carry_out(
+            lambda: repository.commit(
+                context.id,
+                context.age(),
+                user,
+                plan,
+                upload,
+                context.progress,
+                context.allowance,
+                None if context.is_guess else context.take_look(),
+            )
         )
         warnings = {} if upload is None else upload.warnings
         if warnings:

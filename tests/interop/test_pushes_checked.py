@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -70,3 +71,44 @@ def test_a_repository_over_the_limit_is_named(tool: type[Git] | type[Brz], start
             break
     assert "bytes of the repository project" in done.err
     assert ", expected no more than 10000\n" in done.err
+
+
+HOOK = """\
+#!/bin/sh
+cat >> {folder}/asked
+smartserver ls "$SMARTSERVER_NEW" > {folder}/seen 2>&1
+smartserver log -q "$SMARTSERVER_NEW" >> {folder}/seen 2>&1
+smartserver cat "$SMARTSERVER_NEW" two >> {folder}/seen 2>&1
+if grep -qx two {folder}/seen; then
+    echo "no file may be called two"
+    echo "ask anna" >&2
+    exit 1
+fi
+"""
+
+
+def test_a_hook_sees_the_new_and_refuses_it(tool: type[Git] | type[Brz], start: Start, tmp_path: Path) -> None:
+    hook = tmp_path / "no-two"
+    hook.write_text(HOOK.format(folder=tmp_path))
+    hook.chmod(0o755)
+    server = start(f'[[hooks]]\npath = "**"\nbefore = ["{hook}"]\n')
+    users = begin(tool, server, tmp_path)
+    assert "one" in (tmp_path / "seen").read_text().split()
+    (repository,) = (each.parent for each in server.root.rglob("format"))
+    files = {each for each in repository.rglob("*") if each.is_file()}
+    asked = len((tmp_path / "asked").read_text().splitlines())
+    users.commit("a", "two")
+    done = users.run("push", "a")
+    assert done.status != 0
+    assert "refused by the server's hook no-two: no file may be called two; ask anna" in done.err
+    seen = (tmp_path / "seen").read_text().splitlines()
+    assert seen[-1] == "two", "its text"
+    assert len(seen) == 2 + 2 + 1
+    assert {each for each in repository.rglob("*") if each.is_file()} == files
+    told = [json.loads(line) for line in (tmp_path / "asked").read_text().splitlines()]
+    assert len(told) == asked + 1
+    assert (told[-1]["user"], told[-1]["repository"]) == ("anonymous", "changed")
+    (change,) = (each for each in told[-1]["changes"] if "ref" in each)
+    (first,) = next(each for each in told[asked - 1]["changes"] if "ref" in each)["new"]
+    assert change["old"] == [first]
+    assert change["new"] == [seen[2].split()[0]]

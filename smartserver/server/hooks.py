@@ -1,0 +1,156 @@
+"""Runs the hooks of an access file before a change is made.
+
+A hook is a command. Its standard input is JSON that says what is to change, and `SMARTSERVER_NEW` in its environment
+names a repository as it would be then (`hook_place`). Its status decides: 0 lets the change be made. What it prints is
+told to the user. Nothing is held meanwhile, so another change may be made: where that moves a ref of this one, the
+hook is run again.
+
+One that takes longer than it may is killed with its process group. The verdict about a request is kept in memory: a
+repetition of the request, on another connection, waits for it, and does not run the command again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from smartserver.errors import RefusedByHook
+from smartserver.server import jail
+from smartserver.server.hook_place import make_place
+from smartserver.server.hook_rules import Hook
+from smartserver.store.preview import Preview
+from transports.errors import TransportFailed
+
+log = logging.getLogger("smartserver")
+
+MOST_SAID: Final = 2000
+"""Characters of what a command prints that the user is told."""
+
+MOST_VERDICTS: Final = 1024
+"""Verdicts that are kept, of so many requests."""
+
+NEW: Final = "SMARTSERVER_NEW"
+"""What names the place in a command's environment."""
+
+
+class _Verdict:
+    """The verdict about a request; its lock is held while the command runs."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.digest = b""
+        """Of the changes that were judged."""
+        self.refusal: RefusedByHook | None = None
+
+
+class Hooks:
+    """The hooks of a server. Any thread may ask."""
+
+    def __init__(
+        self,
+        rules: Callable[[], Sequence[Hook]] = tuple,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`rules`: those of the access file now. `environment`: of the commands."""
+        self._rules = rules
+        self._environment = environment or {}
+        self._verdicts: OrderedDict[bytes, _Verdict] = OrderedDict()
+        self._guard = threading.Lock()
+
+    def may_concern(self, path: str) -> bool:
+        """Whether a hook may be about a request with this path, which may lead below a repository."""
+        try:
+            rules = self._rules()
+        except TransportFailed:  # The request is told so when its change is planned.
+            return True
+        return bool(rules) and any(hook.fits(above) for above in jail.prefixes(path.strip("/")) for hook in rules)
+
+    def of(self, path: str) -> list[Hook]:
+        """The hooks of the repository at a path."""
+        return [hook for hook in self._rules() if hook.fits(path)]
+
+    def judge(self, request: bytes, digest: bytes, hooks: Sequence[Hook], run: Callable[[Hook], str]) -> None:
+        """Have hooks judge the changes of a request, once. `digest`: of the changes. `run`: why a hook refuses them;
+        empty where it does not.
+
+        Raises:
+            RefusedByHook: one refuses them.
+        """
+        with self._guard:
+            verdict = self._verdicts.setdefault(request, _Verdict())
+            self._verdicts.move_to_end(request)
+            while len(self._verdicts) > MOST_VERDICTS:
+                self._verdicts.popitem(last=False)
+        with verdict.lock:
+            if verdict.digest != digest:
+                refused = ((hook, why) for hook in hooks if (why := run(hook)))
+                found = next(refused, None)
+                verdict.refusal = None if found is None else RefusedByHook(found[0].name, found[1])
+                verdict.digest = digest
+        if verdict.refusal is not None:
+            raise RefusedByHook(verdict.refusal.hook, verdict.refusal.why)
+
+    def run(self, hook: Hook, said: Mapping[str, object], preview: Preview | None, store: str | None) -> str:
+        """Run a hook; why it refuses, or empty. `said`: its input. `preview`: None where no repository would be left.
+        `store`: the folder of the repository; None where it is in no folder of this machine."""
+        if store is None:
+            return "it needs a repository in a folder of the server's machine"
+        try:
+            place = Path(tempfile.mkdtemp(prefix="smartserver-hook-"))
+            try:
+                return self._run(hook, said, preview, store, place)
+            finally:
+                shutil.rmtree(place, ignore_errors=True)
+        except OSError as wrong:
+            log.warning("the hook %s cannot be run: %s", hook.before[0], wrong)
+            return f"it cannot be run: {wrong.strerror}"
+
+    def _run(self, hook: Hook, said: Mapping[str, object], preview: Preview | None, store: str, place: Path) -> str:
+        environment = {**self._environment}
+        if preview is not None:
+            new = place / "new"
+            new.mkdir()
+            make_place(preview, store, new)
+            environment[NEW] = str(new)
+        (place / "in").write_text(json.dumps(said) + "\n", encoding="utf-8")
+        start = time.monotonic()
+        with open(place / "in", "rb") as given, open(place / "out", "wb") as out:
+            process = subprocess.Popen(
+                hook.before, stdin=given, stdout=out, stderr=out, env=environment, cwd=place, start_new_session=True
+            )
+            try:
+                status: int | None = process.wait(hook.time_limit)
+            except subprocess.TimeoutExpired:
+                status = None
+            finally:
+                if process.returncode is None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+        seconds = time.monotonic() - start
+        what = "no end" if status is None else f"status {status}"
+        log.info("the hook %s on %s: %s after %.1f s", hook.before[0], said["path"], what, seconds)
+        if status is None:
+            log.warning("the hook %s on %s was killed after %d s", hook.before[0], said["path"], hook.time_limit)
+            return f"it did not end within {hook.time_limit} s"
+        return "" if status == 0 else _words(place / "out") or f"it ended with status {status}"
+
+
+def _words(file: Path) -> str:
+    """What a command printed, on one line."""
+    with open(file, encoding="utf-8", errors="replace") as out:
+        lines = out.read(MOST_SAID + 1)
+    cut = lines[:MOST_SAID] + ("..." if len(lines) > MOST_SAID else "")
+    return "; ".join(line.strip() for line in cut.splitlines() if line.strip())
