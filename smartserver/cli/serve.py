@@ -369,6 +369,7 @@ def command(
     from smartserver.server.access import Anonymous, RuledUser, by_token, on_streams
     from smartserver.server.cache_sizes import EVERY, START, AutoSize, divide, follow
     from smartserver.server.connections import Connections
+    from smartserver.server.deliveries import Deliveries
     from smartserver.server.executor import Lane
     from smartserver.server.health import Health, look_at
     from smartserver.server.hooks import Hooks
@@ -418,6 +419,9 @@ def command(
     if file is not None:
         site.sizes = file.sizes
         site.hooks = Hooks(file.hooks, hook_environment(os.environ))
+        deliveries = Deliveries(site.hooks, lambda path: site.find(path).repository)
+        site.changed = lambda repository: deliveries.add(repository.path)
+        reactor.addSystemEventTrigger("after", "shutdown", deliveries.stop)
     site.texts.common = HEADERS.common = common
     if memory is not None or stdio:  # One client's session is too short to choose by.
         divide(site.texts, START if memory is None else memory)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from smartserver.records.system import system_of
 from smartserver.store.record import Change
-from smartserver.store.state import MAP, REFS, SETTINGS, decode_value
+from smartserver.store.state import MAP, REFS, SETTINGS, State, decode_value
 
 
 def change_fields(vcs: str, changes: Sequence[Change]) -> Iterator[dict[str, object]]:
@@ -26,6 +26,11 @@ def change_fields(vcs: str, changes: Sequence[Change]) -> Iterator[dict[str, obj
             yield {"setting": _text(change.key), "old": _value(change.old), "new": _value(change.new)}
         elif change.table.startswith(MAP):
             yield _entry(vcs, change)
+
+
+def ref_fields(state: State) -> dict[str, list[str]]:
+    """All refs, with the ids of their revisions."""
+    return {_text(name): _ids(state.vcs, value) for name, value in state.table(REFS).items()}
 
 
 def _entry(vcs: str, change: Change) -> dict[str, object]:

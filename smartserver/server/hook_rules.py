@@ -1,17 +1,25 @@
-"""The hooks of an access file: commands that are run before a change of a repository, by its path.
+"""The hooks of an access file: commands that are run before a change of a repository, and receivers that are told of it
+afterwards, by its path.
 
     [[hooks]]
     path = "project/**"
     before = ["/opt/checks/commit-messages", "--strict"]
     time-limit = 30
 
-All hooks that fit the path are run, in the order of the file, until one refuses.
+    [[hooks]]
+    path = "project/**"
+    url = "https://ci.example.org/pushed"
+    secret = "of both"
+
+All hooks that fit the path are run, in the order of the file, until one refuses. The receiver is a command (`after`) or
+a URL.
 """
 
 from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from typing import Final
 
 import msgspec
@@ -30,7 +38,10 @@ class HookText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A hook as the file has it."""
 
     path: str
-    before: list[str]
+    before: list[str] = []
+    after: list[str] = []
+    url: str = ""
+    secret: str = ""
     time_limit: int = msgspec.field(name="time-limit", default=TIME_LIMIT)
 
 
@@ -39,6 +50,9 @@ class Hook:
 
     def __init__(self, text: HookText) -> None:
         self.before = tuple(text.before)
+        self.after = tuple(text.after)
+        self.url = text.url
+        self.secret = text.secret
         self.time_limit = text.time_limit
         self._path = NamePattern(text.path)
 
@@ -46,6 +60,13 @@ class Hook:
     def name(self) -> str:
         """The name of its program, as a refusal says it."""
         return posixpath.basename(self.before[0])
+
+    @property
+    def receiver(self) -> bytes:
+        """What tells the receiver of changes from others; empty where there is none."""
+        if not (self.after or self.url):
+            return b""
+        return blake2b(msgspec.msgpack.encode([*self.after, self.url]), digest_size=8).digest()
 
     def fits(self, path: str) -> bool:
         """Whether it is about the repository at a path, in either spelling."""
@@ -61,9 +82,14 @@ def parse_hooks(texts: Sequence[HookText]) -> Iterator[Hook]:
     for number, text in enumerate(texts, 1):
         try:
             check_pattern("path", text.path)
-            if not text.before or not posixpath.isabs(text.before[0]):
-                expected = "a program with its full path, and its arguments"
-                raise UnusableFile(f"before = {text.before!r}: expected {expected}")
+            for word, command in (("before", text.before), ("after", text.after)):
+                if command and not posixpath.isabs(command[0]):
+                    expected = "a program with its full path, and its arguments"
+                    raise UnusableFile(f"{word} = {command!r}: expected {expected}")
+            if not (text.before or text.after or text.url) or (text.after and text.url):
+                raise UnusableFile("expected before, and one of after and url, or one of these alone")
+            if text.url and not text.url.startswith(("http://", "https://")):
+                raise UnusableFile(f"url = {text.url!r}: expected http:// or https://")
             if not 1 <= text.time_limit <= LONGEST:
                 raise UnusableFile(f"time-limit = {text.time_limit}: expected 1 to {LONGEST} seconds")
         except UnusableFile as wrong:

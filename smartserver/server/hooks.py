@@ -11,13 +11,8 @@ repetition of the request, on another connection, waits for it, and does not run
 
 from __future__ import annotations
 
-import contextlib
-import json
 import logging
-import os
 import shutil
-import signal
-import subprocess
 import tempfile
 import threading
 import time
@@ -29,14 +24,12 @@ from typing import Final
 from smartserver.errors import RefusedByHook
 from smartserver.server import jail
 from smartserver.server.hook_place import make_place
+from smartserver.server.hook_process import run_command
 from smartserver.server.hook_rules import Hook
 from smartserver.store.preview import Preview
 from transports.errors import TransportFailed
 
 log = logging.getLogger("smartserver")
-
-MOST_SAID: Final = 2000
-"""Characters of what a command prints that the user is told."""
 
 MOST_VERDICTS: Final = 1024
 """Verdicts that are kept, of so many requests."""
@@ -65,7 +58,8 @@ class Hooks:
     ) -> None:
         """`rules`: those of the access file now. `environment`: of the commands."""
         self._rules = rules
-        self._environment = environment or {}
+        self.environment = environment or {}
+        """Of the commands."""
         self._verdicts: OrderedDict[bytes, _Verdict] = OrderedDict()
         self._guard = threading.Lock()
 
@@ -75,11 +69,16 @@ class Hooks:
             rules = self._rules()
         except TransportFailed:  # The request is told so when its change is planned.
             return True
-        return bool(rules) and any(hook.fits(above) for above in jail.prefixes(path.strip("/")) for hook in rules)
+        judging = [hook for hook in rules if hook.before]
+        return bool(judging) and any(hook.fits(above) for above in jail.prefixes(path.strip("/")) for hook in judging)
 
     def of(self, path: str) -> list[Hook]:
-        """The hooks of the repository at a path."""
-        return [hook for hook in self._rules() if hook.fits(path)]
+        """The hooks that judge changes of the repository at a path."""
+        return [hook for hook in self._rules() if hook.before and hook.fits(path)]
+
+    def receivers(self, path: str) -> list[Hook]:
+        """The hooks that are told of changes of the repository at a path, made already."""
+        return [hook for hook in self._rules() if hook.receiver and hook.fits(path)]
 
     def judge(self, request: bytes, digest: bytes, hooks: Sequence[Hook], run: Callable[[Hook], str]) -> None:
         """Have hooks judge the changes of a request, once. `digest`: of the changes. `run`: why a hook refuses them;
@@ -118,39 +117,18 @@ class Hooks:
             return f"it cannot be run: {wrong.strerror}"
 
     def _run(self, hook: Hook, said: Mapping[str, object], preview: Preview | None, store: str, place: Path) -> str:
-        environment = {**self._environment}
+        environment = {**self.environment}
         if preview is not None:
             new = place / "new"
             new.mkdir()
             make_place(preview, store, new)
             environment[NEW] = str(new)
-        (place / "in").write_text(json.dumps(said) + "\n", encoding="utf-8")
         start = time.monotonic()
-        with open(place / "in", "rb") as given, open(place / "out", "wb") as out:
-            process = subprocess.Popen(
-                hook.before, stdin=given, stdout=out, stderr=out, env=environment, cwd=place, start_new_session=True
-            )
-            try:
-                status: int | None = process.wait(hook.time_limit)
-            except subprocess.TimeoutExpired:
-                status = None
-            finally:
-                if process.returncode is None:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.killpg(process.pid, signal.SIGKILL)
-                    process.wait()
+        ended = run_command(hook.before, said, environment, place, hook.time_limit)
         seconds = time.monotonic() - start
-        what = "no end" if status is None else f"status {status}"
+        what = "no end" if ended.status is None else f"status {ended.status}"
         log.info("the hook %s on %s: %s after %.1f s", hook.before[0], said["path"], what, seconds)
-        if status is None:
+        if ended.status is None:
             log.warning("the hook %s on %s was killed after %d s", hook.before[0], said["path"], hook.time_limit)
             return f"it did not end within {hook.time_limit} s"
-        return "" if status == 0 else _words(place / "out") or f"it ended with status {status}"
-
-
-def _words(file: Path) -> str:
-    """What a command printed, on one line."""
-    with open(file, encoding="utf-8", errors="replace") as out:
-        lines = out.read(MOST_SAID + 1)
-    cut = lines[:MOST_SAID] + ("..." if len(lines) > MOST_SAID else "")
-    return "; ".join(line.strip() for line in cut.splitlines() if line.strip())
+        return "" if ended.status == 0 else ended.why

@@ -293,6 +293,7 @@ class ServedRequest:
             self._over()
             if answer.changed is not None:
                 site = self._session.site
+                site.changed(answer.changed)
                 site.upkeep.tidy_later(self._session.executor, answer.changed, joins=site.tidies)
         else:
             if self._is_at_rest:

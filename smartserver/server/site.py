@@ -161,6 +161,8 @@ class Site:
     """The most bytes of a repository and of a file in it, by its path."""
     hooks: Hooks = field(default_factory=Hooks)
     """The commands that are run before a change."""
+    changed: Callable[[PackRepository], None] = lambda repository: None
+    """Is told of each repository that a request has changed, and of each that is there when the server starts."""
     clock: Callable[[], float] = time.perf_counter
     """Measures work, in seconds."""
     wall_clock: Callable[[], float] = time.time

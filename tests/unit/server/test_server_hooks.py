@@ -32,7 +32,7 @@ SIDE = b"refs/heads/side"
 
 
 def hook(*command: str, path: str = "**", limit: int = 30) -> Hook:
-    return Hook(HookText(path, list(command), limit))
+    return Hook(HookText(path, list(command), time_limit=limit))
 
 
 @pytest.fixture
@@ -83,8 +83,11 @@ def new_revision(served: Served, *, request: int = 1, age: int = 0, force: bool 
 @pytest.mark.parametrize(
     ("entry", "why"),
     [
-        ('path = "x"', "Object missing required field `before` - at `hook 1`"),
-        ('path = "x"\nbefore = []', "hook 1: before = []: expected a program with its full path, and its arguments"),
+        ('before = ["/c"]', "Object missing required field `path` - at `hook 1`"),
+        ('path = "x"\nbefore = []', "hook 1: expected before, and one of after and url, or one of these alone"),
+        ('path = "x"\nafter = ["/c"]\nurl = "http://x"', "hook 1: expected before, and one of after and url"),
+        ('path = "x"\nafter = ["c"]', "hook 1: after = ['c']: expected a program with its full path"),
+        ('path = "x"\nurl = "ftp://x"', "hook 1: url = 'ftp://x': expected http:// or https://"),
         ('path = "x"\nbefore = ["check"]', "hook 1: before = ['check']: expected a program with its full path"),
         ('path = "x"\nbefore = ["/c"]\ntime-limit = 0', "hook 1: time-limit = 0: expected 1 to 3600 seconds"),
     ],
