@@ -143,11 +143,10 @@ def test_each_change_is_told_in_order(receiver: Receiver, tmp_path: Path) -> Non
             time.sleep(0.1)
     finally:
         server.kill()
-    for name, line in zip(names, lines, strict=True):
-        told = seen(receiver, name)
-        place = {tip.hex(): position for position, tip in enumerate(line)}
+    for shown, line in zip(names, lines, strict=True):
+        place = {made.hex(): position for position, made in enumerate(line)}
         newest = -1
-        for tip in told:
-            assert place[tip] <= newest + 1, "one was left out"
-            newest = max(newest, place[tip])
+        for told in seen(receiver, shown):
+            assert place[told] <= newest + 1, "one was left out"
+            newest = max(newest, place[told])
         assert newest == len(line) - 1
