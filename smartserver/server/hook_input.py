@@ -1,7 +1,7 @@
 """What a hook is told of a change, as JSON.
 
-    {"path": "project", "vcs": "git sha1", "user": "anna", "request": "1f...", "repository": "changed",
-     "changes": [{"ref": "refs/heads/main", "old": ["1f..."], "new": ["09..."]}]}
+    {"path": "project", "vcs": "...", "user": "anna", "request": "1f...", "repository": "changed",
+     "changes": [{"ref": "main", "old": ["1f..."], "new": ["09..."]}]}
 
 Each change is of a ref, with the ids of its revisions; of an entry of a map, with the ref that it belongs to; or of a
 setting. What is not there has no ids, or null.

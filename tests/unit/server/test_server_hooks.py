@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from builders import MAIN
-from dialogs import Dialog, Lanes, Served, message, numbered
+from builders import GIT, MAIN, SETTINGS
+from dialogs import CREATE, Dialog, Lanes, Served, message, numbered
 from session_calls import BODY, CREATION, INSERT, PULL, code, refused, set_ref
 
 from smartserver.errors import RefusedByHook
@@ -21,6 +21,7 @@ from smartserver.server.rules import AccessRules
 from smartserver.server.watched import UnusableFile
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
+from smartserver.verbs.repository_create import CopyPart, CreateRequest, repository_create
 from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 from smartserver.verbs.rules import Rule
 from smartserver.wire.messages import Failure, Reply
@@ -196,6 +197,26 @@ def test_a_creation_is_judged_and_leaves_no_repository(served: Served, tmp_path:
     assert str(refused(Dialog(served.site).ask(asked, served.history.body([first]), 1))).endswith(": 2")
     assert json.loads((tmp_path / "told").read_text())["repository"] == "created"
     assert not served.repository("new").exists()
+
+
+def test_a_copy_in_parts_is_judged_with_its_last(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody sees it before. All its refs are told then."""
+    told = judged_by(served, monkeypatch, lambda: "")
+    first, second, *_ = served.history.parents
+
+    def copied(part: CopyPart, tip: bytes, ref: bytes, number: int) -> Reply | Failure:
+        create = (repository_create, CreateRequest(GIT, CREATE.kinds, SETTINGS, part=part))
+        asked = message(create, INSERT, set_ref(tip, ref), flags=BODY, path="copy", request=numbered(number))
+        return Dialog(served.site).ask(asked, served.history.body([tip]), 1)
+
+    assert code(copied(CopyPart.MORE, first, SIDE, 5)) == "ok"
+    assert told == []
+    assert code(copied(CopyPart.LAST, second, MAIN, 6)) == "ok"
+    (changes,) = told
+    assert [each for each in changes if "ref" in each] == [  # type: ignore[attr-defined]
+        {"ref": MAIN.decode(), "old": [], "new": [second.hex()]},
+        {"ref": SIDE.decode(), "old": [], "new": [first.hex()]},
+    ]
 
 
 def test_what_changes_nothing_is_not_judged(served: Served) -> None:
