@@ -5,7 +5,7 @@ names a repository as it would be then (`hook_place`). Its status decides: 0 let
 told to the user. Nothing is held meanwhile, so another change may be made: where that moves a ref of this one, the
 hook is run again.
 
-One that takes longer than it may is killed with its process group. The verdict about a request is kept in memory: a
+One that takes longer than it may is killed with its process group. The verdict about a request is kept (`verdicts`): a
 repetition of the request, on another connection, waits for it, and does not run the command again.
 """
 
@@ -14,9 +14,7 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -26,26 +24,14 @@ from smartserver.server import jail
 from smartserver.server.hook_place import make_place
 from smartserver.server.hook_process import run_command
 from smartserver.server.hook_rules import Hook
+from smartserver.server.verdicts import Verdict, Verdicts
 from smartserver.store.preview import Preview
 from transports.errors import TransportFailed
 
 log = logging.getLogger("smartserver")
 
-MOST_VERDICTS: Final = 1024
-"""Verdicts that are kept, of so many requests."""
-
 NEW: Final = "SMARTSERVER_NEW"
 """What names the place in a command's environment."""
-
-
-class _Verdict:
-    """The verdict about a request; its lock is held while the command runs."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.digest = b""
-        """Of the changes that were judged."""
-        self.refusal: RefusedByHook | None = None
 
 
 class Hooks:
@@ -55,13 +41,13 @@ class Hooks:
         self,
         rules: Callable[[], Sequence[Hook]] = tuple,
         environment: Mapping[str, str] | None = None,
+        verdicts: Verdicts | None = None,
     ) -> None:
         """`rules`: those of the access file now. `environment`: of the commands."""
         self._rules = rules
         self.environment = environment or {}
         """Of the commands."""
-        self._verdicts: OrderedDict[bytes, _Verdict] = OrderedDict()
-        self._guard = threading.Lock()
+        self._verdicts = verdicts or Verdicts()
 
     def may_concern(self, path: str) -> bool:
         """Whether a hook may be about a request with this path, which may lead below a repository."""
@@ -81,25 +67,25 @@ class Hooks:
         return [hook for hook in self._rules() if hook.receiver and hook.fits(path)]
 
     def judge(self, request: bytes, digest: bytes, hooks: Sequence[Hook], run: Callable[[Hook], str]) -> None:
-        """Have hooks judge the changes of a request, once. `digest`: of the changes. `run`: why a hook refuses them;
-        empty where it does not.
+        """Have hooks judge the changes of a request, once. `digest`: of all that they judge. `run`: why a hook refuses
+        them; empty where it does not.
 
         Raises:
             RefusedByHook: one refuses them.
         """
-        with self._guard:
-            verdict = self._verdicts.setdefault(request, _Verdict())
-            self._verdicts.move_to_end(request)
-            while len(self._verdicts) > MOST_VERDICTS:
-                self._verdicts.popitem(last=False)
-        with verdict.lock:
-            if verdict.digest != digest:
-                refused = ((hook, why) for hook in hooks if (why := run(hook)))
-                found = next(refused, None)
-                verdict.refusal = None if found is None else RefusedByHook(found[0].name, found[1])
-                verdict.digest = digest
-        if verdict.refusal is not None:
-            raise RefusedByHook(verdict.refusal.hook, verdict.refusal.why)
+
+        def verdict() -> Verdict:
+            refused = ((hook, why) for hook in hooks if (why := run(hook)))
+            found = next(refused, None)
+            return Verdict(digest) if found is None else Verdict(digest, found[0].name, found[1])
+
+        try:
+            made = self._verdicts.get(request, digest, verdict)
+        except OSError as wrong:
+            log.warning("hooks cannot be run, for their verdicts cannot be kept: %s", wrong)
+            raise RefusedByHook(hooks[0].name, f"it cannot be run: {wrong.strerror}") from wrong
+        if made.hook:
+            raise RefusedByHook(made.hook, made.why)
 
     def run(self, hook: Hook, said: Mapping[str, object], preview: Preview | None, store: str | None) -> str:
         """Run a hook; why it refuses, or empty. `said`: its input. `preview`: None where no repository would be left.

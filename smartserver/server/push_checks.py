@@ -91,7 +91,11 @@ class PushChecks:
         entry = entry_of(transaction, stored, b"", "", b"", None, bytes(16))
         if not (entry.changes or entry.begins or entry.deletes) or INCOMPLETE in transaction.settings:
             return b""
-        return blake2b(msgspec.msgpack.encode(entry), digest_size=16).digest()
+        pack = None if self._upload is None else self._upload.entry
+        content = b"" if pack is None else pack.hash  # Not every system's ids prove the content.
+        commands = [hook.before for hook in self._hooks]
+        judged = (self._repository.folder.describe(), self._context.access.user, commands, entry, content)
+        return blake2b(msgspec.msgpack.encode(judged), digest_size=16).digest()
 
     def _ask(self) -> None:
         """Have the hooks judge.
