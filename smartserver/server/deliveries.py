@@ -48,7 +48,7 @@ LONGEST_WAIT: Final = 300.0
 OTHER_WAIT: Final = 5.0
 """Seconds until it is looked whether another server, which tells the same receiver, has done so."""
 
-LEASE_MARGIN: Final = 60
+LEASE_MARGIN: Final = 20
 """Seconds that a lease is longer than a receiver may take."""
 
 SIGNATURE: Final = "X-Smartserver-Signature"

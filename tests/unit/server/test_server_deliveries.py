@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from builders import MAIN, Clock, Far, History, push
+from faulty_transport import FaultMode, FaultyTransport
 
 from smartserver.errors import CorruptFile
 from smartserver.server import deliveries as module
@@ -23,6 +25,7 @@ from smartserver.store.cursor import CursorContent, CursorFile
 from smartserver.store.prune import prune
 from smartserver.store.repository import PackRepository
 from transports.base import Transport
+from transports.errors import CodedError
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
 
@@ -214,6 +217,33 @@ def test_where_the_log_does_not_reach_back_all_refs_are_told(
     assert last["repository"] == ("whole" if tip else "deleted")
     assert deliver(repository, HOOK, {}, OWN)
     assert len(receiver.took) == 2
+
+
+@pytest.mark.parametrize("mode", ["fail", "lose", "die"])
+def test_a_fault_at_any_call_leaves_nothing_out(
+    storage: MemoryTransport, clock: Clock, line: list[bytes], receiver: Receiver, mode: FaultMode
+) -> None:
+    """Another server goes on, once the lease is over."""
+    whole = PackRepository(storage, clock=clock)
+    deliver(whole, HOOK, {}, OWN)
+    at, tips = 0, iter(range(1, 30))
+    while True:
+        at += 1
+        told = len(receiver.news())
+        places = [next(tips), next(tips)] if at < 14 else []
+        for place in places:
+            move(whole, line[place])
+        faulty = FaultyTransport(storage, fail_at=at, mode=mode)
+        with contextlib.suppress(CodedError):
+            deliver(PackRepository(faulty, clock=clock), HOOK, {}, OWN)
+        done = faulty.calls < at
+        clock.now += 1000
+        assert deliver(PackRepository(storage, clock=clock), HOOK, {}, OTHER)
+        seen = list(dict.fromkeys(each for (each,) in receiver.news()[told:]))
+        assert seen == [line[place].hex() for place in places], (at, faulty.log)
+        if done or not places:
+            break
+    assert at > 8, "each call had its fault"
 
 
 def test_a_damaged_cursor_is_told(repository: PackRepository, line: list[bytes], storage: MemoryTransport) -> None:
