@@ -7,12 +7,17 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 MOST_SAID: Final = 2000
 """Characters of what a command prints that are told."""
+
+
+PULSE: Final = 0.5
+"""Seconds between two calls of what wants to know how long it takes."""
 
 
 class Ended(NamedTuple):
@@ -29,9 +34,15 @@ class Ended(NamedTuple):
 
 
 def run_command(
-    command: Sequence[str], said: object, environment: Mapping[str, str], place: Path, time_limit: int
+    command: Sequence[str],
+    said: object,
+    environment: Mapping[str, str],
+    place: Path,
+    time_limit: int,
+    pulse: Callable[[int], None] = lambda seconds: None,
 ) -> Ended:
-    """Run a command in a folder, which may get files named `in` and `out`.
+    """Run a command in a folder, which may get files named `in` and `out`. `pulse`: called now and then, with the
+    seconds that it has taken.
 
     Raises:
         OSError: it cannot be run.
@@ -42,9 +53,12 @@ def run_command(
             command, stdin=given, stdout=out, stderr=out, env=environment, cwd=place, start_new_session=True
         )
         status: int | None = None
+        start = time.monotonic()
         try:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                status = process.wait(time_limit)
+            while status is None and (left := start + time_limit - time.monotonic()) > 0:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    status = process.wait(min(PULSE, left))
+                pulse(int(time.monotonic() - start))
         finally:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):

@@ -16,6 +16,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ from smartserver.server.hook_process import run_command
 from smartserver.server.hook_rules import Hook
 from smartserver.server.verdicts import Verdict, Verdicts
 from smartserver.store.preview import Preview
+from smartserver.store.upload import Report
 from transports.errors import TransportFailed
 
 log = logging.getLogger("smartserver")
@@ -87,22 +89,33 @@ class Hooks:
         if made.hook:
             raise RefusedByHook(made.hook, made.why)
 
-    def run(self, hook: Hook, said: Mapping[str, object], preview: Preview | None, store: str | None) -> str:
+    def run(
+        self, hook: Hook, said: Mapping[str, object], preview: Preview | None, store: str | None, report: Report
+    ) -> str:
         """Run a hook; why it refuses, or empty. `said`: its input. `preview`: None where no repository would be left.
-        `store`: the folder of the repository; None where it is in no folder of this machine."""
+        `store`: the folder of the repository; None where it is in no folder of this machine. `report`: told how long it
+        takes."""
         if store is None:
             return "it needs a repository in a folder of the server's machine"
         try:
             place = Path(tempfile.mkdtemp(prefix="smartserver-hook-"))
             try:
-                return self._run(hook, said, preview, store, place)
+                return self._run(hook, said, preview, store, place, report)
             finally:
                 shutil.rmtree(place, ignore_errors=True)
         except OSError as wrong:
             log.warning("the hook %s cannot be run: %s", hook.before[0], wrong)
             return f"it cannot be run: {wrong.strerror}"
 
-    def _run(self, hook: Hook, said: Mapping[str, object], preview: Preview | None, store: str, place: Path) -> str:
+    def _run(
+        self,
+        hook: Hook,
+        said: Mapping[str, object],
+        preview: Preview | None,
+        store: str,
+        place: Path,
+        report: Report,
+    ) -> str:
         environment = {**self.environment}
         if preview is not None:
             new = place / "new"
@@ -110,7 +123,10 @@ class Hooks:
             make_place(preview, store, new)
             environment[NEW] = str(new)
         start = time.monotonic()
-        ended = run_command(hook.before, said, environment, place, hook.time_limit)
+        pulse = partial(report, f"hook {hook.name}")
+        ended = run_command(
+            hook.before, said, environment, place, hook.time_limit, lambda seconds: pulse(seconds, hook.time_limit)
+        )
         seconds = time.monotonic() - start
         what = "no end" if ended.status is None else f"status {ended.status}"
         log.info("the hook %s on %s: %s after %.1f s", hook.before[0], said["path"], what, seconds)

@@ -117,8 +117,8 @@ class PushChecks:
             "changes": list(change_fields(vcs, changes)),
         }
         store = self._repository.folder.local_folder()
-        hooks = self._context.site.hooks
-        hooks.judge(self._context.id, digest, self._hooks, lambda hook: hooks.run(hook, said, preview, store))
+        hooks, report = self._context.site.hooks, self._context.progress
+        hooks.judge(self._context.id, digest, self._hooks, lambda hook: hooks.run(hook, said, preview, store, report))
         self._digest = digest
 
 

@@ -27,7 +27,8 @@ from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, b
 from smartserver.verbs.repository_create import CopyPart, CreateRequest, repository_create
 from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 from smartserver.verbs.rules import Rule
-from smartserver.wire.messages import Failure, Reply
+from smartserver.wire.events import Progress
+from smartserver.wire.messages import Failure, Reply, decode_progress
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
 
@@ -170,6 +171,17 @@ def test_its_status_decides(served: Served, tmp_path: Path, command: str, why: s
         assert served.refs()[MAIN] == list(served.history.parents)[3]
     else:
         assert str(refused(answer)) == f"refused by the server's hook check: {why}"
+
+
+def test_the_client_is_told_how_long_it_takes(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("smartserver.server.hook_process.PULSE", 0.01)
+    served.site.clock = time.monotonic
+    use(served, hook(script(tmp_path, "sleep 1.2")))
+    last = list(served.history.parents)[3]
+    dialog = Dialog(served.site)
+    assert code(dialog.ask(message(INSERT, set_ref(last), flags=BODY), served.history.body([last]), 1)) == "ok"
+    told = [decode_progress(each.payload) for each in dialog.heard if isinstance(each, Progress)]
+    assert ("hook check", 1, 30) in [(each.phase, each.done, each.total) for each in told]
 
 
 def test_the_first_that_refuses_decides(served: Served, tmp_path: Path) -> None:

@@ -10,9 +10,12 @@ from builders import GIT, MAIN, Clock, Far, History, check_whole, locate, push, 
 from pack_texts import texts_in
 
 from smartserver.errors import MissingRevision
+from smartserver.store import open_pack, summarise
 from smartserver.store import prune as module
+from smartserver.store.caches import TextCache
 from smartserver.store.prune import prune, unreached
 from smartserver.store.repository import PackRepository
+from smartserver.store.summaries import summaries_path
 from smartserver.store.transaction import Transaction
 from transports.base import Transport
 from transports.errors import TransportFailed
@@ -102,6 +105,41 @@ def test_without_a_server_all_old_files_go_at_once(
     assert SECRET * 99 not in texts_in(storage)
     assert len(storage.list_directory("packs")) == 2
     check_whole(repository, history)
+
+
+class _Remote(dict[bytes, bytes]):
+    """A cache on another machine, which keeps all."""
+
+    def put(self, key: bytes, value: bytes) -> None:
+        self[key] = value
+
+
+def test_no_cache_gives_it(storage: MemoryTransport, history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a server's memory, that of its workers, that of other machines, and the summaries of logs."""
+    for owner in (open_pack, summarise):
+        monkeypatch.setattr(owner, "LEAST", 1)
+    texts, common, remote = TextCache(), _Remote(), _Remote()
+    texts.common, texts.remote = common, remote
+    repository = PackRepository(storage, texts=texts)
+    wrong, newest = with_secret(repository, history)
+    key = history.key_at(wrong, "secret")
+    old = repository.snapshot()
+    assert old.text(0, key) is not None
+    assert old.lookup(0, key) is not None
+    assert remote
+    assert common
+    repository.summarise()
+    place = old.state.packs[old.graph.part_at(old.graph.ordinal(wrong) or 0)].name
+    assert storage.exists(summaries_path(place))
+    prune(repository)
+    new = repository.snapshot()
+    assert new.text(0, key) is None
+    assert new.lookup(0, key) is None
+    repository.summarise()
+    repository.collect_garbage_files(0)
+    names = {pack.name.hex() for pack in new.state.packs}
+    assert {name.partition(".")[0] for name in storage.list_directory("packs")} == names
+    assert refs_of(repository) == {MAIN: newest}
 
 
 def test_whoever_had_the_repository_open_goes_on(
