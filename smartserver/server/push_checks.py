@@ -16,6 +16,7 @@ from smartserver.records.system import system_of
 from smartserver.server.context import RequestContext
 from smartserver.server.hook_input import change_fields
 from smartserver.server.sizes import SizeLimits
+from smartserver.spans import Part, span
 from smartserver.store.commit import NOWHERE, CommitOutcome, PlanAgain
 from smartserver.store.draft import entry_of
 from smartserver.store.model import INCOMPLETE
@@ -55,7 +56,8 @@ class PushChecks:
                 return commit()
             except PlanAgain:
                 try:
-                    self._ask()
+                    with span(Part.SERVER, "hooks"):
+                        self._ask()
                 except BaseException:
                     if self._upload is not None:
                         self._upload.abandon()
