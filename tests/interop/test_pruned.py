@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from git_sides import Served
+from git_sides import Done, Served
 from hg_sides import HgSide
 from pack_texts import bytes_in, texts_in
 from test_each_way import Brz, Git
@@ -37,7 +37,16 @@ def smartserver(*words: str) -> str:
     return done.output
 
 
-def git(folder: Path, server: Served, url: str) -> str:
+Pushed = tuple[str, Callable[[], None]]
+"""The id of the revision with the secret, and what the user does afterwards, whose clone knows it: push once more, and
+clone."""
+
+
+def worked(done: Done) -> None:
+    assert done.status == 0, done.said
+
+
+def git(folder: Path, server: Served, url: str) -> Pushed:
     side = Git(folder, url, server)
     side.begin()
     side.commit("a", "one")
@@ -47,10 +56,17 @@ def git(folder: Path, server: Served, url: str) -> str:
     side._side.prepare(f"a git rm -q {SECRET}; a git commit -q --amend -m two --allow-empty")
     done = side._side.run('a git push -q --force "$URL" main')
     assert done.status == 0, done.said
-    return wrong
+
+    def again() -> None:
+        side.commit("a", "three")
+        worked(side.run("push", "a"))
+        worked(side.run("clone", "b"))
+        assert side.has("b") == side.has("a")
+
+    return wrong, again
 
 
-def hg(folder: Path, server: Served, url: str) -> str:
+def hg(folder: Path, server: Served, url: str) -> Pushed:
     """Mercurial has no push by force: what an obsolescence marker is about goes."""
     side = HgSide(folder, url, server)
     side.prepare(
@@ -63,10 +79,17 @@ def hg(folder: Path, server: Served, url: str) -> str:
         f'a hg rm {SECRET}; echo x > a/two; a hg add -q two; a hg commit -q --amend -m two; a hg push -q "$URL"'
     )
     assert done.status == 0, done.said
-    return wrong
+
+    def again() -> None:
+        side.prepare("a commit three")
+        worked(side.run('a hg push -q "$URL"'))
+        worked(side.run('as b hg clone -q "$URL" b'))
+        assert side.has()["b"] == side.has()["a"]
+
+    return wrong, again
 
 
-def brz(folder: Path, server: Served, url: str) -> str:
+def brz(folder: Path, server: Served, url: str) -> Pushed:
     side = Brz(folder, url, server)
     side.begin()
     side.commit("a", "one")
@@ -80,13 +103,20 @@ def brz(folder: Path, server: Served, url: str) -> str:
     side.commit("a", "two")
     done = side._users.run("a", "push", "-q", "--overwrite", f"{url}/trunk")
     assert done.status == 0, done.said
-    return wrong
+
+    def again() -> None:
+        side.commit("a", "three")
+        worked(side.run("push", "a"))
+        worked(side.run("clone", "b"))
+        assert side.has("b") == side.has("a")
+
+    return wrong, again
 
 
 @pytest.mark.parametrize("tool", [git, hg, brz])
 def test_a_secret_is_pruned(tool: object, server: Served, tmp_path: Path) -> None:
     url = f"hpss://127.0.0.1:{server.direct[1]}/project"
-    wrong = tool(tmp_path / "users", server, url)  # type: ignore[operator]
+    wrong, again = tool(tmp_path / "users", server, url)  # type: ignore[operator]
     place = f"{url}/trunk" if tool is brz else url
     folder = server.root / place.removeprefix(url.removesuffix("project"))
     store = LocalTransport(folder)
@@ -109,6 +139,8 @@ def test_a_secret_is_pruned(tool: object, server: Served, tmp_path: Path) -> Non
     assert wrong in listed
     assert "1 revision that no branch and no tag reaches" in listed
     assert "1 revision removed" in smartserver("prune", "--yes", str(folder))
+    assert not given()
+    again()
     assert not given()
     assert has(), "the old pack is kept for a day"
     refused = CliRunner().invoke(group, ["prune", "--yes", "--now", str(folder)])
