@@ -20,6 +20,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from http.client import HTTPException
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -47,6 +48,9 @@ LONGEST_WAIT: Final = 300.0
 
 OTHER_WAIT: Final = 5.0
 """Seconds until it is looked whether another server, which tells the same receiver, has done so."""
+
+LONGEST_STOP: Final = 30.0
+"""Seconds that the end of the process is put off for receivers."""
 
 LEASE_MARGIN: Final = 20
 """Seconds that a lease is longer than a receiver may take."""
@@ -116,8 +120,10 @@ def tell(hook: Hook, message: Mapping[str, object], environment: Mapping[str, st
     """
     try:
         _post(hook, message) if hook.url else _run(hook, message, environment, store)
-    except OSError as wrong:  # urllib's are some, too.
+    except OSError as wrong:  # Those of urllib are some, too.
         raise ReceiverFailed(str(getattr(wrong, "reason", None) or wrong.strerror or wrong)) from wrong
+    except HTTPException as wrong:
+        raise ReceiverFailed(f"it answered no HTTP: {wrong!r}") from wrong
 
 
 def _post(hook: Hook, message: Mapping[str, object]) -> None:
@@ -226,8 +232,9 @@ class Deliveries:
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
+        deadline = time.monotonic() + LONGEST_STOP
         for thread in self._threads:
-            thread.join()
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def _later(self, path: str, receiver: bytes, seconds: float) -> None:
         with self._changed:
@@ -242,11 +249,13 @@ class Deliveries:
 
     def _loop(self) -> None:
         while (key := self._next()) is not None:
-            wait = None
             try:
                 wait = self._deliver(*key)
-            except Exception:  # A bug: the thread must not end.
+            except (
+                Exception
+            ):  # A bug: the thread must not end, and the receiver is told all the same once it is mended.
                 log.exception("internal error in a delivery for %s", key[0])
+                wait = LONGEST_WAIT
             with self._changed:
                 self._busy.discard(key)
                 self._changed.notify()

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import hmac
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -312,6 +313,21 @@ def test_a_url_that_does_not_take_it(http: tuple[str, type[_Http]], status: int)
         tell(Hook(HookText("**", url=url)), {}, {}, None)
 
 
+def test_a_url_that_answers_no_http() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            with server.accept()[0] as connection:
+                connection.recv(1 << 16)
+                connection.sendall(b"220 mail.example.org\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(ReceiverFailed, match="it answered no HTTP: BadStatusLine"):
+            tell(Hook(HookText("**", url=f"http://127.0.0.1:{server.getsockname()[1]}/")), {}, {}, None)
+        thread.join()
+
+
 def test_a_url_where_nobody_is() -> None:
     with pytest.raises(ReceiverFailed, match="Connection refused"):
         tell(Hook(HookText("**", url="http://127.0.0.1:1/")), {}, {}, None)
@@ -371,6 +387,30 @@ def test_who_failed_is_tried_again_later_each_time() -> None:
     assert ended.wait(PATIENCE)
     made.stop()
     assert waits == [0.0, 1.0, 2.0, 4.0, 5.0]
+
+
+def test_a_bug_ends_no_thread_and_loses_no_message() -> None:
+    ended, tried = threading.Event(), list[int]()
+
+    def work(*_: object) -> bool:
+        tried.append(1)
+        if len(tried) == 1:
+            raise ZeroDivisionError
+        ended.set()
+        return True
+
+    made = Deliveries(Hooks(lambda: [HOOK]), lambda path: PackRepository(MemoryTransport(), path), work=work)
+    later, waits = made._later, list[float]()
+
+    def noted(path: str, receiver: bytes, seconds: float) -> None:
+        waits.append(seconds)
+        later(path, receiver, 0.0)
+
+    made._later = noted  # type: ignore[method-assign]
+    made.add("project")
+    assert ended.wait(PATIENCE)
+    made.stop()
+    assert waits == [0.0, module.LONGEST_WAIT]
 
 
 def test_stop_waits_for_what_is_due() -> None:
