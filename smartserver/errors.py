@@ -9,6 +9,7 @@ CodedError (transports.errors)
     │   ├── InvalidPath            a repository path that cannot be one
     │   ├── InvalidName            a ref, id or key that cannot be one
     │   ├── AccessDenied           this user may not do that
+    │   ├── RefusedByHook          a command of the server's administrator refuses the change
     │   ├── Banned                 a rule of the client or of the server bans this call
     │   ├── OutcomeUnknown         it may or may not have been done
     │   ├── Cancelled              the client cancelled before it was done
@@ -159,6 +160,17 @@ class AccessDenied(RequestError, code="access-denied"):
 
     def __str__(self) -> str:
         return f"{self.what}{f' {self.path!r}' if self.path else ''}: {self.why}"
+
+
+@dataclasses.dataclass(eq=False)
+class RefusedByHook(RequestError, code="hook-refused"):
+    """A command that the server runs before a change refuses it; nothing changed. `why`: what the command said."""
+
+    hook: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"refused by the server's hook {self.hook}: {self.why}"
 
 
 @dataclasses.dataclass(eq=False)

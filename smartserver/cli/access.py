@@ -59,6 +59,16 @@ def command() -> None:
     who = ["*"]
     path = "project/**"
     may = "read"
+
+    Limits of sizes are in the same file. A push that brings a larger file, or makes the repository larger, is refused
+    with a line that names it. Sizes are bytes, or have a unit (KB, MB, GB; KiB, MiB, GiB). Of each limit the first
+    entry that fits the path counts.
+
+    \b
+    [[limits]]
+    path = "project/**"
+    max-repository-size = "2 GB"
+    max-file-size = "50 MB"
     """
 
 

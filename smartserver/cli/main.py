@@ -48,6 +48,8 @@ COMMANDS = {
     "break-lock": "smartserver.cli.break_lock",
     "upgrade": "smartserver.cli.upgrade",
     "recover": "smartserver.cli.recover",
+    "hooks": "smartserver.cli.hooks",
+    "prune": "smartserver.cli.prune",
     "delete": "smartserver.cli.delete",
     "ping": "smartserver.cli.ping",
     "tune": "smartserver.cli.tune",
@@ -57,7 +59,7 @@ COMMANDS = {
 }
 """Each module has a `command`."""
 
-OF_ITSELF = ("access", "agent", "break-lock", "cluster", "token", "trust", "trace", "tune", "setup", "docs")
+OF_ITSELF = ("access", "agent", "break-lock", "cluster", "hooks", "token", "trust", "trace", "tune", "setup", "docs")
 """Commands that make no call of the protocol, or have other programs make them."""
 
 OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE, errno.EBADF)

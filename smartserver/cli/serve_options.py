@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -203,6 +204,12 @@ def check_root(root: Path, *, makes: bool) -> None:
     if other is not None:
         wanted = "ROOT is the folder that holds the repositories to serve"
         click.echo(f"{root} is {other}, which is not served: {wanted}", err=True)
+
+
+def hook_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a hook: that of the server, and the `smartserver` that belongs to it."""
+    own = os.path.dirname(sys.executable)
+    return {**environ, "PATH": os.pathsep.join([own, environ.get("PATH", os.defpath)]), "SMARTSERVER_AGENT": "0"}
 
 
 def encryption_of(certificate: str | None, key: str | None, *, required: bool) -> Encryption | None:

@@ -29,6 +29,7 @@ from smartserver.cli.serve_options import (
     CheckedOptions,
     ServeOptions,
     cache_folder,
+    hook_environment,
     open_memcached,
     peer_of,
     with_copies,
@@ -40,8 +41,10 @@ from smartserver.server import stdio, tcp
 from smartserver.server.access import Anonymous, RuledUser, by_token, on_streams
 from smartserver.server.cache_sizes import EVERY, START, AutoSize, divide, follow
 from smartserver.server.connections import Connections
+from smartserver.server.deliveries import Deliveries
 from smartserver.server.executor import Lane
 from smartserver.server.health import Health, look_at
+from smartserver.server.hooks import Hooks
 from smartserver.server.limits import Limits
 from smartserver.server.open_files import MAX_OF_SITE, SHARE, OpenFiles
 from smartserver.server.pages import PagesFactory
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
     from smartserver.server.common_counts import CommonCounts
     from smartserver.server.pages import Page
     from smartserver.server.request_meters import ServerCounts
+    from smartserver.server.rules import AccessFile
     from smartserver.server.shell import SessionProtocol
     from smartserver.server.startup import Reactor
     from transports.base import Transport
@@ -166,6 +170,8 @@ class Serving:
             compression=checked.level,
             slow=None if options.slow is None else options.slow / 1000,
         )
+        if checked.rules is not None:
+            self._obey(checked.rules, site)
         site.texts.common = HEADERS.common = self._process.texts
         site.texts.remote = self._memcached
         if checked.memory is not None or options.stdio:  # One client's session is too short to choose by.
@@ -182,6 +188,14 @@ class Serving:
         else:  # Who is let into a store has an account there: no link leads him where he may not go.
             site.inside = inside_of(transport)
         return site
+
+    def _obey(self, rules: AccessFile, site: Site) -> None:
+        """Have the limits and hooks of an access file count."""
+        site.sizes = rules.sizes
+        site.hooks = Hooks(rules.hooks, hook_environment(os.environ))
+        deliveries = Deliveries(site.hooks, lambda path: site.find(path).repository)
+        site.changed = lambda repository: deliveries.add(repository.path)
+        self._reactor.addSystemEventTrigger("after", "shutdown", deliveries.stop)
 
     def _decide_sizes(self, auto: AutoSize) -> None:
         """Look at the sizes of caches, now and then."""

@@ -201,6 +201,10 @@ class System:
         del stored
         return [Tip(tip) for tip in tips]
 
+    def id_text(self, revision: RevisionId) -> str:
+        """The id of a revision as its tools write it."""
+        return revision.hex()
+
     def type_name(self, meta: bytes) -> str:
         """What a record with this meta is called in a message."""
         return f"a record with the meta {meta.hex()}"
@@ -223,6 +227,11 @@ class System:
         """Whether the record is mainly a list of references. The size of such records is limited. Of a large one of the
         others nobody looks at more than the first bytes (`store.incoming.BEGIN`)."""
         return self.may_refer(kind, meta)
+
+    def is_file(self, kind: int, meta: bytes) -> bool:
+        """Whether the record is the text of a file in a tree."""
+        del kind, meta
+        return False
 
     def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
         """The records that this one needs, in its order; a key may come twice.

@@ -26,6 +26,8 @@ class Lane(enum.Enum):
     """The checking of bodies as they come: it waits for the disk, and where it is large for that of another."""
     COMMIT = "commit"
     """Changes: they wait for the disk to sync, and for other writers."""
+    HOOK = "hook"
+    """Changes of repositories with hooks: they wait for commands of others, each as long as it may."""
     LONG = "long"
     """Verification, for any reader as often as he asks."""
     UPKEEP = "upkeep"

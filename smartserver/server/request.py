@@ -192,7 +192,7 @@ class ServedRequest:
             self._link = session.link()
         self._progress.names_phases = header.long
         if not body:
-            self._do(Task(_lane_of(header), work.answer, "answer", of_request=True))
+            self._do(Task(_lane_of(header, session.site), work.answer, "answer", of_request=True))
 
     def body(self, chunk: bytes) -> None:
         """A chunk of the body came."""
@@ -205,7 +205,9 @@ class ServedRequest:
         """The body is whole."""
         self._ended = True
         self._progress.ended()
-        self._do(Task(Lane.COMMIT, partial(self._work.finish, segments, size), "commit", of_request=True))
+        header = self._header  # None where it was cancelled.
+        lane = Lane.COMMIT if header is None else _lane_of_change(header, self._session.site)
+        self._do(Task(lane, partial(self._work.finish, segments, size), "commit", of_request=True))
 
     def cancel(self) -> None:
         """The client wants no more; a change that is not made yet will not be."""
@@ -287,6 +289,7 @@ class ServedRequest:
             self._over()
             if answer.changed is not None:
                 site = self._session.site
+                site.changed(answer.changed)
                 site.upkeep.tidy_later(self._session.executor, answer.changed, joins=site.tidies)
         else:
             if self._is_at_rest:
@@ -402,12 +405,17 @@ class ServedRequest:
             self._session.send(Progress(self.id, progress))
 
 
-def _lane_of(header: RequestHeader) -> Lane:
+def _lane_of_change(header: RequestHeader, site: Site) -> Lane:
+    """The lane of a change."""
+    return Lane.HOOK if site.hooks.may_concern(header.message.path) else Lane.COMMIT
+
+
+def _lane_of(header: RequestHeader, site: Site) -> Lane:
     """The lane of a request without a body."""
     if header.long:
         return Lane.LONG
     if header.mutates:
-        return Lane.COMMIT
+        return _lane_of_change(header, site)
     return Lane.CONTENT if len(header.calls) > MANY_CALLS else Lane.QUICK
 
 

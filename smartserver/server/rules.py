@@ -18,6 +18,9 @@ The first rule that fits the user, the path and the ref decides; where none does
 is about changes of these refs, and of the entries of maps that belong to them, and nothing else (`RefPattern`). In a
 pattern `*` is any part of a name between slashes, and `**` is any number of names.
 
+`[[limits]]` has the most bytes that a repository and a file in it may have, by path (`sizes`), and `[[hooks]]` the
+commands that are run before a change (`hooks`).
+
 `may` is the last line of a rule: as much of the file as an editor has written so far then gives nobody more than the
 whole does. A file that cannot be read leaves the rules as they were.
 
@@ -31,12 +34,14 @@ import base64
 import enum
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
+from smartserver.server.hook_rules import Hook, HookText, parse_hooks
 from smartserver.server.patterns import NamePattern, RefPattern, check_pattern, check_ref_pattern, folded
+from smartserver.server.sizes import NO_LIMITS, SizeLimits, parse_size
 from smartserver.server.watched import UnusableFile, WatchedFile
 from smartserver.verbs.declare import Permission
 from smartserver.wire.tls import fingerprint
@@ -101,12 +106,22 @@ class RuleText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     refs: list[str] | None = None
 
 
+class LimitText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An entry of limits as the file has it."""
+
+    path: str
+    repository: str | int | None = msgspec.field(name="max-repository-size", default=None)
+    file: str | int | None = msgspec.field(name="max-file-size", default=None)
+
+
 class RulesText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An access file."""
 
     groups: dict[str, list[str]] = {}
     keys: dict[str, list[str]] = {}
     rules: list[RuleText] = []
+    limits: list[LimitText] = []
+    hooks: list[HookText] = []
 
 
 class PublicKey(NamedTuple):
@@ -161,6 +176,8 @@ class AccessRules:
         text, orders = _parsed(content)
         self.rules = tuple(_rules(text, orders))
         self.keys = tuple(_keys(text.keys))
+        self._limits = tuple(_limits(text.limits))
+        self.hooks = tuple(parse_hooks(text.hooks))
 
     def decides(
         self, user: str, permission: Permission, path: str, ref: bytes = b""
@@ -194,6 +211,14 @@ class AccessRules:
         needed = AccessLevel.FORCE if permission is Permission.DELETE and ref else LEVELS[permission]
         return self.decides(user, permission, path, ref)[0] >= needed
 
+    def sizes(self, path: str) -> SizeLimits:
+        """The limits of a repository: of each the first that fits its path."""
+        found = NO_LIMITS
+        for pattern, limits in self._limits:
+            if pattern.matches(path, folds=False) or pattern.matches(folded(path), folds=True):
+                found = found.or_else(limits)
+        return found
+
     def knows(self, user: str) -> bool:
         """True if any rule gives the user anything."""
         return any(rule.level and rule.users & {user, EVERYBODY} for rule in self.rules)
@@ -225,6 +250,18 @@ def _rules(text: RulesText, orders: list[list[str]]) -> Iterator[AccessRule]:
             raise UnusableFile(f"rule {number}: {error}") from None
 
 
+def _limits(texts: list[LimitText]) -> Iterator[tuple[NamePattern, SizeLimits]]:
+    for number, text in enumerate(texts, 1):
+        try:
+            check_pattern("path", text.path)
+            if text.repository is None and text.file is None:
+                raise UnusableFile("expected max-repository-size, max-file-size, or both")
+            repository = parse_size("max-repository-size", text.repository)
+            yield NamePattern(text.path), SizeLimits(repository, parse_size("max-file-size", text.file))
+        except UnusableFile as wrong:
+            raise UnusableFile(f"limit {number}: {wrong}") from None
+
+
 def _check_name(key: str, name: str) -> None:
     if not is_user_name(name):
         raise UnusableFile(f"{key}: {name!r} is no name: letters, digits and _.@+- are allowed")
@@ -254,8 +291,9 @@ def _is_key(kind: str, content: str) -> bool:
 
 
 def _numbered(why: str) -> str:
-    """A message of msgspec with the number of the rule, which it counts from 0."""
-    return re.sub(r"\$\.rules\[(\d+)\]", lambda found: f"rule {int(found[1]) + 1}", why).replace("$.", "")
+    """A message of msgspec with the number of the rule, limit or hook, which it counts from 0."""
+    numbered = re.sub(r"\$\.(rule|limit|hook)s\[(\d+)\]", lambda found: f"{found[1]} {int(found[2]) + 1}", why)
+    return numbered.replace("$.", "")
 
 
 def _users(who: list[str], groups: Mapping[str, list[str]]) -> frozenset[str]:
@@ -309,3 +347,11 @@ class AccessFile(WatchedFile[AccessRules]):
     def rules(self) -> AccessRules:
         """The rules that the file has now; those before where it cannot be used."""
         return self.content
+
+    def hooks(self) -> Sequence[Hook]:
+        """The hooks as the file has them now."""
+        return self.content.hooks
+
+    def sizes(self, path: str) -> SizeLimits:
+        """The limits of a repository as the file has them now."""
+        return self.content.sizes(path)

@@ -17,9 +17,11 @@ import smartserver
 from smartserver.errors import AccessDenied, IncompleteRepository, InvalidPath, LimitExceeded, NestedRepository
 from smartserver.records.faults import SAFE, Policy
 from smartserver.server import jail
+from smartserver.server.hooks import Hooks
 from smartserver.server.jailed import FORMAT_BYTES, JailedTransport
 from smartserver.server.open_files import MAX_OF_SITE, OpenFiles
 from smartserver.server.request_log import EndedRequest
+from smartserver.server.sizes import NO_LIMITS, SizeLimits
 from smartserver.server.upkeep import UpkeepQueue
 from smartserver.store.caches import TextCache
 from smartserver.store.format import CLUSTER, FORMAT, foreign_in, is_marked, is_ours
@@ -157,6 +159,12 @@ class Site:
     """True if the file-level verbs may be used, by users with the permission."""
     banned: Callable[[str, Calls], CodedError | None] = lambda path, calls: None
     """Why these calls with that path are refused, whoever makes them; None: they are not."""
+    sizes: Callable[[str], SizeLimits] = lambda path: NO_LIMITS
+    """The most bytes of a repository and of a file in it, by its path."""
+    hooks: Hooks = field(default_factory=Hooks)
+    """The commands that are run before a change."""
+    changed: Callable[[PackRepository], None] = lambda repository: None
+    """Is told of each repository that a request has changed, and of each that is there when the server starts."""
     clock: Callable[[], float] = time.perf_counter
     """Measures work, in seconds."""
     wall_clock: Callable[[], float] = time.time

@@ -50,12 +50,15 @@ def inside_of(root: Transport) -> Callable[[str], bool]:
 
 
 def tidy_all(site: Site, executor: Executor) -> None:
-    """Clear `incoming` of every repository below the root, and delete packs that were dropped a day ago."""
+    """Clear `incoming` of every repository below the root, and delete packs that were dropped a day ago. Have receivers
+    be told what a server that was killed has left."""
     for path in repositories(site.root, site.inside):
         if executor.stopping:
             return
         try:
-            site.find(path).repository.collect_garbage_files()
+            repository = site.find(path).repository
+            site.changed(repository)
+            repository.collect_garbage_files()
         except Exception as error:  # It runs in a thread whose errors nobody sees.
             log.warning("tidying %s: %s", path, error, exc_info=not isinstance(error, CodedError))
 

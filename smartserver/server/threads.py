@@ -22,6 +22,7 @@ THREADS = {
     Lane.CONTENT: 4,
     Lane.BODY: 16,
     Lane.COMMIT: 16,
+    Lane.HOOK: 8,
     Lane.LONG: 2,
     Lane.UPKEEP: 1,
     Lane.HEALTH: 1,

@@ -39,6 +39,7 @@ from smartserver.server.context import RequestContext
 from smartserver.server.executor import Lane
 from smartserver.server.header import RequestFailure, fault, internal
 from smartserver.server.progress import RequestProgress
+from smartserver.server.push_checks import PushChecks, check_repository
 from smartserver.server.site import Site
 from smartserver.server.spans import RequestSpans
 from smartserver.server.store_errors import user_error
@@ -244,6 +245,7 @@ class RequestWork:
                     self._take_graph(content)
                 else:
                     self._upload.write(content)
+                    self._check_size(self._upload)
                     self._decide_early(self._upload)
         except (CodedError, RequestFailure):
             if not self._confirm():
@@ -287,6 +289,11 @@ class RequestWork:
             if self._unpacked > most:
                 raise LimitExceeded(BULK_BYTES, self._unpacked, most)
             yield content
+
+    def _check_size(self, upload: Upload) -> None:
+        assert self._transaction is not None  # It was begun with the upload.
+        path = self._context.find().repository.path
+        check_repository(self._context.site.sizes(path), self._transaction.snapshot, upload.written, path)
 
     def _decide_early(self, upload: Upload) -> None:
         """Run the calls on the announced graph, once that is whole: a refusal then comes before the records."""
@@ -420,20 +427,25 @@ class RequestWork:
             planned = transaction
             context.allowance()
             context.allowance.restart()  # Planned before, on what was stored then.
-            return _encode(context.decide(transaction))
+            outcomes = context.decide(transaction)
+            checks.judge(transaction)
+            return _encode(outcomes)
 
         repository = context.find().repository
+        checks = PushChecks(context, repository, upload)
         # From here on the upload is the commit's: once a record may name its pack, nobody else may delete that.
         user = context.access.user
-        committed = repository.commit(
-            context.id,
-            context.age(),
-            user,
-            plan,
-            upload,
-            context.progress,
-            context.allowance,
-            None if context.is_guess else context.take_look(),
+        committed = checks.carry_out(
+            lambda: repository.commit(
+                context.id,
+                context.age(),
+                user,
+                plan,
+                upload,
+                context.progress,
+                context.allowance,
+                None if context.is_guess else context.take_look(),
+            )
         )
         faults = _faults_in({} if upload is None else upload.warnings)
         if faults:

@@ -69,6 +69,10 @@ Plan = Callable[[Transaction], bytes]
 """Changes a transaction and gives the encoded outcomes, for the log; whatever it raises ends the commit."""
 
 
+class PlanAgain(Exception):
+    """A plan raises it to leave a commit: nothing is done now, and the upload stays as it is for another commit."""
+
+
 NOWHERE = State(0, NOTHING)
 """Where no repository was ever made."""
 
@@ -142,7 +146,11 @@ class Commit:
         with contextlib.ExitStack() as undo:
             if self.upload is not None:
                 undo.callback(self.upload.abandon)
-            stored, planned = self._first_plan()
+            try:
+                stored, planned = self._first_plan()
+            except PlanAgain:
+                undo.pop_all()
+                raise
             if not isinstance(planned, PlannedCommit):
                 if stored.latest.head is not None:
                     self.log.make_durable(stored.latest.head)
@@ -211,6 +219,8 @@ class Commit:
         except (OutcomeUnknown, TransportError, KeyboardInterrupt, SystemExit):
             if upload is not None:
                 upload.leave()
+            raise
+        except PlanAgain:
             raise
         except BaseException:
             kept.close()

@@ -118,6 +118,11 @@ class Intake:
         return None if self._draft is None else self._draft.quarantine
 
     @property
+    def written(self) -> int:
+        """Bytes of new segments so far."""
+        return 0 if self._draft is None else self._draft.length
+
+    @property
     def warnings(self) -> dict[str, tuple[int, Key]]:
         """Faults of new records that are no reason to refuse them: see `Judge.warnings`."""
         return self._judge.warnings

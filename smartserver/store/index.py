@@ -275,6 +275,10 @@ class Index:
         raw = self._item(self._external_offsets, self._external_keys, entry)
         return raw[0], raw[1:]
 
+    def externals(self) -> Iterator[tuple[int, Key]]:
+        """Kind and key of each base that lies in an earlier pack."""
+        return map(self.external, range(len(self._external_offsets) - 1))
+
     def revision(self, segment: int) -> RevisionId:
         """The id of a segment's revision."""
         return self._item(self._id_offsets, self._ids, segment)

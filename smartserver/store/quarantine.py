@@ -103,11 +103,16 @@ class Quarantine:
         return WrittenIndex(size, last[-TRAILER:])
 
     @property
+    def held_files(self) -> dict[str, bytes]:
+        """Both files, by path, where they are in memory."""
+        return {} if self._index is None else {self.pack_path: bytes(self.pack.content), self.index_path: self._index}
+
+    @property
     def small_files(self) -> dict[str, bytes]:
-        """Both files, by path, where they are in memory and small."""
+        """The same where they are small."""
         if self._index is None or len(self.pack.content) + len(self._index) > SMALL:
             return {}
-        return {self.pack_path: bytes(self.pack.content), self.index_path: self._index}
+        return self.held_files
 
     def publication(self) -> list[Step]:
         """The steps that move both files among the packs, durably; none where that was done. As long as no record names

@@ -203,7 +203,7 @@ class PackRepository:
         if not transaction.exists:
             raise NoSuchRepository(self.path)
         makes = transaction.snapshot is None or self.log.lacks_folders
-        quarantine = partial(self._quarantine, request, self._place.make if makes else nothing)
+        quarantine = partial(self.quarantine, request, self._place.make if makes else nothing)
         return Upload(transaction, quarantine, graph_first=graph_first, policy=policy or self._policy)
 
     def earlier(self, request: bytes, age: int) -> CommitOutcome | None:
@@ -293,7 +293,7 @@ class PackRepository:
     def _begin_repack(self) -> Quarantine:
         """Asked for once there are packs to join."""
         self._joins_packs = True
-        return self._quarantine(upkeep.REPACK)
+        return self.quarantine(upkeep.REPACK)
 
     def repack(self, progress: Callable[[int, int], None] = lambda done, total: None) -> PackReport:
         """Join all packs that are there now and may be, however few they are. `progress`: packs joined, packs in all.
@@ -401,19 +401,21 @@ class PackRepository:
         upkeep.checkpoint_if_due(self.log, self.randomness)
         self.collect_garbage_files()
 
-    def collect_garbage_files(self) -> int:
-        """Delete what dead writers left and what was dropped a day ago; how many files and folders that was.
+    def collect_garbage_files(self, kept: float = upkeep.KEPT) -> int:
+        """Delete what dead writers left and what was dropped a day ago; how many files and folders that was. `kept`: as
+        of `upkeep.collect`.
 
         Raises:
             OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
         """
         self._collected = self.clock()
         try:
-            return upkeep.collect(self.log, self.clock, self.randomness)
+            return upkeep.collect(self.log, self.clock, self.randomness, kept)
         except NoSuchRepository:  # It went away meanwhile.
             return 0
 
     # -- steps
 
-    def _quarantine(self, request: bytes, prepare: Callable[[], None] = nothing) -> Quarantine:
+    def quarantine(self, request: bytes, prepare: Callable[[], None] = nothing) -> Quarantine:
+        """A place for a pack; as of `Quarantine`."""
         return Quarantine(self.folder, request, self.randomness, prepare)

@@ -193,8 +193,9 @@ class PackFile(NamedTuple):
     size: int
 
 
-def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], bytes]) -> int:
-    """Delete what dead writers left and what was dropped a day ago; how many files that was.
+def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], bytes], kept: float = KEPT) -> int:
+    """Delete what dead writers left and what was dropped a day ago; how many files that was. `kept`: fewer
+    seconds, where no server and no client uses the repository.
 
     Raises:
         CorruptFile, Unsupported, TransportError, OutcomeUnknown: what is live was not touched.
@@ -205,7 +206,7 @@ def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], b
     folder.perform([incoming, listed])
     head = line.look()
     state, time = head.state, int(clock() * 1000)
-    expired = [name for name, each in state.dropped.items() if time - each.time >= KEPT * 1000]
+    expired = [name for name, each in state.dropped.items() if time - each.time >= kept * 1000]
     # Dropped by a clock that was ahead: their day begins now.
     again = [name for name, each in state.dropped.items() if each.time > time + CLOCK_MARGIN]
     files = {name: [path(name) for path in (pack_path, index_path, summaries_path)] for name in expired}
@@ -218,13 +219,13 @@ def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], b
     now = store_time(folder, randomness) if incoming.result or unnamed or derived else 0.0
     uploads = [GetStat(f"{INCOMING}/{name}") for name in incoming.result or ()]
     folder.perform(uploads)
-    leftovers = [each.path for each in (*derived, *uploads) if each.result and now - each.result.modified >= KEPT]
+    leftovers = [each.path for each in (*derived, *uploads) if each.result and now - each.result.modified >= kept]
     deleted |= _delete(folder, leftovers)
     superseded: list[bytes] = []
     lost: list[bytes] = []
     for each in unnamed:
-        if now - each.modified >= KEPT:
-            (superseded if _is_superseded(folder, each, state) else lost).append(each.name)
+        if now - each.modified >= kept:
+            (superseded if is_superseded(folder, each, state) else lost).append(each.name)
     if lost:
         log.warning(
             "packs that no record names, which are kept: %d; smartserver recover tells what they are", len(lost)
@@ -262,7 +263,7 @@ def _derived_alone(folder: Transport, files: Sequence[str], named: Set[bytes]) -
     return looks
 
 
-def _is_superseded(folder: Transport, pack: PackFile, state: State) -> bool:
+def is_superseded(folder: Transport, pack: PackFile, state: State) -> bool:
     """Whether nothing is lost with a pack: it joins packs, or its request was carried out by this or another pack."""
     _, trailer = trailer_of(folder, pack_path(pack.name), pack.size)
     if trailer is None:

@@ -202,6 +202,23 @@ class Upload:
         quarantine = self._intake.quarantine
         return {} if quarantine is None else quarantine.small_files
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where the new pack and its index are at present."""
+        quarantine = self._intake.quarantine
+        return () if quarantine is None else (quarantine.pack_path, quarantine.index_path)
+
+    @property
+    def held_files(self) -> dict[str, bytes]:
+        """The same with their content, where they are in memory."""
+        quarantine = self._intake.quarantine
+        return {} if quarantine is None else quarantine.held_files
+
+    @property
+    def written(self) -> int:
+        """Bytes of the new pack so far."""
+        return self._intake.written
+
     def leave(self) -> None:
         """Keep the published pack."""
         self._intake.release()

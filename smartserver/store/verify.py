@@ -214,7 +214,7 @@ class _Verification:
                 if self._done // CHUNK != (self._done - len(content)) // CHUNK:
                     self._tell()
                 if segment is not None:
-                    builder.add(index.segment_offsets[local], segment, _rows(earlier, segment, known))
+                    builder.add(index.segment_offsets[local], segment, index_rows(earlier, segment, known))
         except (TransportFailed, PermissionDenied):
             self._take(check)
             raise
@@ -280,7 +280,7 @@ class _Verification:
         self._report(f"{index.name}: not the index of its pack")
 
 
-def _rows(earlier: Snapshot, segment: Segment, lineages: Iterator[int]) -> list[Row]:
+def index_rows(earlier: Snapshot, segment: Segment, lineages: Iterator[int]) -> list[Row]:
     """What the index should say of each entry; of a base in the same pack its builder knows depth and chain."""
     rows = []
     for entry in segment.entries:

@@ -19,7 +19,7 @@ from copies import freeze, thaw
 from faulty_transport import FaultMode, FaultyTransport
 
 from smartserver.errors import CorruptRecord, OutcomeUnknown
-from smartserver.store import caches, cleanup, open_pack, repack, summarise
+from smartserver.store import caches, cleanup, open_pack, prune, repack, summarise
 from smartserver.store.format import INCOMING
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
@@ -118,6 +118,16 @@ def joined(repository: PackRepository, history: History, clock: Clock) -> None:
     many(repository, history, clock)
     assert repository.repack_if_needed()
     clock.now += DAY + 1
+
+
+def forced(repository: PackRepository, history: History, clock: Clock) -> None:
+    """Revisions that no ref reaches any more: part of a pack, and all of another. A later pack rests on the first."""
+    base = line(history, "base", 3)
+    beside = history.commit({**history.files(base[0]), "secret": b"hunter2\n"}, base[:1], "secret")
+    push(repository, history, [base[0], beside, base[1]], {MAIN: base[1], b"refs/heads/wrong": beside})
+    other = history.commit({**history.files(beside), "more": b"of it\n"}, (beside,), "more")
+    push(repository, history, [other], {b"refs/heads/wrong": other})
+    push(repository, history, base[2:], {MAIN: base[2], SIDE: base[0], b"refs/heads/wrong": None})
 
 
 def bring(repository: PackRepository, history: History) -> None:
@@ -246,6 +256,7 @@ OPERATIONS = {
         },
     ),
     "summarise": Operation(three, summarise_all, three_refs),
+    "prune": Operation(forced, lambda repository, history: prune.prune(repository), three_refs),
     "collect": Operation(joined, lambda repository, history: repository.collect_garbage_files(), many_refs),
 }
 
@@ -257,7 +268,8 @@ def state_of(repository: PackRepository) -> State:
     entries = {f"{name}/".encode() + key: value for name, found in maps.items() for key, value in found.items()}
     settings = repository.snapshot().state.settings
     said = {f"setting {name}".encode(): value for name, value in settings.items() if value != SETTINGS.get(name)}
-    return {**refs_of(repository), **entries, **said}
+    hidden = prune.unreached(repository.snapshot()).ordinals
+    return {**refs_of(repository), **entries, **said, **({b"unreached": b"%d" % len(hidden)} if hidden else {})}
 
 
 Crash = tuple[Aftermath, int]

@@ -133,7 +133,7 @@ class Server:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.root = Path(root)
-        listen = ("--listen", "127.0.0.1:0", "--anonymous", anonymous)
+        listen = ("--listen", "127.0.0.1:0", *(("--anonymous", anonymous) if anonymous else ()))
         read, written = os.pipe()
         self._err = os.fdopen(read, "rb")
         with os.fdopen(written, "wb") as err:

@@ -59,6 +59,14 @@ class BzrSystem(System):
         """Whether it is a revision, an inventory or a page."""
         return kind in (REVISION, INVENTORY, CHK)
 
+    def id_text(self, revision: RevisionId) -> str:
+        """A text already."""
+        return revision.decode("utf-8", "backslashreplace")
+
+    def is_file(self, kind: int, meta: bytes) -> bool:
+        """Whether it is a text."""
+        return kind == TEXT
+
     def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
         """The records that this one needs; meta, which no key proves, is checked too."""
         if kind in (INVENTORY, TEXT):

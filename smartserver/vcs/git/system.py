@@ -99,6 +99,10 @@ class GitSystem(System):
         """Whether it is no blob."""
         return meta != BLOB
 
+    def is_file(self, kind: int, meta: bytes) -> bool:
+        """Whether it is a blob."""
+        return meta == BLOB
+
     def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
         """A commit's tree and parents, a tree's entries, a tag's target, each with the type it must have.
 

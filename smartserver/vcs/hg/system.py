@@ -95,6 +95,10 @@ class HgSystem(System):
         """Whether it is no file's version: those name three others at most."""
         return kind != FILE
 
+    def is_file(self, kind: int, meta: bytes) -> bool:
+        """Whether it is a file's version."""
+        return kind == FILE
+
     def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
         """The records that this one needs."""
         if kind == CHANGESET:

@@ -1,0 +1,295 @@
+"""Tells receivers of changes that were made: hooks with `after` or `url`.
+
+There is no queue besides the log. A cursor (`store.cursor`) says how far a receiver was told. What follows it is read
+from the entries of the newest state, and told in their order, one at a time. A receiver that fails is tried again,
+later each time. So each change is told at least once, by whichever server is there. If the entries do not reach back to
+the cursor, or there is none yet, the receiver is told all refs as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+import os
+import shutil
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from http.client import HTTPException
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from smartserver.errors import NoSuchRepository
+from smartserver.server.hook_input import change_fields, ref_fields
+from smartserver.server.hook_process import run_command
+from smartserver.server.hook_rules import Hook
+from smartserver.server.hooks import Hooks
+from smartserver.store.cursor import CursorContent, CursorFile, Position, continues, position_of
+from smartserver.store.history import LogEntry
+from smartserver.store.repository import PackRepository
+from smartserver.store.state import State
+from transports.errors import CodedError
+
+log = logging.getLogger("smartserver")
+
+THREADS: Final = 4
+"""Receivers that are told at a time."""
+
+FIRST_WAIT: Final = 1.0
+"""Seconds until a receiver that failed is tried again; each time twice as long."""
+LONGEST_WAIT: Final = 300.0
+
+OTHER_WAIT: Final = 5.0
+"""Seconds until it is looked whether another server, which tells the same receiver, has done so."""
+
+LONGEST_STOP: Final = 30.0
+"""Seconds that the end of the process is put off for receivers."""
+
+LEASE_MARGIN: Final = 20
+"""Seconds that a lease is longer than a receiver may take."""
+
+SIGNATURE: Final = "X-Smartserver-Signature"
+"""The header with the HMAC of the body, `sha256=` and hex digits."""
+
+REPOSITORY: Final = "SMARTSERVER_REPOSITORY"
+"""What names the folder of the repository in a command's environment."""
+
+
+class ReceiverFailed(Exception):
+    """A receiver was not told, and why."""
+
+
+class Telling(NamedTuple):
+    """The messages up to a version, and the position then."""
+
+    messages: list[dict[str, object]]
+    position: Position
+
+
+def pending(path: str, state: State, position: Position | None) -> Iterator[Telling]:
+    """What a receiver is to be told that was told all up to a position."""
+    if state.is_incomplete:  # Nobody sees it.
+        return
+    if not continues(state, position):
+        whole: dict[str, object] = {"path": path, "vcs": state.vcs, "version": state.version}
+        whole["repository"] = "whole" if state.exists else "deleted"
+        yield Telling([whole | {"refs": ref_fields(state)}], position_of(state))
+        return
+    assert position is not None  # The state continues it.
+    for version, entries in groupby(state.history.after(position.version), attrgetter("version")):
+        told = [_message(path, state, entry) for entry in entries if entry.changes]
+        if told:
+            yield Telling(told, position_of(state, version))
+
+
+def _message(path: str, state: State, entry: LogEntry) -> dict[str, object]:
+    return {
+        "path": path,
+        "vcs": state.vcs,
+        "user": entry.user,
+        "request": entry.request.hex(),
+        "repository": "changed",
+        "version": entry.version,
+        "time": entry.time / 1000,
+        "changes": list(change_fields(state.vcs, entry.changes)),
+    }
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """The receiver is the one that the file names."""
+
+    def redirect_request(self, *_: object, **__: object) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects, urllib.request.ProxyHandler({}))
+
+
+def tell(hook: Hook, message: Mapping[str, object], environment: Mapping[str, str], store: str | None) -> None:
+    """Tell the receiver of a hook one message. `store`: the folder of the repository, where it is in one.
+
+    Raises:
+        ReceiverFailed: it did not take it.
+    """
+    try:
+        _post(hook, message) if hook.url else _run(hook, message, environment, store)
+    except OSError as wrong:  # Those of urllib are some, too.
+        raise ReceiverFailed(str(getattr(wrong, "reason", None) or wrong.strerror or wrong)) from wrong
+    except HTTPException as wrong:
+        raise ReceiverFailed(f"it answered no HTTP: {wrong!r}") from wrong
+
+
+def _post(hook: Hook, message: Mapping[str, object]) -> None:
+    body = json.dumps(message).encode()
+    headers = {"Content-Type": "application/json", "User-Agent": "smartserver"}
+    if hook.secret:
+        headers[SIGNATURE] = "sha256=" + hmac.new(hook.secret.encode(), body, hashlib.sha256).hexdigest()
+    request = urllib.request.Request(hook.url, body, headers, method="POST")
+    try:
+        with _OPENER.open(request, timeout=hook.time_limit) as answer:
+            answer.read(1 << 16)
+    except urllib.error.HTTPError as wrong:
+        wrong.close()
+        raise ReceiverFailed(f"it answered with status {wrong.code}") from None
+
+
+def _run(hook: Hook, message: Mapping[str, object], environment: Mapping[str, str], store: str | None) -> None:
+    place = Path(tempfile.mkdtemp(prefix="smartserver-hook-"))
+    try:
+        where = {} if store is None else {REPOSITORY: os.path.abspath(store)}
+        ended = run_command(hook.after, message, {**environment, **where}, place, hook.time_limit)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    if ended.status is None:
+        raise ReceiverFailed(f"it did not end within {hook.time_limit} s")
+    if ended.status:
+        raise ReceiverFailed(ended.why)
+
+
+def deliver(repository: PackRepository, hook: Hook, environment: Mapping[str, str], own: bytes) -> bool:
+    """Tell a receiver all that it was not told yet; whether that is done: another server may be at it. `own`: tells
+    this server from others.
+
+    Raises:
+        ReceiverFailed: it did not take a message.
+        CodedError: the store failed.
+    """
+    file = CursorFile(repository.folder, hook.receiver, repository.randomness)
+    lease = hook.time_limit + LEASE_MARGIN
+    cursor = file.read()
+    while True:
+        try:
+            state = repository.log.look().state
+        except NoSuchRepository:
+            return True
+        todo = list(pending(repository.path, state, cursor.content.position))
+        if not todo:
+            return True
+        if file.is_held(cursor, own):
+            return False
+        moved = file.move(cursor, CursorContent(cursor.content.position, own, lease))
+        try:
+            for at, telling in enumerate(todo, 1):
+                if moved is None:
+                    return False
+                cursor = moved
+                for message in telling.messages:
+                    tell(hook, message, environment, repository.folder.local_folder())
+                holder, seconds = (b"", 0) if at == len(todo) else (own, lease)
+                moved = file.move(cursor, CursorContent(telling.position, holder, seconds))
+        except ReceiverFailed:
+            file.move(cursor, CursorContent(cursor.content.position))
+            raise
+        if moved is None:
+            return False
+        cursor = moved
+
+
+class Deliveries:
+    """The receivers that are to be told something, and threads that do it. Any thread may ask."""
+
+    def __init__(
+        self,
+        hooks: Hooks,
+        find: Callable[[str], PackRepository],
+        clock: Callable[[], float] = time.monotonic,
+        work: Callable[[PackRepository, Hook, Mapping[str, str], bytes], bool] = deliver,
+    ) -> None:
+        """`find`: gives a repository by its path."""
+        self._hooks = hooks
+        self._find = find
+        self._clock = clock
+        self._work = work
+        self._own = os.urandom(8)
+        self._changed = threading.Condition()
+        self._due: dict[tuple[str, bytes], float] = {}
+        """By path and receiver: when it is to be told."""
+        self._failed: dict[tuple[str, bytes], int] = {}
+        """How often it failed since it was told last."""
+        self._busy: set[tuple[str, bytes]] = set()
+        self._threads: list[threading.Thread] = []
+        self._stopping = False
+
+    def add(self, path: str) -> None:
+        """Have the receivers of a repository be told what is new."""
+        try:
+            hooks = self._hooks.receivers(path)
+        except CodedError as wrong:
+            log.warning("the hooks of %s are not told of a change: %s", path, wrong)
+            return
+        for hook in hooks:
+            self._later(path, hook.receiver, 0.0)
+
+    def stop(self) -> None:
+        """Tell what is to be told now, once, and end. What fails is told by another server, or after the next start."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        deadline = time.monotonic() + LONGEST_STOP
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _later(self, path: str, receiver: bytes, seconds: float) -> None:
+        with self._changed:
+            due = self._clock() + seconds
+            key = path, receiver
+            self._due[key] = min(due, self._due.get(key, due))
+            if not self._stopping and len(self._threads) < THREADS:
+                thread = threading.Thread(target=self._loop, name=f"deliveries_{len(self._threads)}", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            self._changed.notify()
+
+    def _loop(self) -> None:
+        while (key := self._next()) is not None:
+            try:
+                wait = self._deliver(*key)
+            except (
+                Exception
+            ):  # A bug: the thread must not end, and the receiver is told all the same once it is mended.
+                log.exception("internal error in a delivery for %s", key[0])
+                wait = LONGEST_WAIT
+            with self._changed:
+                self._busy.discard(key)
+                self._changed.notify()
+            if wait is not None:
+                self._later(*key, wait)
+
+    def _next(self) -> tuple[str, bytes] | None:
+        """The next that is due; None once it is stopping and none is."""
+        with self._changed:
+            while True:
+                waiting = {key: due for key, due in self._due.items() if key not in self._busy}
+                key = min(waiting, key=waiting.__getitem__, default=None)
+                seconds = None if key is None else waiting[key] - self._clock()
+                if key is not None and seconds is not None and seconds <= 0:
+                    del self._due[key]
+                    self._busy.add(key)
+                    return key
+                if self._stopping:
+                    return None
+                self._changed.wait(seconds)
+
+    def _deliver(self, path: str, receiver: bytes) -> float | None:
+        """Tell a receiver; the seconds until it is to be tried again, None where it need not be."""
+        key = path, receiver
+        hook: Hook | None = None
+        try:
+            hook = next((each for each in self._hooks.receivers(path) if each.receiver == receiver), None)
+            if hook is None or self._work(self._find(path), hook, self._hooks.environment, self._own):
+                self._failed.pop(key, None)
+                return None
+            return OTHER_WAIT
+        except (ReceiverFailed, CodedError) as wrong:
+            failed = self._failed[key] = self._failed.get(key, 0) + 1
+            wait = min(FIRST_WAIT * float(1 << min(failed - 1, 20)), LONGEST_WAIT)
+            what = hook.url or hook.after[0] if hook is not None else receiver.hex()
+            log.warning("the hook %s was not told of changes of %s, again in %.0f s: %s", what, path, wait, wrong)
+            return wait

@@ -1,0 +1,40 @@
+"""The repository that a hook looks at: as the change would leave it, in a folder outside of the store.
+
+It has a log of one record with its checkpoint, and links to the packs, those in quarantine among them. So every command
+that reads a repository in a folder reads it, and nothing of it is in the store.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from smartserver.store.checkpoint import checkpoint_path, encode_checkpoint
+from smartserver.store.format import FOLDERS, FORMAT, LINE
+from smartserver.store.open_pack import index_path, pack_path
+from smartserver.store.preview import Preview
+from smartserver.store.record import record_path
+from smartserver.store.state import State
+
+
+def make_place(preview: Preview, store: str, place: Path) -> None:
+    """Make the repository in a folder that is there and empty. `store`: the folder of the repository that is changed.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    for name in FOLDERS:
+        (place / name).mkdir()
+    (place / FORMAT).write_bytes(LINE)
+    state = preview.state
+    (place / record_path(state.version)).write_bytes(preview.record)
+    (place / checkpoint_path(state.version, state.hash)).write_bytes(encode_checkpoint(state))
+    for name, source in _files(state, preview.files).items():
+        os.symlink(os.path.abspath(os.path.join(store, source)), place / name)
+
+
+def _files(state: State, moved: Mapping[str, str]) -> dict[str, str]:
+    """Packs and indexes by their names, and where each is."""
+    names = [path(pack.name) for pack in state.packs for path in (pack_path, index_path)]
+    return {name: moved.get(name, name) for name in names}

@@ -1,0 +1,97 @@
+"""The hooks of an access file: commands that are run before a change of a repository, and receivers that are told of it
+afterwards, by its path.
+
+    [[hooks]]
+    path = "project/**"
+    before = ["/opt/checks/commit-messages", "--strict"]
+    time-limit = 30
+
+    [[hooks]]
+    path = "project/**"
+    url = "https://ci.example.org/pushed"
+    secret = "of both"
+
+All hooks that fit the path are run, in the order of the file, until one refuses. The receiver is a command (`after`) or
+a URL.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from smartserver.server.patterns import NamePattern, check_pattern, folded
+from smartserver.server.watched import UnusableFile
+
+TIME_LIMIT: Final = 30
+"""Seconds that a command may take, where its hook does not say."""
+
+LONGEST: Final = 3600
+"""Seconds that a hook may say: the user waits for it."""
+
+
+class HookText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A hook as the file has it."""
+
+    path: str
+    before: list[str] = []
+    after: list[str] = []
+    url: str = ""
+    secret: str = ""
+    time_limit: int = msgspec.field(name="time-limit", default=TIME_LIMIT)
+
+
+class Hook:
+    """One hook of the file."""
+
+    def __init__(self, text: HookText) -> None:
+        self.before = tuple(text.before)
+        self.after = tuple(text.after)
+        self.url = text.url
+        self.secret = text.secret
+        self.time_limit = text.time_limit
+        self._path = NamePattern(text.path)
+
+    @property
+    def name(self) -> str:
+        """The name of its program, as a refusal says it."""
+        return posixpath.basename(self.before[0])
+
+    @property
+    def receiver(self) -> bytes:
+        """What tells the receiver of changes from others; empty where there is none."""
+        if not (self.after or self.url):
+            return b""
+        return blake2b(msgspec.msgpack.encode([*self.after, self.url]), digest_size=8).digest()
+
+    def fits(self, path: str) -> bool:
+        """Whether it is about the repository at a path, in either spelling."""
+        return self._path.matches(path, folds=False) or self._path.matches(folded(path), folds=True)
+
+
+def parse_hooks(texts: Sequence[HookText]) -> Iterator[Hook]:
+    """The hooks of a file.
+
+    Raises:
+        UnusableFile: one is wrong.
+    """
+    for number, text in enumerate(texts, 1):
+        try:
+            check_pattern("path", text.path)
+            for word, command in (("before", text.before), ("after", text.after)):
+                if command and not posixpath.isabs(command[0]):
+                    expected = "a program with its full path, and its arguments"
+                    raise UnusableFile(f"{word} = {command!r}: expected {expected}")
+            if not (text.before or text.after or text.url) or (text.after and text.url):
+                raise UnusableFile("expected before, and one of after and url, or one of these alone")
+            if text.url and not text.url.startswith(("http://", "https://")):
+                raise UnusableFile(f"url = {text.url!r}: expected http:// or https://")
+            if not 1 <= text.time_limit <= LONGEST:
+                raise UnusableFile(f"time-limit = {text.time_limit}: expected 1 to {LONGEST} seconds")
+        except UnusableFile as wrong:
+            raise UnusableFile(f"hook {number}: {wrong}") from None
+        yield Hook(text)

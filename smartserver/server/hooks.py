@@ -1,0 +1,136 @@
+"""Runs the hooks of an access file before a change is made.
+
+A hook is a command. Its standard input is JSON that says what is to change, and `SMARTSERVER_NEW` in its environment
+names a repository as it would be then (`hook_place`). Its status decides: 0 lets the change be made. What it prints is
+told to the user. Nothing is held meanwhile, so another change may be made: where that moves a ref of this one, the
+hook is run again.
+
+One that takes longer than it may is killed with its process group. The verdict about a request is kept (`verdicts`): a
+repetition of the request, on another connection, waits for it, and does not run the command again.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from smartserver.errors import RefusedByHook
+from smartserver.server import jail
+from smartserver.server.hook_place import make_place
+from smartserver.server.hook_process import run_command
+from smartserver.server.hook_rules import Hook
+from smartserver.server.verdicts import Verdict, Verdicts
+from smartserver.store.preview import Preview
+from smartserver.store.upload import Report
+from transports.errors import TransportFailed
+
+log = logging.getLogger("smartserver")
+
+NEW: Final = "SMARTSERVER_NEW"
+"""What names the place in a command's environment."""
+
+
+class Hooks:
+    """The hooks of a server. Any thread may ask."""
+
+    def __init__(
+        self,
+        rules: Callable[[], Sequence[Hook]] = tuple,
+        environment: Mapping[str, str] | None = None,
+        verdicts: Verdicts | None = None,
+    ) -> None:
+        """`rules`: those of the access file now. `environment`: of the commands."""
+        self._rules = rules
+        self.environment = environment or {}
+        """Of the commands."""
+        self._verdicts = verdicts or Verdicts()
+
+    def may_concern(self, path: str) -> bool:
+        """Whether a hook may be about a request with this path, which may lead below a repository."""
+        try:
+            rules = self._rules()
+        except TransportFailed:  # The request is told so when its change is planned.
+            return True
+        judging = [hook for hook in rules if hook.before]
+        return bool(judging) and any(hook.fits(above) for above in jail.prefixes(path.strip("/")) for hook in judging)
+
+    def of(self, path: str) -> list[Hook]:
+        """The hooks that judge changes of the repository at a path."""
+        return [hook for hook in self._rules() if hook.before and hook.fits(path)]
+
+    def receivers(self, path: str) -> list[Hook]:
+        """The hooks that are told of changes of the repository at a path, made already."""
+        return [hook for hook in self._rules() if hook.receiver and hook.fits(path)]
+
+    def judge(self, request: bytes, digest: bytes, hooks: Sequence[Hook], run: Callable[[Hook], str]) -> None:
+        """Have hooks judge the changes of a request, once. `digest`: of all that they judge. `run`: why a hook refuses
+        them; empty where it does not.
+
+        Raises:
+            RefusedByHook: one refuses them.
+        """
+
+        def verdict() -> Verdict:
+            refused = ((hook, why) for hook in hooks if (why := run(hook)))
+            found = next(refused, None)
+            return Verdict(digest) if found is None else Verdict(digest, found[0].name, found[1])
+
+        try:
+            made = self._verdicts.get(request, digest, verdict)
+        except OSError as wrong:
+            log.warning("hooks cannot be run, for their verdicts cannot be kept: %s", wrong)
+            raise RefusedByHook(hooks[0].name, f"it cannot be run: {wrong.strerror}") from wrong
+        if made.hook:
+            raise RefusedByHook(made.hook, made.why)
+
+    def run(
+        self, hook: Hook, said: Mapping[str, object], preview: Preview | None, store: str | None, report: Report
+    ) -> str:
+        """Run a hook; why it refuses, or empty. `said`: its input. `preview`: None where no repository would be left.
+        `store`: the folder of the repository; None where it is in no folder of this machine. `report`: told how long it
+        takes."""
+        if store is None:
+            return "it needs a repository in a folder of the server's machine"
+        try:
+            place = Path(tempfile.mkdtemp(prefix="smartserver-hook-"))
+            try:
+                return self._run(hook, said, preview, store, place, report)
+            finally:
+                shutil.rmtree(place, ignore_errors=True)
+        except OSError as wrong:
+            log.warning("the hook %s cannot be run: %s", hook.before[0], wrong)
+            return f"it cannot be run: {wrong.strerror}"
+
+    def _run(
+        self,
+        hook: Hook,
+        said: Mapping[str, object],
+        preview: Preview | None,
+        store: str,
+        place: Path,
+        report: Report,
+    ) -> str:
+        environment = {**self.environment}
+        if preview is not None:
+            new = place / "new"
+            new.mkdir()
+            make_place(preview, store, new)
+            environment[NEW] = str(new)
+        start = time.monotonic()
+        pulse = partial(report, f"hook {hook.name}")
+        ended = run_command(
+            hook.before, said, environment, place, hook.time_limit, lambda seconds: pulse(seconds, hook.time_limit)
+        )
+        seconds = time.monotonic() - start
+        what = "no end" if ended.status is None else f"status {ended.status}"
+        log.info("the hook %s on %s: %s after %.1f s", hook.before[0], said["path"], what, seconds)
+        if ended.status is None:
+            log.warning("the hook %s on %s was killed after %d s", hook.before[0], said["path"], hook.time_limit)
+            return f"it did not end within {hook.time_limit} s"
+        return "" if ended.status == 0 else ended.why

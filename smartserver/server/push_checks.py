@@ -1,0 +1,160 @@
+"""The checks of a change beyond what its calls need: limits of sizes, and hooks, as the access file has them.
+
+They are made where the request was planned. Sizes are checked then. A hook may take long, so the commit is left, with
+what was uploaded kept; the hook is run, and the commit begun again. It goes through if the plan changes the same then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+
+import msgspec
+
+from smartserver.errors import LimitExceeded, shown
+from smartserver.records.system import system_of
+from smartserver.server.context import RequestContext
+from smartserver.server.hook_input import change_fields
+from smartserver.server.sizes import SizeLimits
+from smartserver.spans import Part, span
+from smartserver.store.commit import NOWHERE, CommitOutcome, PlanAgain
+from smartserver.store.draft import entry_of
+from smartserver.store.model import INCOMPLETE
+from smartserver.store.preview import Preview
+from smartserver.store.record import Change
+from smartserver.store.repository import PackRepository
+from smartserver.store.snapshot import Snapshot
+from smartserver.store.state import REFS
+from smartserver.store.transaction import Transaction
+from smartserver.store.upload import Upload
+
+
+class PushChecks:
+    """The checks of one request that changes a repository."""
+
+    def __init__(self, context: RequestContext, repository: PackRepository, upload: Upload | None) -> None:
+        """`upload`: finished."""
+        self._context = context
+        self._repository = repository
+        self._upload = upload
+        self._limits = context.site.sizes(repository.path)
+        self._hooks = context.site.hooks.of(repository.path)
+        self._checked_files = False
+        self._digest = b""
+        """Of the changes that the hooks accepted."""
+        self._asked: tuple[Transaction, bytes] | None = None
+        """What they are to judge, and the digest of its changes."""
+
+    def carry_out(self, commit: Callable[[], CommitOutcome]) -> CommitOutcome:
+        """Make the change, once the hooks have judged it; each time by the same call.
+
+        Raises:
+            RefusedByHook: one refuses it; what was uploaded is deleted.
+        """
+        while True:
+            try:
+                return commit()
+            except PlanAgain:
+                try:
+                    with span(Part.SERVER, "hooks"):
+                        self._ask()
+                except BaseException:
+                    if self._upload is not None:
+                        self._upload.abandon()
+                    raise
+
+    def judge(self, transaction: Transaction) -> None:
+        """Check a planned request; it may be planned again on what another one made.
+
+        Raises:
+            LimitExceeded: it brings too much.
+            PlanAgain: it is to be judged by the hooks first.
+        """
+        pack = None if self._upload is None else self._upload.entry
+        if pack is not None:
+            path = self._repository.path
+            check_repository(self._limits, transaction.snapshot, pack.length + pack.index_length, path)
+            if self._limits.file is not None and not self._checked_files:
+                check_files(self._limits.file, self._preview(transaction))
+                self._checked_files = True
+        if self._hooks:
+            digest = self._digest_of(transaction)
+            if digest not in (b"", self._digest):
+                self._asked = transaction, digest
+                raise PlanAgain
+
+    def _preview(self, transaction: Transaction) -> Preview:
+        return Preview(self._repository.folder, transaction, self._upload, self._context.id)
+
+    def _digest_of(self, transaction: Transaction) -> bytes:
+        """Of what a transaction changes; empty where hooks have nothing to judge: it changes nothing, or it is one of
+        several requests of a copy, which nobody sees before the last of them."""
+        stored = NOWHERE if transaction.snapshot is None else transaction.snapshot.state
+        entry = entry_of(transaction, stored, b"", "", b"", None, bytes(16))
+        if not (entry.changes or entry.begins or entry.deletes) or INCOMPLETE in transaction.settings:
+            return b""
+        pack = None if self._upload is None else self._upload.entry
+        content = b"" if pack is None else pack.hash  # Not every system's ids prove the content.
+        commands = [hook.before for hook in self._hooks]
+        judged = (self._repository.folder.describe(), self._context.access.user, commands, entry, content)
+        return blake2b(msgspec.msgpack.encode(judged), digest_size=16).digest()
+
+    def _ask(self) -> None:
+        """Have the hooks judge.
+
+        Raises:
+            RefusedByHook: one refuses.
+        """
+        assert self._asked is not None  # The commit was left for it.
+        transaction, digest = self._asked
+        preview = None if transaction.deleted else self._preview(transaction)
+        vcs = transaction.vcs
+        changes = () if preview is None else _changes(transaction, preview)
+        said = {
+            "path": self._repository.path,
+            "vcs": vcs,
+            "user": self._context.access.user,
+            "request": self._context.id.hex(),
+            "repository": "deleted" if transaction.deleted else "changed" if transaction.created is None else "created",
+            "changes": list(change_fields(vcs, changes)),
+        }
+        store = self._repository.folder.local_folder()
+        hooks, report = self._context.site.hooks, self._context.progress
+        hooks.judge(self._context.id, digest, self._hooks, lambda hook: hooks.run(hook, said, preview, store, report))
+        self._digest = digest
+
+
+def _changes(transaction: Transaction, preview: Preview) -> tuple[Change, ...]:
+    """What a transaction changes. The last request of a copy shows all refs."""
+    if not transaction.is_incomplete:
+        return preview.entry.changes
+    of_rest = [change for change in preview.entry.changes if change.table != REFS]
+    refs = [Change(REFS, name, None, value) for name, value in preview.state.table(REFS).items()]
+    return (*refs, *of_rest)
+
+
+def check_repository(limits: SizeLimits, stored: Snapshot | None, new: int, path: str) -> None:
+    """Check what a repository would take with `new` bytes more. A push that brings nothing is never refused.
+
+    Raises:
+        LimitExceeded: it is too much.
+    """
+    if limits.repository is None or not new:
+        return
+    packs = () if stored is None else stored.state.packs
+    size = new + sum(entry.length + entry.index_length for entry in packs)
+    if size > limits.repository:
+        raise LimitExceeded(f"bytes of the repository {path or '.'} (max-repository-size)", size, limits.repository)
+
+
+def check_files(limit: int, preview: Preview) -> None:
+    """Check the files that a push brings.
+
+    Raises:
+        LimitExceeded: one is too large.
+    """
+    system = system_of(preview.state.vcs)
+    for revision, entry in preview.records_over(limit):
+        if system.is_file(entry.kind, entry.meta):
+            name = shown(preview.path_of(revision, (entry.kind, entry.key)) or entry.key)
+            raise LimitExceeded(f"bytes of the file {name} (max-file-size)", entry.length, limit)

@@ -1,0 +1,56 @@
+"""The limits of sizes in an access file; `size_checks` has the check of a push against them.
+
+    [[limits]]
+    path = "project/**"
+    max-repository-size = "2 GB"
+    max-file-size = "50 MB"
+
+A repository is as large as its packs and their indexes, as `smartserver stats` says. A file is as large as its text,
+however well that is compressed. Files that are stored already stay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from smartserver.server.watched import UnusableFile
+
+UNITS: Final[Mapping[str, int]] = {"": 1, "B": 1} | {
+    f"{letter}{ending}": int(base**power)
+    for power, letter in enumerate("KMGT", 1)
+    for ending, base in (("B", 1000), ("iB", 1024))
+}
+
+_SIZE: Final = re.compile(r"([0-9]{1,15}) ?([A-Za-z]{0,3})")
+
+
+class SizeLimits(NamedTuple):
+    """The most bytes of a repository and of a file; None: any number."""
+
+    repository: int | None
+    file: int | None
+
+    def or_else(self, others: SizeLimits) -> SizeLimits:
+        """These, and the others where one is missing."""
+        return SizeLimits(*(mine if mine is not None else other for mine, other in zip(self, others, strict=True)))
+
+
+NO_LIMITS: Final = SizeLimits(None, None)
+
+
+def parse_size(key: str, size: str | int | None) -> int | None:
+    """A number of bytes, perhaps with a unit.
+
+    Raises:
+        UnusableFile: it is none.
+    """
+    if size is None:
+        return None
+    found = _SIZE.fullmatch(str(size))
+    unit = None if found is None else UNITS.get(found[2])
+    if found is None or unit is None:
+        expected = "bytes, as 5000000, or a number and a unit, as '50 MB' or '2 GiB'"
+        raise UnusableFile(f"{key} = {size!r}: expected {expected}")
+    return int(found[1]) * unit

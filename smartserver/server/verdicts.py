@@ -1,0 +1,102 @@
+"""The verdicts of hooks about requests, in a folder of the server's account on this machine.
+
+A client repeats a request, under the same id, when its connection was lost. The repetition may reach another worker, or
+by ssh another process. So each request that hooks judge has a file, which is locked while they run: a repetition waits
+there, and takes the verdict. It counts for the same user, changes and content alone, and is kept for a day.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+KEPT: Final = 24 * 3600
+"""Seconds for which a verdict is kept: as long as the log knows requests."""
+
+CLEAN_UP: Final = 3600.0
+"""Seconds between two searches for old verdicts."""
+
+
+class Verdict(NamedTuple):
+    """What hooks said of a request. `digest`: of all that they judged. `hook`: the one that refuses it, and `why`;
+    empty where none does."""
+
+    digest: bytes
+    hook: str = ""
+    why: str = ""
+
+
+_DECODER = msgspec.msgpack.Decoder(Verdict)
+
+
+class Verdicts:
+    """The folder. Any thread may ask."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """`folder`: by default one that all processes of this account share."""
+        self._folder = folder
+        self._cleaned: float | None = None
+        self._guard = threading.Lock()
+
+    def get(self, request: bytes, digest: bytes, judge: Callable[[], Verdict]) -> Verdict:
+        """The verdict about a request: that of its first sending, else what `judge` gives.
+
+        Raises:
+            OSError: the folder cannot be used.
+        """
+        folder = self._folder or Path(tempfile.gettempdir()) / f"smartserver-hooks-{os.geteuid()}"
+        _make(folder)
+        self._clean_up(folder)
+        with _locked(folder / request.hex()) as file:
+            with contextlib.suppress(msgspec.DecodeError):  # It is new, or its writer was killed.
+                found = _DECODER.decode(_read(file))
+                if found.digest == digest:
+                    return found
+            made = judge()
+            os.ftruncate(file, 0)
+            os.pwrite(file, msgspec.msgpack.encode(made), 0)
+            return made
+
+    def _clean_up(self, folder: Path) -> None:
+        with self._guard:
+            now = time.monotonic()
+            if self._cleaned is not None and now - self._cleaned < CLEAN_UP:
+                return
+            self._cleaned = now
+        for file in folder.iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - file.stat().st_mtime > KEPT:
+                    file.unlink()
+
+
+def _make(folder: Path) -> None:
+    """Make the folder; it must be this account's alone: others could write verdicts."""
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise PermissionError(0, f"{folder} is not a folder of this account alone")
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
+    finally:
+        os.close(file)
+
+
+def _read(file: int) -> bytes:
+    return os.pread(file, os.fstat(file).st_size, 0)

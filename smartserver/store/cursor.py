@@ -1,0 +1,138 @@
+"""A cursor: how far the changes of a repository were told to a receiver. It lies beside the packs, as a file.
+
+The highest number is the cursor: `packs/after-RECEIVER-NUMBER`. To move it, a server publishes the next number, which
+exists once: of several servers one succeeds, and the others look again. So the cursor is a lease too. A server that
+tells changes says so in it first, and for how long; another one waits until that time is over by the store's clock, or
+the lease is given back. A crash leaves the cursor where it was, and some changes are told twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from smartserver.errors import CorruptFile
+from smartserver.store.format import INCOMING, PACKS
+from smartserver.store.quarantine import store_time
+from smartserver.store.record import Natural
+from smartserver.store.state import State
+from transports.base import Transport
+from transports.errors import FileExists, TransportError
+from transports.steps import Delete, Get, GetStat, ListDirectory, Publish, Put, SyncDirectory
+
+
+class Position(msgspec.Struct, frozen=True, array_like=True):
+    """A version of a repository, and the mark that tells it from that of another line of changes."""
+
+    incarnation: bytes
+    version: Natural
+    mark: int
+
+
+class CursorContent(msgspec.Struct, frozen=True, array_like=True):
+    """What the file says. `position`: the newest version that was told; None: none was. `holder`: the server that tells
+    changes, for `lease` seconds from the file's time; empty: none does."""
+
+    position: Position | None = None
+    holder: bytes = b""
+    lease: Natural = 0
+
+
+class Cursor(NamedTuple):
+    """A cursor as it was read: its number, 0 where there is none, and when that was published."""
+
+    number: int
+    content: CursorContent
+    modified: float
+
+
+_DECODER = msgspec.msgpack.Decoder(CursorContent)
+
+
+class CursorFile:
+    """The cursor of one receiver in one repository."""
+
+    def __init__(self, folder: Transport, receiver: bytes, randomness: Callable[[int], bytes]) -> None:
+        """`receiver`: 8 bytes that tell it from others."""
+        self._folder = folder
+        self._begin = f"after-{receiver.hex()}-"
+        self._randomness = randomness
+
+    def read(self) -> Cursor:
+        """The cursor now.
+
+        Raises:
+            CorruptFile: it is damaged.
+            TransportError: it cannot be read.
+        """
+        while True:
+            numbers = self._numbers()
+            if not numbers:
+                return Cursor(0, CursorContent(), 0.0)
+            file, stat = Get(self._path(numbers[-1])), GetStat(self._path(numbers[-1]))
+            self._folder.perform([file, stat])
+            if file.result is None or stat.result is None:
+                continue  # It was moved meanwhile.
+            try:
+                return Cursor(numbers[-1], _DECODER.decode(file.result), stat.result.modified)
+            except msgspec.DecodeError as wrong:
+                raise CorruptFile(file.path, 0, f"{wrong}; delete the file, and all refs are told again") from wrong
+
+    def is_held(self, cursor: Cursor, own: bytes) -> bool:
+        """Whether another server tells changes now."""
+        content = cursor.content
+        if content.holder in (b"", own):
+            return False
+        return store_time(self._folder, self._randomness) - cursor.modified < content.lease
+
+    def move(self, cursor: Cursor, content: CursorContent) -> Cursor | None:
+        """Replace the cursor; None where another server was first."""
+        number = cursor.number + 1
+        temporary = f"{INCOMING}/{self._randomness(8).hex()}.cursor"
+        stat = GetStat(self._path(number))
+        put, publish = Put(temporary, msgspec.msgpack.encode(content)), Publish(temporary, self._path(number))
+        try:
+            self._folder.perform([put, publish, SyncDirectory(PACKS), stat])
+        except FileExists:
+            self._discard([temporary])
+            return None
+        numbers = self._numbers()
+        if numbers[-1:] != [number]:  # Its name was free again: others have moved the cursor on, and deleted that one.
+            self._discard([self._path(number)])
+            return None
+        self._discard([self._path(each) for each in numbers if each < number])
+        return Cursor(number, content, 0.0 if stat.result is None else stat.result.modified)
+
+    def _numbers(self) -> list[int]:
+        names = ListDirectory(PACKS)
+        self._folder.perform([names])
+        ends = [name.removeprefix(self._begin) for name in names.result or () if name.startswith(self._begin)]
+        return sorted(int(end) for end in ends if end.isdecimal())
+
+    def _path(self, number: int) -> str:
+        return f"{PACKS}/{self._begin}{number:010}"
+
+    def _discard(self, paths: list[str]) -> None:
+        for path in paths:
+            try:
+                self._folder.perform([Delete(path)])
+            except TransportError:  # Another server was first, or the next move does it.
+                continue
+
+
+def position_of(state: State, version: int | None = None) -> Position:
+    """The position of a version of a state, by default of the state's own."""
+    number = state.version if version is None else version
+    return Position(state.incarnation, number, state.history.mark(number))
+
+
+def continues(state: State, position: Position | None) -> bool:
+    """Whether the entries of a state tell all that changed since a position."""
+    return (
+        position is not None
+        and position.incarnation == state.incarnation
+        and state.history.horizon.version <= position.version <= state.version
+        and position.mark == state.history.mark(position.version)
+    )

@@ -1,0 +1,93 @@
+"""A preview of a repository as a push would leave it, before any record names what came.
+
+The pack of the push lies in quarantine, and is opened there under the name that it is to have. Nothing is written, and
+nobody else can reach what came: a push that is refused leaves no trace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+
+from smartserver.errors import NoSuchPart
+from smartserver.records.content import ReadScope
+from smartserver.records.model import Entry, Key, RevisionId
+from smartserver.records.system import system_of
+from smartserver.store.allowance import Allowance
+from smartserver.store.content import SnapshotView
+from smartserver.store.draft import entry_of, following
+from smartserver.store.headers import decode_header
+from smartserver.store.open_pack import index_path, pack_path
+from smartserver.store.record import Record, encode_record, first_record, hash_of
+from smartserver.store.snapshot import Snapshot
+from smartserver.store.state import first_state
+from smartserver.store.transaction import Transaction
+from smartserver.store.upload import Upload
+from transports.base import BytesFile, ReadFile, Transport
+from transports.decorators.passing import PassingTransport
+
+LONGEST_HEADER = 8 << 10
+"""Bytes of a record's header that are read: a key has 1,024 at most, and so has that of its base."""
+
+
+class Preview:
+    """A repository as a transaction would leave it."""
+
+    def __init__(self, folder: Transport, transaction: Transaction, upload: Upload | None, request: bytes) -> None:
+        """`folder`: the repository's. `upload`: finished, and not published yet.
+
+        Raises:
+            CodedError: as `Snapshot.open` and `draft.following`.
+        """
+        stored, pack = transaction.snapshot, None if upload is None else upload.entry
+        before = stored.state if stored is not None else first_state(hash_of(encode_record(first_record(request, 0))))
+        entry = entry_of(transaction, before, request, "", b"", pack, request)
+        self.record, self.state = following(
+            before, Record(number=before.version + 1, parent=before.hash, time=0, entries=(entry,))
+        )
+        self.entry = entry
+        """What the push does."""
+        self.files: Mapping[str, str] = {}
+        """Where the files of the new pack are, by the names that they are to have."""
+        self.contents: Mapping[str, bytes] = {}
+        """The content of those that are in memory."""
+        if upload is not None and pack is not None:
+            self.files = dict(zip((pack_path(pack.name), index_path(pack.name)), upload.places, strict=True))
+            held = upload.held_files
+            self.contents = {name: held[place] for name, place in self.files.items() if place in held}
+        self._new = pack
+        folder = _MovedFiles(folder, self.files, self.contents)
+        self.snapshot = Snapshot.open(folder, self.state, stored, brought=self.contents)
+
+    def records_over(self, most: int) -> Iterator[tuple[RevisionId, Entry]]:
+        """The new records with longer texts, each with the revision that brings it."""
+        if self._new is None:
+            return
+        pack = self.snapshot.packs[-1]
+        for row in pack.index.rows():
+            if row.length > most:
+                revision = pack.index.revision(row.segment)
+                size = min(LONGEST_HEADER, row.frame_offset - row.header_offset)
+                header = pack.reader.read(row.header_offset, size)
+                yield revision, decode_header(header, revision, self.state.kinds)
+
+    def path_of(self, revision: RevisionId, place: tuple[int, Key]) -> bytes | None:
+        """The path of a record in the tree of a revision; None where it is not told."""
+        view = SnapshotView(self.state.refs, self.state.map, self.snapshot, Allowance(limited=False))
+        with contextlib.suppress(NoSuchPart, ValueError):
+            nodes = system_of(self.state.vcs).contents(view, ReadScope()).nodes(revision, b"", deep=True)
+            return next((node.path for node in nodes if node.place == place), None)
+        return None
+
+
+class _MovedFiles(PassingTransport):
+    """A repository's folder with some files under other names."""
+
+    def __init__(self, inner: Transport, files: Mapping[str, str], contents: Mapping[str, bytes]) -> None:
+        super().__init__(inner)
+        self._files = files
+        self._contents = contents
+
+    def open_read(self, path: str) -> ReadFile:
+        held = self._contents.get(path)
+        return self.inner.open_read(self._files.get(path, path)) if held is None else BytesFile(held)

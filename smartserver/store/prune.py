@@ -1,0 +1,225 @@
+"""Prune: the revisions that nothing reaches are removed, with all that they alone brought.
+
+Refs reach revisions, and so do the entries of maps that keep one alive, as tags. All packs that have others are written
+again without these, segment by segment, as they lie. No frame is decoded: the base of a record was introduced by its
+own revision or an ancestor, which stays where the record stays. What an index says of a later pack may change:
+a base key means the copy at the lowest position, and that copy may be one that goes. Then the later pack is written
+again, too.
+
+One record names the new packs in place of the old ones. It gives the repository a new incarnation, because ordinals
+change: whatever a server or a client rests on them is read again. A crash before it leaves packs that nothing names,
+which upkeep drops. The old files are deleted a day after it, as every dropped pack.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from smartserver.errors import CorruptFile, LimitExceeded
+from smartserver.records.model import RevisionId
+from smartserver.records.segment import decode_segment
+from smartserver.records.system import system_of
+from smartserver.records.varint import Malformed
+from smartserver.store.draft import following
+from smartserver.store.format import LOG
+from smartserver.store.graph import Graph
+from smartserver.store.index import Index, record_digest
+from smartserver.store.index_build import IndexBuilder
+from smartserver.store.lost import RECOVERED
+from smartserver.store.open_pack import OpenPack, index_path, pack_path
+from smartserver.store.pack import PackWriter
+from smartserver.store.quarantine import Quarantine
+from smartserver.store.record import Beginning, Change, Entry, Join, PackEntry, Record
+from smartserver.store.repository import PackRepository
+from smartserver.store.snapshot import Snapshot
+from smartserver.store.state import MAP, State
+from smartserver.store.trailer import Trailer, encode_trailer
+from smartserver.store.verify import index_rows
+from smartserver.store.verify_proved import lineages
+from transports.errors import TransportFailed
+from transports.steps import GetStat
+
+USER = "prune"
+"""Who makes the entry of a prune."""
+
+TRIES = 3
+"""How often it is begun again because somebody changed the repository meanwhile."""
+
+
+class Unreached(NamedTuple):
+    """The revisions that nothing reaches."""
+
+    ordinals: Sequence[int]
+    """Ascending."""
+    heads: Sequence[RevisionId]
+    """Those that no other of them descends from."""
+    bytes: int
+    """Of their segments."""
+
+
+def unreached(snapshot: Snapshot) -> Unreached:
+    """The revisions of a repository that no ref and no entry of a map reaches."""
+    graph, state = snapshot.graph, snapshot.state
+    system = system_of(state.vcs)
+    roots = {tip.id for value in state.refs().values() for tip in value}
+    for name in state.maps:
+        roots.update(system.named_revisions(name, state.map(name)))
+    found = [ordinal for ordinal in map(graph.ordinal, roots) if ordinal is not None]
+    reached = bytearray(graph.count)
+    for ordinal in graph.missing(sorted(found), []):
+        reached[ordinal] = 1
+    ordinals = [ordinal for ordinal in range(graph.count) if not reached[ordinal]]
+    inner = {parent for ordinal in ordinals for parent in graph.parents(ordinal)}
+    heads = [graph.revision(ordinal) for ordinal in ordinals if ordinal not in inner]
+    return Unreached(ordinals, heads, snapshot.size((ordinal, ordinal + 1) for ordinal in ordinals))
+
+
+def prune(repository: PackRepository, progress: Callable[[int, int], None] = lambda done, total: None) -> int:
+    """Remove what nothing reaches from the newest state; how many revisions that was. `progress`: packs done, in all.
+
+    Raises:
+        OutcomeUnknown: it may have been done.
+        CorruptFile, Unsupported, TransportError: nothing changed.
+    """
+    for _ in range(TRIES):
+        snapshot = repository.snapshot()
+        found = unreached(snapshot)
+        if not found.ordinals or _Pruning(repository, snapshot, found.ordinals).run(progress):
+            return len(found.ordinals)
+    raise TransportFailed(LOG, "somebody changed the repository meanwhile, each time; try again")
+
+
+class _Pruning:
+    """One try to replace the packs of a state."""
+
+    def __init__(self, repository: PackRepository, snapshot: Snapshot, ordinals: Sequence[int]) -> None:
+        self._repository = repository
+        self._snapshot = snapshot
+        self._gone = frozenset(ordinals)
+        self._packs: list[OpenPack] = []
+        """Those that the new state names, as far as that is known."""
+        self._changed: set[bytes] = set()
+        """Digests of records whose first copy is gone, or lies at another depth."""
+        self._places: list[Quarantine] = []
+        self._joins: list[Join] = []
+
+    def run(self, progress: Callable[[int, int], None]) -> bool:
+        """Do it; False where somebody changed the repository meanwhile."""
+        line = self._repository.log
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._discard)
+            for number, pack in enumerate(self._snapshot.packs):
+                progress(number, len(self._snapshot.packs))
+                self._packs.append(self._written(number, pack) if self._is_touched(number, pack) else pack)
+            progress(len(self._packs), len(self._packs))
+            files = [GetStat(pack_path(join.into.name)) for join in self._joins]
+            moves = [step for place in self._places for step in place.publication()]
+            head, is_looked_at = line.look_between(line.known, moves, files)
+            incarnation = self._repository.randomness(16)
+
+            def judge(state: State) -> tuple[bytes, State] | None:
+                nonlocal files, is_looked_at
+                if state.hash != self._snapshot.state.hash:
+                    return None
+                if not is_looked_at:
+                    files = [GetStat(each.path) for each in files]
+                    line.folder.perform(files)
+                is_looked_at = False
+                return None if any(each.result is None for each in files) else self._record(state, incarnation)
+
+            kept = undo.pop_all()
+            state = line.append(head, judge).state
+            if state.incarnation == incarnation:
+                return True
+            if not any(pack.name in state.dropped for pack in self._made):
+                kept.close()
+            return False
+
+    @property
+    def _made(self) -> list[PackEntry]:
+        return [join.into for join in self._joins]
+
+    def _discard(self) -> None:
+        for place in self._places:
+            place.discard()
+
+    def _is_touched(self, number: int, pack: OpenPack) -> bool:
+        """Whether a pack is to be written again."""
+        part = self._snapshot.graph.parts[number]
+        if not self._gone.isdisjoint(range(part.first, part.first + part.count)):
+            return True
+        return bool(self._changed) and any(record_digest(*base) in self._changed for base in pack.index.externals())
+
+    def _written(self, number: int, pack: OpenPack) -> OpenPack:
+        """A pack written again without what goes, opened where it is to be."""
+        snapshot, state = self._snapshot, self._snapshot.state
+        place = self._repository.quarantine(USER.encode())
+        self._places.append(place)
+        earlier = Snapshot(snapshot.transport, state, self._packs, Graph(), snapshot.texts)
+        builder = IndexBuilder(lambda kind, key: earlier.first_row(kind, key) is not None)
+        known = iter(lineages(pack.index))
+        first = snapshot.graph.parts[number].first
+        with contextlib.closing(place.pack) as file:
+            writer = PackWriter(file, state.kinds)
+            for ordinal, (offset, content) in enumerate(pack.reader.segments(), first):
+                try:
+                    segment = decode_segment(content, 0, state.kinds)
+                except (Malformed, LimitExceeded) as wrong:
+                    raise CorruptFile(pack.path, offset, f"segment: {wrong}") from wrong
+                own = islice(known, len(segment.entries))
+                if ordinal in self._gone:
+                    list(own)
+                    continue
+                builder.add(writer.length, segment, index_rows(earlier, segment, own))
+                writer.append(content)
+            if pack.reader.trailer() != pack.entry.hash:
+                raise CorruptFile(pack.path, pack.reader.end, "does not end with the hash the log names")
+            length, digest = writer.finish()
+            file.write(encode_trailer(Trailer(state.incarnation, state.version, state.hash, None)))
+            file.sync()
+            pieces = list(builder.finish(length, digest))
+            written = place.put_index(pieces)
+        entry = PackEntry(place.name, length, digest, written.length, written.hash, builder.segments, builder.records)
+        self._joins.append(Join((pack.entry.name,), entry))
+        made = OpenPack(snapshot.transport, entry, state.kinds, _never)
+        made.open_index(earlier.first_row, {index_path(entry.name): b"".join(pieces)})
+        self._note_changes(pack.index, made.index)
+        return made
+
+    def _note_changes(self, old: Index, new: Index) -> None:
+        """Note the records of a pack whose first copy is not what it was, as indexes of later packs see it."""
+        before = b""
+        for row in range(old.records):
+            digest = old.digest(row)
+            if digest != before:
+                found = new.find_digest(digest)
+                if not found or new.row(found[0])[:2] != old.row(row)[:2]:
+                    self._changed.add(digest)
+            before = digest
+
+    def _record(self, state: State, incarnation: bytes) -> tuple[bytes, State]:
+        begins = Beginning(incarnation, state.vcs, state.kinds)
+        said = RECOVERED + state.incarnation + incarnation  # What a crash left in packs is found as before.
+        entry = Entry(self._repository.randomness(16), USER, said, tuple(self._entries(state)), begins=begins)
+        time = int(self._repository.clock() * 1000)
+        record = Record(
+            number=state.version + 1, parent=state.hash, time=time, entries=(entry,), joins=tuple(self._joins)
+        )
+        return following(state, record)
+
+    def _entries(self, state: State) -> Iterator[Change]:
+        """Entries of maps that are about revisions which go: of maps that keep none alive."""
+        system, graph = system_of(state.vcs), self._snapshot.graph
+        for name in state.maps:
+            for key, value in state.map(name).items():
+                if not system.entry_problem(name, key, value):
+                    revision = system.entry_revision(name, key, value)
+                    if revision and graph.ordinal(revision) in self._gone:
+                        yield Change(MAP + name, key, value, None)
+
+
+def _never(entry: PackEntry, index: Index) -> None:
+    """As of `open_pack.Seek`: the pack is in quarantine, and nobody moves it."""

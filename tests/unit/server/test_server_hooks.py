@@ -1,0 +1,386 @@
+"""server.hooks, server.hook_rules, server.push_checks: commands that are run before a change, and decide on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from builders import GIT, MAIN, SETTINGS
+from dialogs import CREATE, Dialog, Lanes, Served, message, numbered
+from session_calls import BODY, CREATION, INSERT, PULL, code, refused, set_ref
+
+from smartserver.errors import RefusedByHook
+from smartserver.server.access import invoking_user
+from smartserver.server.executor import Lane
+from smartserver.server.hook_rules import Hook, HookText
+from smartserver.server.hooks import Hooks
+from smartserver.server.rules import AccessRules
+from smartserver.server.verdicts import Verdicts
+from smartserver.server.watched import UnusableFile
+from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
+from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
+from smartserver.verbs.repository_create import CopyPart, CreateRequest, repository_create
+from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
+from smartserver.verbs.rules import Rule
+from smartserver.wire.events import Progress
+from smartserver.wire.messages import Failure, Reply, decode_progress
+from transports.local import LocalTransport
+from transports.memory import MemoryTransport
+
+RULE = '[[rules]]\nwho = ["anna"]\npath = "**"\nmay = "admin"\n'
+SIDE = b"refs/heads/side"
+
+
+def hook(*command: str, path: str = "**", limit: int = 30) -> Hook:
+    return Hook(HookText(path, list(command), time_limit=limit))
+
+
+@pytest.fixture(autouse=True)
+def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verdicts of other tests are about requests of the same ids."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Served:
+    """A site in a folder, with a repository of three revisions."""
+    (tmp_path / "root").mkdir()
+    made = Served(LocalTransport(tmp_path / "root"))
+    line = made.history.line(4)
+    made.push(line[:3], {MAIN: line[2]})
+    return made
+
+
+def use(served: Served, *hooks: Hook) -> None:
+    served.site.hooks = Hooks(lambda: hooks, {"PATH": os.defpath})
+
+
+def script(folder: Path, text: str) -> str:
+    path = folder / "check"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def lives(pid: int) -> bool:
+    """Whether a process is there that was not killed."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+Run = Callable[..., str]
+
+
+def judged_by(served: Served, monkeypatch: pytest.MonkeyPatch, run: Run) -> list[object]:
+    """Have a function judge in place of a command; the changes that it was told."""
+    told: list[object] = []
+
+    def judge(self: Hooks, hook: Hook, said: dict[str, object], *_: object) -> str:
+        told.append(said["changes"])
+        return run()
+
+    use(served, hook("/check"))
+    monkeypatch.setattr(Hooks, "run", judge)
+    return told
+
+
+def new_revision(served: Served, *, request: int = 1, age: int = 0, force: bool = False) -> Reply | Failure:
+    """Push the fourth revision."""
+    last = list(served.history.parents)[3]
+    move = (branch_set_last_revision, SetLastRevisionRequest(MAIN, last, Rule.FORCE)) if force else set_ref(last)
+    asked = message(INSERT, move, flags=BODY, request=numbered(request), age=age)
+    return Dialog(served.site).ask(asked, served.history.body([last]), 1)
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ('before = ["/c"]', "Object missing required field `path` - at `hook 1`"),
+        ('path = "x"\nbefore = []', "hook 1: expected before, and one of after and url, or one of these alone"),
+        ('path = "x"\nafter = ["/c"]\nurl = "http://x"', "hook 1: expected before, and one of after and url"),
+        ('path = "x"\nafter = ["c"]', "hook 1: after = ['c']: expected a program with its full path"),
+        ('path = "x"\nurl = "ftp://x"', "hook 1: url = 'ftp://x': expected http:// or https://"),
+        ('path = "x"\nbefore = ["check"]', "hook 1: before = ['check']: expected a program with its full path"),
+        ('path = "x"\nbefore = ["/c"]\ntime-limit = 0', "hook 1: time-limit = 0: expected 1 to 3600 seconds"),
+    ],
+)
+def test_a_hook_that_is_wrong_is_named(entry: str, why: str) -> None:
+    with pytest.raises(UnusableFile) as wrong:
+        AccessRules(f"{RULE}[[hooks]]\n{entry}\n".encode())
+    assert why in str(wrong.value)
+
+
+def test_which_hooks_are_about_a_path() -> None:
+    rules = AccessRules(
+        f"""{RULE}
+        [[hooks]]
+        path = "team/*"
+        before = ["/one"]
+        [[hooks]]
+        path = "**"
+        before = ["/two", "-x"]
+        time-limit = 5
+        """.encode()
+    )
+    hooks = Hooks(lambda: rules.hooks)
+    assert [each.name for each in hooks.of("Team/a")] == ["one", "two"]
+    assert [(each.before, each.time_limit) for each in hooks.of("other")] == [(("/two", "-x"), 5)]
+    only = Hooks(lambda: rules.hooks[:1])
+    assert only.may_concern("team/a/branch/file")
+    assert not only.may_concern("team")
+    assert not Hooks().may_concern("team/a")
+
+
+def test_what_a_hook_is_told_and_says(served: Served, tmp_path: Path) -> None:
+    use(served, hook(script(tmp_path, f"cat > {tmp_path}/told; pwd; echo; printf ' no\\033 \\n'; exit 3")))
+    before = served.files()
+    wrong = refused(new_revision(served))
+    assert isinstance(wrong, RefusedByHook)
+    assert wrong.hook == "check"
+    assert wrong.why.endswith("; no\033")
+    assert served.files() == before
+    *_, third, fourth = (each.hex() for each in served.history.parents)
+    assert json.loads((tmp_path / "told").read_text()) == {
+        "path": "project",
+        "vcs": "git sha1",
+        "user": "tester",
+        "request": numbered(1).hex(),
+        "repository": "changed",
+        "changes": [{"ref": "refs/heads/main", "old": [third], "new": [fourth]}],
+    }
+    assert not Path(wrong.why.split(";")[0]).exists(), "its folder is removed"
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [("exit 0", None), ("exit 7", "it ended with status 7"), ("kill -9 $$", "it ended with status -9")],
+)
+def test_its_status_decides(served: Served, tmp_path: Path, command: str, why: str | None) -> None:
+    use(served, hook(script(tmp_path, command)))
+    answer = new_revision(served)
+    if why is None:
+        assert code(answer) == "ok"
+        assert served.refs()[MAIN] == list(served.history.parents)[3]
+    else:
+        assert str(refused(answer)) == f"refused by the server's hook check: {why}"
+
+
+def test_the_client_is_told_how_long_it_takes(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("smartserver.server.hook_process.PULSE", 0.01)
+    served.site.clock = time.monotonic
+    use(served, hook(script(tmp_path, "sleep 1.2")))
+    last = list(served.history.parents)[3]
+    dialog = Dialog(served.site)
+    assert code(dialog.ask(message(INSERT, set_ref(last), flags=BODY), served.history.body([last]), 1)) == "ok"
+    told = [decode_progress(each.payload) for each in dialog.heard if isinstance(each, Progress)]
+    assert ("hook check", 1, 30) in [(each.phase, each.done, each.total) for each in told]
+
+
+def test_the_first_that_refuses_decides(served: Served, tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    for folder, text in ((one, "exit 0"), (two, "echo second; exit 1")):
+        folder.mkdir()
+        script(folder, text)
+    use(served, hook(str(one / "check")), hook(str(two / "check")), hook("/nowhere/third"))
+    assert str(refused(new_revision(served))) == "refused by the server's hook check: second"
+    use(served, hook("/nowhere/third"))
+    assert str(refused(new_revision(served, request=2))).endswith("it cannot be run: No such file or directory")
+
+
+def test_one_that_hangs_is_killed_with_all_that_it_started(served: Served, tmp_path: Path) -> None:
+    child = tmp_path / "child"
+    use(served, hook(script(tmp_path, f"sleep 1000 & echo $! > {child}; wait"), limit=1))
+    before = served.files()
+    assert str(refused(new_revision(served))).endswith("it did not end within 1 s")
+    pid = int(child.read_text())
+    deadline = time.monotonic() + 60
+    while lives(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert served.files() == before
+
+
+def test_deletions_are_judged_too(served: Served, tmp_path: Path) -> None:
+    use(served, hook(script(tmp_path, f'cat >> {tmp_path}/told; test -z "$SMARTSERVER_NEW" && echo gone; exit 1')))
+    tip = served.refs()[MAIN]
+    served.push([], {SIDE: tip})
+    branch = (branch_delete, BranchDeleteRequest(SIDE, tip))
+    assert "it ended with status 1" in str(refused(Dialog(served.site).ask(message(branch))))
+    whole = Dialog(served.site).ask(message((repository_delete, DeleteRequest()), request=numbered(2)))
+    assert str(refused(whole)).endswith("gone")
+    first, second = (json.loads(line) for line in (tmp_path / "told").read_text().splitlines())
+    assert first["changes"] == [{"ref": "refs/heads/side", "old": [tip.hex()], "new": []}]
+    assert (second["repository"], second["changes"]) == ("deleted", [])
+    assert set(served.refs()) == {MAIN, SIDE}
+
+
+def test_a_creation_is_judged_and_leaves_no_repository(served: Served, tmp_path: Path) -> None:
+    use(served, hook(script(tmp_path, f'cat > {tmp_path}/told; ls "$SMARTSERVER_NEW/packs" | wc -l; exit 1')))
+    (first, *_) = served.history.parents
+    asked = message(CREATION, INSERT, set_ref(first), flags=BODY, path="new")
+    assert str(refused(Dialog(served.site).ask(asked, served.history.body([first]), 1))).endswith(": 2")
+    assert json.loads((tmp_path / "told").read_text())["repository"] == "created"
+    assert not served.repository("new").exists()
+
+
+def test_a_copy_in_parts_is_judged_with_its_last(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody sees it before. All its refs are told then."""
+    told = judged_by(served, monkeypatch, lambda: "")
+    first, second, *_ = served.history.parents
+
+    def copied(part: CopyPart, tip: bytes, ref: bytes, number: int) -> Reply | Failure:
+        create = (repository_create, CreateRequest(GIT, CREATE.kinds, SETTINGS, part=part))
+        asked = message(create, INSERT, set_ref(tip, ref), flags=BODY, path="copy", request=numbered(number))
+        return Dialog(served.site).ask(asked, served.history.body([tip]), 1)
+
+    assert code(copied(CopyPart.MORE, first, SIDE, 5)) == "ok"
+    assert told == []
+    assert code(copied(CopyPart.LAST, second, MAIN, 6)) == "ok"
+    (changes,) = told
+    assert [each for each in changes if "ref" in each] == [  # type: ignore[attr-defined]
+        {"ref": MAIN.decode(), "old": [], "new": [second.hex()]},
+        {"ref": SIDE.decode(), "old": [], "new": [first.hex()]},
+    ]
+
+
+def test_what_changes_nothing_is_not_judged(served: Served) -> None:
+    use(served, hook("/nowhere/check"))
+    assert code(Dialog(served.site).ask(message(set_ref(served.refs()[MAIN])))) == "ok"
+    assert code(Dialog(served.site).ask(message(PULL))) == "ok"
+
+
+def test_a_store_in_no_folder_has_no_hooks() -> None:
+    served = Served(MemoryTransport())
+    line = served.history.line(2)
+    served.push(line[:1], {MAIN: line[0]})
+    use(served, hook("/bin/true"))
+    asked = message(INSERT, set_ref(line[1]), flags=BODY)
+    said = str(refused(Dialog(served.site).ask(asked, served.history.body(line[1:]), 1)))
+    assert said == "refused by the server's hook true: it needs a repository in a folder of the server's machine"
+
+
+def test_where_its_ref_moved_meanwhile_it_is_judged_again(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where another ref moved it is not."""
+    ids = list(served.history.parents)
+    moves = [{MAIN: ids[0]}, {SIDE: ids[1]}, {}]
+
+    def run() -> str:
+        served.push([], moves.pop(0))  # type: ignore[arg-type]
+        return ""
+
+    told = judged_by(served, monkeypatch, run)
+    assert code(new_revision(served, force=True)) == "ok"
+    (last,) = moves
+    olds = [each[0]["old"] for each in told]  # type: ignore[index]
+    assert olds == [[ids[2].hex()], [ids[0].hex()]]
+    assert served.refs() == {MAIN: ids[3], SIDE: ids[1]}
+    assert last == {}
+
+
+def test_a_push_that_diverged_meanwhile_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = served.history.commit({"other": b"x\n"}, list(served.history.parents)[2:3])
+    told = judged_by(served, monkeypatch, lambda: (served.push([other], {MAIN: other}), "")[1])  # type: ignore[func-returns-value]
+    assert code(new_revision(served)) == "refused"
+    assert len(told) == 1
+    assert served.refs() == {MAIN: other}
+
+
+@pytest.mark.parametrize("why", ["", "no"])
+def test_a_repeated_request_waits_for_the_verdict(served: Served, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    """The client repeats it on another connection while the hook runs, and once more afterwards."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def run() -> str:
+        begun.set()
+        assert go_on.wait(60)
+        return why
+
+    told = judged_by(served, monkeypatch, run)
+    answers: list[Reply | Failure] = []
+    threads = [threading.Thread(target=lambda age=age: answers.append(new_revision(served, age=age))) for age in (0, 1)]
+    threads[0].start()
+    assert begun.wait(60)
+    threads[1].start()
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    answers.append(new_revision(served, age=1))
+    assert len(told) == 1
+    assert [code(each) for each in answers] == ["hook-refused" if why else "ok"] * 3
+    assert list((Path(str(served.site.root.local_folder())) / "project" / "incoming").iterdir()) == []
+
+
+def test_a_verdict_is_that_of_all_processes_of_the_account(tmp_path: Path) -> None:
+    """It counts for the same changes, and for a day."""
+    ran: list[bytes] = []
+
+    def judge(request: bytes, digest: bytes = b"d", *, folder: Path = tmp_path / "verdicts") -> None:
+        hooks = Hooks(verdicts=Verdicts(folder))
+        hooks.judge(request, digest, [hook("/c")], lambda each: ran.append(request) or "")  # type: ignore[func-returns-value]
+
+    for request in (b"1", b"2", b"1"):
+        judge(request)
+    assert ran == [b"1", b"2"]
+    judge(b"2", b"other")
+    assert ran[2:] == [b"2"]
+    for file in (tmp_path / "verdicts").iterdir():
+        os.utime(file, (1, 1))
+    judge(b"3")
+    assert os.listdir(tmp_path / "verdicts") == [b"3".hex()]
+    (tmp_path / "verdicts" / b"4".hex()).write_bytes(b"torn")
+    judge(b"4")
+    assert ran[3:] == [b"3", b"4"]
+    (tmp_path / "open").mkdir(mode=0o755)
+    with pytest.raises(RefusedByHook, match=r"c: it cannot be run: .*/open is not a folder of this account alone"):
+        judge(b"5", folder=tmp_path / "open")
+    assert len(ran) == 5
+
+
+def test_a_verdict_is_about_the_content_too(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And about the user: another one is judged for himself."""
+    said = ["no", "no", ""]
+    told = judged_by(served, monkeypatch, lambda: said.pop(0))
+    last = list(served.history.parents)[3]
+
+    def ask(user: str, body: list[bytes]) -> str:
+        asked = message(INSERT, set_ref(last), flags=BODY, age=1)
+        return code(Dialog(served.site, invoking_user(user)).ask(asked, served.history.body(body), len(body)))
+
+    assert ask("anna", [last]) == "hook-refused"
+    assert ask("anna", [last]) == "hook-refused"
+    assert len(told) == 1
+    assert ask("ben", [last]) == "hook-refused"
+    other = served.history.commit({"more": b"x\n"}, (last,))
+    assert ask("anna", [last, other]) == "ok"
+    assert len(told) == 3
+
+
+def test_a_change_with_hooks_keeps_no_other_waiting(served: Served) -> None:
+    """It runs in a lane of its own, which has a bounded number of threads."""
+
+    def lanes(path: str, hooks: Sequence[Hook]) -> list[Lane]:
+        use(served, *hooks)
+        executor = Lanes()
+        dialog = Dialog(served.site, executor=executor)
+        dialog.begin(message(set_ref(served.refs()[MAIN]), path=path))
+        executor.run_all()
+        return executor.lanes
+
+    assert lanes("project", [hook("/nowhere", path="project")]) == [Lane.HOOK]
+    assert lanes("project", [hook("/nowhere", path="other")]) == [Lane.COMMIT]
+    assert lanes("project", []) == [Lane.COMMIT]
+
+
+def test_a_push_to_be_refused_for_its_history_is_not_judged(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = judged_by(served, monkeypatch, lambda: "")
+    ids = list(served.history.parents)
+    assert code(Dialog(served.site).ask(message(set_ref(ids[0])))) == "diverged"
+    assert told == []
