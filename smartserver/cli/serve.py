@@ -22,6 +22,7 @@ from smartserver.cli.interrupts import on_ending
 from smartserver.cli.logs import is_journal, log_requests_to, log_to
 from smartserver.cli.place import above, is_store_url, near, open_store
 from smartserver.cli.process import raise_descriptors, use_one_heap
+from smartserver.cli.serve_gateway import git_folder, http_place_of, listen_for_git, serve_git
 from smartserver.cli.serve_options import (
     banned_by,
     cache_folder,
@@ -43,6 +44,7 @@ from smartserver.cli.serve_options import (
 from smartserver.cli.user import user
 from smartserver.cli.workers import STOP, TERMINATE, fork_workers
 from smartserver.client.url import DEFAULT_PORT
+from smartserver.gateway.git_command import git_command
 from smartserver.records import native
 from smartserver.records.faults import Level
 from smartserver.server.limits import MAX_CONNECTIONS, MAX_OF_ADDRESS, Limits
@@ -82,6 +84,12 @@ EVERYWHERE = ("0.0.0.0", "::")
     show_default=True,
     metavar="HOST:PORT",
     help="Where to listen; port 0 takes a free one.",
+)
+@click.option(
+    "--http",
+    metavar="HOST:PORT",
+    help="Serve git repositories to stock git there, too: git clone http://HOST:PORT/PATH, with --tls https://. Users "
+    "are known by a token as the password. --cache-dir has what git reads.",
 )
 @click.option(
     "--tls",
@@ -209,7 +217,8 @@ EVERYWHERE = ("0.0.0.0", "::")
     "--cache-dir",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where packs of a bucket are kept; all of it can be fetched again. By default a folder of the user's cache.",
+    help="Where packs of a bucket are kept, and what stock git reads (--http, ssh); all of it can be fetched again. By "
+    "default a folder of the user's cache.",
 )
 @click.option(
     "--cache-size",
@@ -264,6 +273,7 @@ def command(
     ctx: click.Context,
     root: str,
     listen: str,
+    http: str | None,
     tls: str | None,
     tls_key: str | None,
     require_tls: bool,
@@ -323,8 +333,10 @@ def command(
     ssh host smartserver serve /srv/code --stdio
     smartserver serve sftp://me@example.org/srv/code --stdio
     """
+    asked = None
     if stdio:
         refuse_with_stdio(ctx)
+        asked = git_command(os.environ.get("SSH_ORIGINAL_COMMAND", ""))
     check_access_options(ctx)
     if folder_locks:
         click.echo("--folder-locks has no effect: there are no locks any more", err=True)
@@ -349,6 +361,7 @@ def command(
         check_root(Path(root), makes=may_write and not no_create)
     host, port = ("", 0) if stdio else parse_listen(listen)
     metrics_place = metrics_place_of(metrics, public=metrics_public)
+    http_place = http_place_of(http)
     encryption = encryption_of(tls, tls_key, required=require_tls)
     banned = banned_by(rules)
     policy = policy_of(fsck, ignored)
@@ -383,6 +396,7 @@ def command(
     use_one_heap()
     descriptors = raise_descriptors()
     opened = None if stdio else ctx.with_resource(_open_port(host, port))
+    git_port = None if http_place is None or stdio else ctx.with_resource(_open_port(*http_place))
     pages_port = None if metrics_place is None or stdio else ctx.with_resource(_open_port(*metrics_place))
     # All is loaded that processes can share: the reactor is not.
     is_first, common, counts = True, None, None
@@ -392,7 +406,8 @@ def command(
 
         common = CommonCache(shared_cache << 20, workers) if shared_cache else None
         counts = CommonCounts(workers)
-        number, is_first = fork_workers(workers, [opened] if pages_port is None else [opened, pages_port])
+        ports = [each for each in (opened, git_port, pages_port) if each is not None]
+        number, is_first = fork_workers(workers, ports)
         counts.belong_to(number)
         if common is not None:
             common.belong_to(number)
@@ -480,6 +495,10 @@ def command(
         who = name or user()
         policy_of_streams = Anonymous(anonymous) if anonymous else None
         admission = on_streams(who, policy_of_streams) if file is None else RuledUser(who, file, key or "")
+        if asked is not None:
+            peer = peer_of(who, os.environ.get("SSH_CONNECTION", ""))
+            folder = git_folder(cache_dir, os.environ)
+            ctx.exit(serve_git(site, asked, admission, peer, folder, os.environ))
         session = stdio_shell.serve(connections, admission, peer_of(who, os.environ.get("SSH_CONNECTION", "")))
         session.when_lost = tidied
     else:
@@ -487,6 +506,20 @@ def command(
         by_address = tcp.anonymous_by_address(permitted)
         admit = by_address if file is None or tokens is None else by_token(file, tokens)
         listening = tcp.accept(reactor, opened, tcp.TcpFactory(connections, admit, encryption))
+        gateway = None
+        if git_port is not None:
+            users = None if file is None or tokens is None else (file, tokens)
+            gateway = listen_for_git(
+                git_port,
+                connections,
+                reactor,
+                folder=git_folder(cache_dir, os.environ),
+                access=users,
+                anonymous=permitted,
+                encryption=encryption,
+                is_first=is_first,
+            )
+            reactor.addSystemEventTrigger("before", "shutdown", gateway.stopListening)
         counters = None
         if metrics_place is not None:
             pages = health.pages | _metrics(site, connections, counts, reactor)
@@ -502,6 +535,9 @@ def command(
         serving = f"serving {root} on {scheme}://{tcp.shown(host, actual)}/{everywhere} ({whom})"
         if encryption is not None:
             serving += f"\nwith TLS, certificate {encryption.key_pair.fingerprint}"
+        if gateway is not None:
+            place = tcp.shown(gateway.getHost().host, gateway.getHost().port)
+            serving += f"\nfor stock git on {'http' if encryption is None else 'https'}://{place}/"
         if counters is not None:
             place = f"http://{tcp.shown(counters.getHost().host, counters.getHost().port)}"
             serving += f"\nmetrics on {place}/metrics" if b"/metrics" in pages else f"\n{NO_METRICS}"

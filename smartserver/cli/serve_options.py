@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 FOR_TCP = (
     "listen",
+    "http",
     "tls",
     "tls_key",
     "require_tls",
@@ -35,7 +36,6 @@ FOR_TCP = (
     "fast_open",
     "metrics",
     "metrics_public",
-    "cache_dir",
     "cache_size",
     "workers",
     "shared_cache",
@@ -69,11 +69,12 @@ def _given(ctx: click.Context) -> dict[str, str]:
 
 
 def refuse_cache(ctx: click.Context) -> None:
-    """Refuse options of copies, where a folder is served."""
+    """Refuse options of copies, where a folder is served and there is no gateway for stock git."""
     given = _given(ctx)
-    for name in ("cache_dir", "cache_size"):
-        if name in given:
-            raise UsageConflict(f"{given[name]} is for a bucket that is served: s3://bucket/prefix")
+    if "cache_size" in given:
+        raise UsageConflict(f"{given['cache_size']} is for a bucket that is served: s3://bucket/prefix")
+    if "cache_dir" in given and not ctx.params["stdio"] and ctx.params["http"] is None:
+        raise UsageConflict(f"{given['cache_dir']} is for a bucket that is served (s3://bucket/prefix), or for --http")
 
 
 def refuse_with_stdio(ctx: click.Context) -> None:

@@ -11,8 +11,6 @@ from twisted.internet import defer
 from smartserver.errors import ServerBusy
 from smartserver.server.executor import Executor
 from smartserver.server.limits import MAX_REFUSED, Limits
-from smartserver.server.patience import Patience
-from smartserver.server.session import Session
 from smartserver.server.site import Site
 from transports.errors import CodedError
 
@@ -54,14 +52,61 @@ class Clock(Protocol):
         """The time, in seconds since some moment."""
 
 
+class OpenSession(Protocol):
+    """What is used of the requests of a connection (`server.session.Session`)."""
+
+    @property
+    def had_request(self) -> bool:
+        """Whether a request, or its first part, ever came."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is open."""
+
+    def go_away(self, reason: str) -> None:
+        """Take no new requests, and close once those that are open have their answers."""
+
+
+class OpenPatience(Protocol):
+    """What is used of the times of a connection (`server.patience.Patience`)."""
+
+    @property
+    def closing(self) -> bool:
+        """Whether nothing more is taken or begun."""
+
+    @property
+    def sent_all(self) -> float | None:
+        """When the last byte was sent and this direction closed."""
+
+    def idle_since(self, now: float) -> float | None:
+        """Since when it is used for nothing; None while it is used."""
+
+    def must_leave(self, now: float) -> None:
+        """The peer was told to leave."""
+
+
 class OpenConnection(Protocol):
     """What is used of a connection (`server.shell.SessionProtocol`)."""
 
-    refusal: CodedError | None
-    peer: str
-    address: str
-    session: Session
-    patience: Patience
+    @property
+    def refusal(self) -> CodedError | None:
+        """Why it is one too many."""
+
+    @property
+    def peer(self) -> str:
+        """Its client, for the log."""
+
+    @property
+    def address(self) -> str:
+        """Whose connections are counted together."""
+
+    @property
+    def session(self) -> OpenSession:
+        """Its requests."""
+
+    @property
+    def patience(self) -> OpenPatience:
+        """Its times."""
 
     def lose(self) -> None:
         """Close it once everything is sent."""

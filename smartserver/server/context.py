@@ -65,10 +65,12 @@ def state_of(changes: Changes) -> State:
 class RequestContext:
     """One request and the repository it names."""
 
-    def __init__(self, site: Site, access: Access, header: RequestHeader, progress: Report, peer: str = "") -> None:
+    def __init__(
+        self, site: Site, access: Access, header: RequestHeader, progress: Report, peer: str = "", via: str = ""
+    ) -> None:
         self.header = header
         self.access = access
-        self.peer = peer
+        self.peer, self.via = peer, via
         self.progress = progress
         self.allowance = Allowance()
         """What the request may still cost; cancelled when the client wants no more, or is gone."""

@@ -38,8 +38,9 @@ class Lane(enum.Enum):
 class Executor(Protocol):
     """Runs work that blocks and reports back on the thread that moves the bytes."""
 
-    stopping: bool
-    """Whether it begins no more and waits for what runs: that makes haste."""
+    @property
+    def stopping(self) -> bool:
+        """Whether it begins no more and waits for what runs: that makes haste."""
 
     def run(
         self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Client = NOBODY

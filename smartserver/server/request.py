@@ -69,6 +69,7 @@ class RequestOwner(Protocol):
     executor: Executor
     client: Client
     peer: str
+    via: str
     open_files: OpenFiles
     is_near: bool
     link: Callable[[], Mapping[str, int]]
@@ -182,7 +183,9 @@ class ServedRequest:
         except (AccessDenied, TransportFailed) as wrong:  # The rules may be away.
             self._refuse(wrong)
             return
-        context = RequestContext(self._session.site, access, header, self._progress.tell, self._session.peer)
+        context = RequestContext(
+            self._session.site, access, header, self._progress.tell, self._session.peer, self._session.via
+        )
         context.allowance.came(self._size)
         self._work.hides_cost = not access.sees_all and any(verb.site_wide for verb, _ in header.calls)
         self._context = context
@@ -355,6 +358,7 @@ class ServedRequest:
             queued=work.queued,
             spent=work.spent,
             outcomes=outcomes,
+            via=self._session.via,
         )
         if logs:
             log_request(ended)
