@@ -150,8 +150,8 @@ class Gateway:
         """
         access, name = visitor.admit(), jail.clean(path)
         access.require(Permission.READ, name)
-        if access.objection(Permission.WRITE, name):
-            access.require(Permission.CREATE, name)
+        if access.objection(Permission.CREATE, name):
+            access.require(Permission.WRITE, name)
 
     def may_fetch(self, visitor: Visitor, path: str) -> None:
         """Check what can be checked before anything is looked at.
