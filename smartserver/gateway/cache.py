@@ -50,6 +50,9 @@ log = logging.getLogger("smartserver")
 MAX_PACKS: Final = 16
 """Packs from which they are joined: each costs every request of a client a look."""
 
+FEW_REVISIONS: Final = 500
+"""Revisions without which bitmaps pay for nothing."""
+
 MAX_IDS: Final = 60_000
 """Revisions that one pull asks for by their ids (`verbs.repository_pull`); of more all refs are asked for."""
 
@@ -98,6 +101,18 @@ class Current(msgspec.Struct, frozen=True):
     took: float = 0.0
     left: tuple[bytes, ...] = ()
     """Tips that refs left since then, which may be reached by no other."""
+    mapped: int = 0
+    """Revisions that were stored when its bitmaps were written."""
+
+    @property
+    def packs(self) -> int:
+        """How many packs it has."""
+        return sum(name.endswith(".pack") for name in self.files)
+
+    @property
+    def wants_join(self) -> bool:
+        """Whether packs are to be joined, or bitmaps to be written: with these a clone costs its server a third."""
+        return self.packs > MAX_PACKS or self.revisions > max(FEW_REVISIONS, 2 * self.mapped)
 
 
 class Lease:
@@ -162,7 +177,7 @@ class GitCache:
                     current = None
             if current is None:
                 current = self._build(state, pull)
-            return bool(current.left) or self._packs(current) > MAX_PACKS
+            return bool(current.left) or current.wants_join
 
     def tidy(self, state: StoreState, pull: Pull) -> None:
         """Join packs, and leave behind what no ref reaches any more.
@@ -179,9 +194,10 @@ class GitCache:
                     current = msgspec.structs.replace(current, left=())
                     self._write(current)
                 due = current.took < QUICK_BUILD or time.time() - current.built > SLOW_BUILD_EVERY
-                if not current.left and self._packs(current) > MAX_PACKS:
-                    repository.run("repack", "--geometric=2", "-d", "-q")
-                    self._write(msgspec.structs.replace(current, files=self._files(current.generation)))
+                if not current.left and current.wants_join:
+                    repository.run("repack", "--geometric=2", "-d", "-q", "--write-midx", "--write-bitmap-index")
+                    files = self._files(current.generation)
+                    self._write(msgspec.structs.replace(current, files=files, mapped=current.revisions))
             if current.left and due:
                 self._build(state, pull)
 
@@ -259,6 +275,7 @@ class GitCache:
             built=built or current.built,
             took=time.monotonic() - began if built else current.took,
             left=left,
+            mapped=current.mapped,
         )
         self._write(made)
         return made
@@ -329,14 +346,11 @@ class GitCache:
         except OSError:
             return False
 
-    def _packs(self, current: Current) -> int:
-        return sum(name.endswith(".pack") for name in current.files)
-
 
 def _reaches_all(repository: GitRepository, left: Sequence[bytes]) -> bool:
     """Whether refs reach all of these still."""
-    lines = b"".join(key.hex().encode() + b"\n" for key in left) + b"--not\n--all\n"
-    return not repository.run("rev-list", "--objects", "--max-count=1", "--stdin", stdin=lines, accept=(0, 128))
+    lines = b"".join(key.hex().encode() + b"\n" for key in left)
+    return not repository.run("rev-list", "--objects", "--max-count=1", "--stdin", "--not", "--all", stdin=lines)
 
 
 def _write_refs(folder: str, state: StoreState, refs: Mapping[bytes, tuple[RevisionId, bytes]]) -> None:

@@ -27,7 +27,6 @@ _SETTINGS: Final = {
     "core.packedGitLimit": "512m",
     "receive.unpackLimit": "1",
     "uploadpack.allowFilter": "true",
-    "repack.writeBitmaps": "false",
 }
 """Of all programs of git here; no file of the machine's or the user's says otherwise."""
 
