@@ -132,7 +132,7 @@ class RequestBody:
                 os.close(file)
             raise wrong
         if file < 0:
-            file = unnamed_file(self._folder)
+            file = self._new_file()
         os.lseek(file, 0, os.SEEK_SET)
         return file
 
@@ -158,13 +158,16 @@ class RequestBody:
                 raise BadBody(f"the body is not in gzip: {wrong}") from None
             left = self._decoder.unconsumed_tail or self._decoder.unused_data
 
+    def _new_file(self) -> int:
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        return unnamed_file(self._folder)
+
     def _append(self, content: bytes) -> None:
         self._size += len(content)
         if self._size > self._most:
             raise BodyTooLarge(f"a body of more than {self._most} bytes")
         if self._file < 0:
-            os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            self._file = unnamed_file(self._folder)
+            self._file = self._new_file()
         view = memoryview(content)
         while view:
             view = view[os.write(self._file, view) :]

@@ -241,6 +241,8 @@ class GatewayChannel(http.HTTPChannel):
 
     def lose(self) -> None:
         """Close once everything is sent."""
+        if self.closing:
+            return
         self.closing = self.discards = True
         if self._leave_by is None:
             self._leave_by = self._now + HEAD
