@@ -76,8 +76,10 @@ class GatewayServer:
             )
         until = time.monotonic() + TIMEOUT
         while (found := READY.search(self.log.read_text()[begins:])) is None:
-            assert self.process.poll() is None and time.monotonic() < until, self.log.read_text()
-            time.sleep(0.02)
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < until
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.02)
         self.port, self.scheme, self.http_port = int(found[1]), found[2], int(found[3])
 
     def stop(self, number: signal.Signals = signal.SIGKILL) -> None:

@@ -23,6 +23,9 @@ _SETTINGS: Final = {
     "gc.auto": "0",
     "maintenance.auto": "false",
     "pack.threads": "1",  # One client does not take all cores; `git index-pack` needs the less memory for it.
+    "pack.windowMemory": "64m",  # A request may have git search for deltas.
+    "pack.deltaCacheSize": "32m",
+    "core.deltaBaseCacheLimit": "32m",
     "core.packedGitWindowSize": "32m",  # `MEMORY` counts what is mapped.
     "core.packedGitLimit": "512m",
     "receive.unpackLimit": "1",

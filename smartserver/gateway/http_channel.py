@@ -20,6 +20,7 @@ from twisted.web import http
 
 from smartserver.gateway.gateway import Gateway
 from smartserver.gateway.http_request import GatewayRequest
+from smartserver.gateway.places import Places
 from smartserver.gateway.updates import Updates
 from smartserver.meters import BYTES_RECEIVED, CONNECTIONS, here
 from smartserver.server.access import Admission
@@ -57,6 +58,7 @@ class GatewayFactory(protocol.Factory):
         self.reactor = reactor
         self.encryption = encryption
         self.updates = Updates(gateway)
+        self.places = Places()
 
     def buildProtocol(self, address: IAddress | None) -> GatewayChannel | None:
         """One connection; None, which closes it, where even those that are to be refused are too many."""
@@ -90,7 +92,8 @@ class GatewayChannel(http.HTTPChannel):
     def __init__(self, factory: GatewayFactory, host: str, peer: str, refusal: CodedError | None) -> None:
         super().__init__()
         self.factory = factory
-        self.gateway, self.updates, self.reactor = factory.gateway, factory.updates, factory.reactor
+        self.gateway, self.reactor = factory.gateway, factory.reactor
+        self.updates, self.places = factory.updates, factory.places
         self.admission = factory.admission
         self.peer, self.address, self.refusal = peer, counted(host), refusal
         self.client = Client(self.address)

@@ -28,6 +28,7 @@ from smartserver.gateway.cache import Lease, StoreState
 from smartserver.gateway.gateway import Gateway, OtherSystem, Visitor
 from smartserver.gateway.git_command import Service
 from smartserver.gateway.pkt_line import FLUSH, BadRequest, band, error, line
+from smartserver.gateway.places import Places
 from smartserver.gateway.receive import Receive, ReceiveRequest, advertisement, read_request, reader
 from smartserver.gateway.routes import NoRoute, Route, client_behind, route, token_of
 from smartserver.gateway.updates import EXPECTED, Updates
@@ -63,9 +64,11 @@ class Channel(Protocol):
 
     gateway: Gateway
     updates: Updates
+    places: Places
     reactor: Any
     client: Client
     peer: str
+    address: str
     is_local: bool
     is_secure: bool
     admission: Callable[[bool], Admission]
@@ -108,6 +111,9 @@ class GatewayRequest(http.Request):
         self._program: output.RunningProgram | None = None
         self._keep_alive: Any = None
         self._discarded = 0
+        self._places, self._address = channel.places, channel.address
+        self._has_place = False
+        """Whether it has a place for a program."""
         self.is_over = False
         """Whether it was answered, or its client is gone."""
 
@@ -202,7 +208,7 @@ class GatewayRequest(http.Request):
     def _begin(self) -> None:
         asked = self._asked
         if asked.service is Service.UPLOAD_PACK:
-            self._run(Lane.QUICK, self._start, self._started)
+            self.channel.places.take(self._address, self._placed)
         elif asked.refs:
             self._run(Lane.QUICK, self._told_refs, self._answer)
         else:
@@ -233,6 +239,20 @@ class GatewayRequest(http.Request):
         self._executor.run(tried, then, lane, self._fair)
 
     # -- a fetch
+
+    def _placed(self) -> None:
+        """There is a place for a program."""
+        self._has_place = True
+        if self.is_over:
+            self._leave_place()
+        else:
+            self._run(Lane.QUICK, self._start, self._started)
+
+    def _leave_place(self) -> None:
+        """Its program has ended, or is about to."""
+        if self._has_place:
+            self._has_place = False
+            self._places.leave(self._address)
 
     def _start(self) -> output.RunningProgram | StoreState:
         """Start git's server on the cache; the state that the cache has to be brought to first."""
@@ -420,6 +440,7 @@ class GatewayRequest(http.Request):
     def _ended(self, outcome: str) -> None:
         """It is over: count it, and log it."""
         self.is_over = True
+        self._leave_place()
         timer, self._keep_alive = self._keep_alive, None
         if timer is not None:
             with contextlib.suppress(AlreadyCalled, AlreadyCancelled):

@@ -9,8 +9,9 @@ from pathlib import Path
 import pygit2
 import pytest
 from dulwich import porcelain
+from dulwich.objects import ObjectID
 from dulwich.repo import Repo
-from gateways import Git, GatewayServer, new_repository
+from gateways import GatewayServer, Git, new_repository
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -39,9 +40,9 @@ def test_dulwich(server: GatewayServer, git: Git, tmp_path: Path) -> None:
         assert len(list(shallow.get_walker())) == 1
     two = git.commit("two")
     git("push", "-q", url, "main")
-    porcelain.fetch(folder, url, outstream=said, errstream=said)
+    porcelain.fetch(folder, url, outstream=io.StringIO(), errstream=said)
     with Repo(folder) as clone:
-        assert two.encode() in clone.object_store
+        assert ObjectID(two.encode()) in clone.object_store
     porcelain.push(folder, url, b":refs/heads/other", outstream=said, errstream=said)
     # A deletion is for more rights than a stranger has, and is refused for that.
     assert "refs/heads/other" in git("ls-remote", url)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gateways import Git, GatewayServer, new_repository
+from gateways import GatewayServer, Git, new_repository
 from mercurials import HGRC, LIBRARIES, LOADER
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
@@ -37,12 +37,12 @@ def generations(server: GatewayServer) -> list[Path]:
     return sorted(server.cache.glob("git/*/*.git"))
 
 
-def cache_of(server: GatewayServer, id: str) -> Path:
+def cache_of(server: GatewayServer, key: str) -> Path:
     """The one cache that has an object."""
     (found,) = [
         each
         for each in generations(server)
-        if not subprocess.run(["git", "--git-dir", each, "cat-file", "-e", id], stderr=subprocess.DEVNULL).returncode
+        if not subprocess.run(["git", "--git-dir", each, "cat-file", "-e", key], stderr=subprocess.DEVNULL).returncode
     ]
     return found
 

@@ -1,4 +1,4 @@
-"""smartserver.gateway.ssh: stock git over a real OpenSSH server, whose forced command is `smartserver serve --stdio`."""
+"""smartserver.gateway.ssh: stock git over a real OpenSSH server whose forced command is `smartserver serve --stdio`."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from dulwich import porcelain
 from dulwich.errors import GitProtocolError, HangupException
-from gateways import Git, GatewayServer, new_repository
+from gateways import GatewayServer, Git, new_repository
 from urllib3.exceptions import HTTPError
 
 pytestmark = [pytest.mark.sockets, pytest.mark.interop, pytest.mark.long]

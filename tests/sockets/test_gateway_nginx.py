@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from certificates import Authority
-from gateways import Git, GatewayServer, new_repository
+from gateways import GatewayServer, new_repository
 from needs import needs
 from nginx import Nginx
 
@@ -73,7 +73,9 @@ def test_stock_git(place: Place, tmp_path: Path) -> None:
     git("push", "-q", place.url, ":other")
     clone("fetch", "-q", "--depth", "1")
     assert "could not read Username" in git("ls-remote", re.sub("git:.*@", "", place.url), status=128)
-    assert re.search(r'change user=anna .* from="127.0.0.1 behind 127.0.0.1:\d+" via=http', place.server.log.read_text())
+    assert re.search(
+        r'change user=anna .* from="127.0.0.1 behind 127.0.0.1:\d+" via=http', place.server.log.read_text()
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gateways import Git, GatewayServer, new_repository
+from gateways import GatewayServer, Git, new_repository
 
 pytestmark = pytest.mark.sockets
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
-from gateways import Git, new_repository
+from gateways import new_repository
 
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
@@ -73,8 +75,8 @@ class Place:
         return subprocess.run(["git", "--git-dir", self.bring(), "show-ref"], text=True, stdout=subprocess.PIPE).stdout
 
     def has(self, name: str) -> bool:
-        id = self.git("rev-parse", name).strip()
-        command = ["git", "--git-dir", self.bring(), "cat-file", "-e", id]
+        key = self.git("rev-parse", name).strip()
+        command = ["git", "--git-dir", str(self.bring()), "cat-file", "-e", key]
         return not subprocess.run(command, stderr=subprocess.DEVNULL).returncode
 
 
@@ -168,7 +170,7 @@ def test_fewer_revisions_than_before_are_another_generation(place: Place) -> Non
     cache = GitCache(str(first.parent))
     current = cache._current()
     assert current is not None
-    cache._write(module.msgspec.structs.replace(current, revisions=current.revisions + 1, record=b"before"))
+    cache._write(msgspec.structs.replace(current, revisions=current.revisions + 1, record=b"before"))
     assert place.bring() != first
 
 
@@ -253,7 +255,7 @@ def test_quarantines_of_killed_processes_are_cleared(place: Place) -> None:
 def test_two_stores_share_no_cache(place: Place, tmp_path: Path) -> None:
     """Though one is a copy of the other: their users are others."""
     place.push("refs/heads/main", "main")
-    subprocess.run(["cp", "-r", tmp_path / "root", tmp_path / "copy"], check=True)
+    shutil.copytree(tmp_path / "root", tmp_path / "copy")
     other = Gateway(Site(LocalTransport(tmp_path / "copy")), str(tmp_path / "cache"), LaterExecutor())
     lease = other.bring("project", other.state(VISITOR, "project"))
     lease.close()
