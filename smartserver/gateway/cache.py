@@ -355,7 +355,8 @@ def _reaches_all(repository: GitRepository, left: Sequence[bytes]) -> bool:
 
 def _write_refs(folder: str, state: StoreState, refs: Mapping[bytes, tuple[RevisionId, bytes]]) -> None:
     """Replace all refs by these, each with what its tag peels to, and HEAD."""
-    lines = [b"# pack-refs with: peeled fully-peeled sorted \n"]
+    # Not `peeled`: of a tag that an earlier release stored nobody knows, and git looks itself.
+    lines = [b"# pack-refs with: sorted \n"]
     for name in sorted(refs):
         tip, peeled = refs[name]
         lines.append(b"%b %b\n" % (tip.hex().encode(), name))

@@ -33,7 +33,7 @@ from smartserver.gateway.receive import Receive, ReceiveRequest, advertisement, 
 from smartserver.gateway.routes import NoRoute, Route, client_behind, route, token_of
 from smartserver.gateway.updates import EXPECTED, Updates
 from smartserver.meters import NOTHING
-from smartserver.server.access import Admission
+from smartserver.server.access import Access, Admission
 from smartserver.server.executor import Lane
 from smartserver.server.fair import Client
 from smartserver.server.header import internal
@@ -105,6 +105,8 @@ class GatewayRequest(http.Request):
         self._fair = channel.client
         self._route: Route | None = None
         self._visitor: Visitor | None = None
+        self._access: Access | None = None
+        """Who it is; None where that was refused."""
         self._refusal: Exception | None = None
         self._body: RequestBody | None = None
         self._output: output.ProgramOutput | None = None
@@ -112,7 +114,7 @@ class GatewayRequest(http.Request):
         self._keep_alive: Any = None
         self._discarded = 0
         self._places, self._address = channel.places, channel.address
-        self._has_place = False
+        self._has_place = self._private = False
         """Whether it has a place for a program."""
         self.is_over = False
         """Whether it was answered, or its client is gone."""
@@ -128,6 +130,7 @@ class GatewayRequest(http.Request):
         try:
             self._route = route(self.method, self.uri)
             self._visitor = self._visitor_of(channel)
+            self._access = self._visitor.admit()
             self._admit(self._route, self._visitor, length)
         except (NoRoute, CodedError) as wrong:
             self._refusal = wrong
@@ -380,7 +383,7 @@ class GatewayRequest(http.Request):
         outcome = wrong.code if isinstance(wrong, CodedError) else "refused"
         text = "".join(each if each.isprintable() else "?" for each in str(wrong))
         if isinstance(wrong, AccessDenied) and wrong.token == TOKEN_REFUSED:
-            refusals.warning("refused log-in from=%s: %s", self.channel.peer, wrong.why)
+            refusals.warning("refused log-in from=%s: %s", self._who.peer, wrong.why)
         if self.startedWriting:
             self._answer(b"".join(band(3, text.encode())), outcome=outcome)
             return
@@ -446,18 +449,12 @@ class GatewayRequest(http.Request):
             with contextlib.suppress(AlreadyCalled, AlreadyCancelled):
                 timer.cancel()
         asked, site = self._route, self._gateway.site
-        user = by = ""
-        if self._visitor is not None:
-            try:
-                access = self._visitor.admit()
-                user, by = access.user, access.by
-            except CodedError:
-                pass
+        access = self._access
         service = "" if asked is None else f"{asked.service}{':refs' if asked.refs else ''}"
         ended = EndedRequest(
             peer=self.channel.peer if self._visitor is None else self._visitor.peer,
-            user=user,
-            by=by,
+            user="" if access is None else access.user,
+            by="" if access is None else access.by,
             header=None,
             up=0 if self._body is None else self._body.came,
             down=self.sentLength,

@@ -32,9 +32,9 @@ class Backend(BaseHTTPRequestHandler):
             "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
         }
         body = self.rfile.read(int(length))
-        with subprocess.Popen(
-            ["git", "http-backend"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
-        ) as process:
+        pipe = subprocess.PIPE
+        # Without a buffer, in which a part of the content would stay behind the fields.
+        with subprocess.Popen(["git", "http-backend"], stdin=pipe, stdout=pipe, bufsize=0, env=environment) as process:
             assert process.stdin is not None
             assert process.stdout is not None
             process.stdin.write(body)
