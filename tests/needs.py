@@ -98,6 +98,7 @@ PACKAGES = {
     "cvs": ("cvs",),
     "cvs-fast-export": ("cvs-fast-export",),
     "haproxy": ("haproxy",),
+    "nginx-light": ("nginx",),
     "memcached": ("memcached",),
     "openssh-client": ("ssh", "ssh-keygen", "ssh-agent", "ssh-add"),
     "openssh-server": ("sshd",),

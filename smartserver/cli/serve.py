@@ -36,6 +36,7 @@ from smartserver.cli.serve_options import (
     refuse_with_stdio,
 )
 from smartserver.client.url import DEFAULT_PORT
+from smartserver.gateway.git_command import git_command
 from smartserver.records.faults import Level
 from smartserver.server.limits import MAX_CONNECTIONS, MAX_OF_ADDRESS
 from smartserver.wire.limits import STALL_TIMEOUT
@@ -61,6 +62,12 @@ if TYPE_CHECKING:
     show_default=True,
     metavar="HOST:PORT",
     help="Where to listen; port 0 takes a free one.",
+)
+@click.option(
+    "--http",
+    metavar="HOST:PORT",
+    help="Serve git repositories to stock git there, too: git clone http://HOST:PORT/PATH, with --tls https://. Users "
+    "are known by a token as the password. --cache-dir has what git reads.",
 )
 @click.option(
     "--tls",
@@ -182,7 +189,8 @@ if TYPE_CHECKING:
     "--cache-dir",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where packs of a bucket are kept; all of it can be fetched again. By default a folder of the user's cache.",
+    help="Where packs of a bucket are kept, and what stock git reads (--http, ssh); all of it can be fetched again. By "
+    "default a folder of the user's cache.",
 )
 @click.option(
     "--cache-size",
@@ -305,6 +313,8 @@ def check(ctx: click.Context, options: ServeOptions) -> CheckedOptions:
         rules=rules,
         tokens=tokens,
         listen=("", 0) if options.stdio else parse_listen(options.listen),
+        http=None if options.http is None else parse_listen(options.http, "--http", None),
+        asked=git_command(os.environ.get("SSH_ORIGINAL_COMMAND", "")) if options.stdio else None,
         metrics=metrics_place_of(options.metrics, public=options.metrics_public),
         encryption=encryption_of(options.tls, options.tls_key, required=options.require_tls),
         banned=banned_by(options.rules),

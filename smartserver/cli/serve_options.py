@@ -23,6 +23,7 @@ from smartserver.server.rules import is_user_name
 from smartserver.verbs.declare import Calls
 
 if TYPE_CHECKING:
+    from smartserver.gateway.git_command import GitCommand
     from smartserver.server.memcached import Memcached
     from smartserver.server.rules import AccessFile
     from smartserver.server.tcp import Encryption
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from transports.base import Transport
 
 GROUPS = {
-    "Where it serves": ("listen", "tls", "tls_key", "require_tls", "stdio"),
+    "Where it serves": ("listen", "http", "tls", "tls_key", "require_tls", "stdio"),
     "Users and their rights": ("anonymous", "access", "name", "key", "no_create", "allow_vfs"),
     "Logs and metrics": ("log_place", "access_log", "slow", "verbose", "metrics", "metrics_public"),
     "Refusals and limits": (
@@ -45,6 +46,7 @@ GROUPS = {
 
 FOR_TCP = (
     "listen",
+    "http",
     "tls",
     "tls_key",
     "require_tls",
@@ -53,7 +55,6 @@ FOR_TCP = (
     "fast_open",
     "metrics",
     "metrics_public",
-    "cache_dir",
     "cache_size",
     "workers",
     "shared_cache",
@@ -68,6 +69,7 @@ class ServeOptions:
 
     root: str
     listen: str
+    http: str | None
     tls: str | None
     tls_key: str | None
     require_tls: bool
@@ -112,6 +114,9 @@ class CheckedOptions:
     rules: AccessFile | None
     tokens: TokenFile | None
     listen: tuple[str, int]
+    http: tuple[str, int] | None
+    asked: GitCommand | None
+    """The command of git that the client of a login by ssh asks for."""
     metrics: tuple[str, int] | None
     encryption: Encryption | None
     banned: Callable[[str, Calls], Banned | None]
@@ -138,11 +143,12 @@ def parse_listen(text: str, option: str = "--listen", default: int | None = DEFA
 
 
 def refuse_cache(ctx: click.Context) -> None:
-    """Refuse options of copies, where a folder is served."""
+    """Refuse options of copies, where a folder is served and there is no gateway for stock git."""
     found = given(ctx)
-    for name in ("cache_dir", "cache_size"):
-        if name in found:
-            raise UsageConflict(f"{found[name]} is for a bucket that is served: s3://bucket/prefix")
+    if "cache_size" in found:
+        raise UsageConflict(f"{found['cache_size']} is for a bucket that is served: s3://bucket/prefix")
+    if "cache_dir" in found and not ctx.params["stdio"] and ctx.params["http"] is None:
+        raise UsageConflict(f"{found['cache_dir']} is for a bucket that is served (s3://bucket/prefix), or for --http")
 
 
 def refuse_with_stdio(ctx: click.Context) -> None:

@@ -25,6 +25,7 @@ from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.interrupts import on_ending
 from smartserver.cli.place import above, open_store
 from smartserver.cli.process import raise_descriptors, use_one_heap
+from smartserver.cli.serve_gateway import git_folder, listen_for_git, serve_git
 from smartserver.cli.serve_options import (
     CheckedOptions,
     ServeOptions,
@@ -38,7 +39,7 @@ from smartserver.cli.user import user
 from smartserver.cli.workers import STOP, TERMINATE, fork_workers
 from smartserver.records import native
 from smartserver.server import stdio, tcp
-from smartserver.server.access import Anonymous, RuledUser, by_token, on_streams
+from smartserver.server.access import Admission, Anonymous, RuledUser, by_token, on_streams
 from smartserver.server.cache_sizes import EVERY, START, AutoSize, divide, follow
 from smartserver.server.connections import Connections
 from smartserver.server.deliveries import Deliveries
@@ -57,6 +58,7 @@ from smartserver.store.cluster import mark_of
 if TYPE_CHECKING:
     from twisted.logger import ILogObserver
 
+    from smartserver.gateway.git_command import GitCommand
     from smartserver.server.common_cache import CommonCache
     from smartserver.server.common_counts import CommonCounts
     from smartserver.server.pages import Page
@@ -99,11 +101,11 @@ def run(ctx: click.Context, options: ServeOptions, checked: CheckedOptions) -> N
         _load_readers()
     use_one_heap()
     descriptors = raise_descriptors()
-    sockets = []
+    sockets: list[socket.socket | None] = []
     if not options.stdio:
-        places = [checked.listen] + ([] if checked.metrics is None else [checked.metrics])
-        sockets = [ctx.with_resource(_open_port(*place)) for place in places]
-    process = _forked(options, sockets)
+        places = (checked.listen, checked.http, checked.metrics)
+        sockets = [None if place is None else ctx.with_resource(_open_port(*place)) for place in places]
+    process = _forked(options, [each for each in sockets if each is not None])
     transport = open_store(checked.root, ctx.obj or frozenset())  # What has used a bucket may not fork.
     if options.access is not None and is_shared(options.access):
         checked.rules = open_access(options.access)
@@ -112,7 +114,10 @@ def run(ctx: click.Context, options: ServeOptions, checked: CheckedOptions) -> N
         transport = with_copies(transport, options.cache_dir or cache_folder(os.environ), options.cache_size)
     from twisted.internet import reactor
 
-    Serving(options, checked, cast("Reactor", reactor), transport, process, descriptors).run(sockets)
+    serving = Serving(options, checked, cast("Reactor", reactor), transport, process, descriptors)
+    if checked.asked is not None:
+        ctx.exit(serving.answer_git(checked.asked))
+    serving.run(sockets)
 
 
 def _forked(options: ServeOptions, sockets: list[socket.socket]) -> ServingProcess:
@@ -202,11 +207,25 @@ class Serving:
         auto.decide()
         self._reactor.callLater(EVERY, partial(self._decide_sizes, auto))
 
-    def run(self, sockets: list[socket.socket]) -> None:
-        """Serve on open sockets, or where there are none on standard input and output, until the end."""
+    def answer_git(self, asked: GitCommand) -> int:
+        """Answer a command of git's on standard input and output; the status to end with."""
+        return serve_git(
+            self.site,
+            asked,
+            self._admission(),
+            self._peer(),
+            git_folder(self._options.cache_dir, os.environ),
+            os.environ,
+        )
+
+    def run(self, sockets: list[socket.socket | None]) -> None:
+        """Serve on open sockets (for our protocol, stock git, metrics), or where there are none on standard input and
+        output, until the end."""
         reactor, executor = self._reactor, self._executor
         if sockets:
-            self._accept(*sockets)
+            served, git_port, pages_port = sockets
+            assert served is not None  # There is always one.
+            self._accept(served, git_port, pages_port)
         else:
             self._serve_streams()
         reactor.addSystemEventTrigger("before", "shutdown", self._stopping)
@@ -225,30 +244,37 @@ class Serving:
     # -- the beginning
 
     def _serve_streams(self) -> None:
-        options, rules = self._options, self._checked.rules
-        if options.log_place is None:  # Standard error is the user's: it is told.
+        if self._options.log_place is None:  # Standard error is the user's: it is told.
             logging.getLogger("smartserver.refusals").setLevel(logging.ERROR)
-        name = options.name or user()
-        policy = Anonymous(options.anonymous) if options.anonymous else None
-        admission = on_streams(name, policy) if rules is None else RuledUser(name, rules, options.key or "")
-        peer = peer_of(name, os.environ.get("SSH_CONNECTION", ""))
-        self._session = stdio.serve(self._connections, admission, peer)
+        self._session = stdio.serve(self._connections, self._admission(), self._peer())
         self._session.when_lost = self._tidied
 
-    def _accept(self, opened: socket.socket, pages_port: socket.socket | None = None) -> None:
+    def _admission(self) -> Admission:
+        """The rights of the one user of standard input and output."""
+        options, rules = self._options, self._checked.rules
+        name = options.name or user()
+        if rules is not None:
+            return RuledUser(name, rules, options.key or "")
+        return on_streams(name, Anonymous(options.anonymous) if options.anonymous else None)
+
+    def _peer(self) -> str:
+        return peer_of(self._options.name or user(), os.environ.get("SSH_CONNECTION", ""))
+
+    def _accept(self, opened: socket.socket, git_port: socket.socket | None, pages_port: socket.socket | None) -> None:
         options, checked, reactor = self._options, self._checked, self._reactor
         by_address = tcp.anonymous_by_address(Anonymous(options.anonymous or "read"))
         rules, tokens = checked.rules, checked.tokens
         admit = by_address if rules is None or tokens is None else by_token(rules, tokens)
         listening = tcp.accept(reactor, opened, tcp.TcpFactory(self._connections, admit, checked.encryption))
-        metrics = "" if pages_port is None else self._serve_pages(pages_port)
+        others = "" if git_port is None else self._serve_git(git_port)
+        others += "" if pages_port is None else self._serve_pages(pages_port)
         globalLogPublisher.addObserver(cast("ILogObserver", tcp.log_unaccepted))
         unopened = tcp.fast_open(listening) if options.fast_open else ""
         reactor.addSystemEventTrigger("before", "shutdown", listening.stopListening)
         if self._process.is_first:
             if unopened:
                 click.echo(f"--fast-open has no effect: {unopened}", err=True)
-            serving = self._described(listening.getHost().port) + metrics
+            serving = self._described(listening.getHost().port) + others
             # Said once it runs: from then on it can be told to stop.
             reactor.callLater(0, lambda: click.echo(serving, err=True))
             # Once a server, not once for each client that sshd lets in.
@@ -266,6 +292,25 @@ class Serving:
             line += f"\nwith TLS, certificate {checked.encryption.key_pair.fingerprint}"
         lacking = native.said()
         return f"{line}\n{lacking}" if lacking else line
+
+    def _serve_git(self, port: socket.socket) -> str:
+        """Serve stock git; the line that says where."""
+        options, checked = self._options, self._checked
+        users = None if checked.rules is None or checked.tokens is None else (checked.rules, checked.tokens)
+        listening = listen_for_git(
+            port,
+            self._connections,
+            self._reactor,
+            folder=git_folder(options.cache_dir, os.environ),
+            access=users,
+            anonymous=Anonymous(options.anonymous or "read"),
+            encryption=checked.encryption,
+            is_first=self._process.is_first,
+        )
+        self._reactor.addSystemEventTrigger("before", "shutdown", listening.stopListening)
+        found = listening.getHost()
+        scheme = "http" if checked.encryption is None else "https"
+        return f"\nfor stock git on {scheme}://{tcp.shown(found.host, found.port)}/"
 
     def _serve_pages(self, port: socket.socket) -> str:
         """Serve metrics and health; the lines that say where."""

@@ -26,7 +26,7 @@ def audit(context: RequestContext, transaction: Transaction | None, outcomes: Se
     """Log a request that was carried out. `transaction`: what it changed; None: nothing."""
     if not log.isEnabledFor(logging.INFO):
         return
-    who = {"user": context.access.user, "by": context.access.by, "from": context.peer}
+    who = {"user": context.access.user, "by": context.access.by, "from": context.peer, "via": context.via}
     where = {"path": context.header.message.path}
     try:
         for what in (*_refused(context, outcomes), *(() if transaction is None else _changes(transaction))):

@@ -10,9 +10,7 @@ from twisted.internet import defer
 
 from smartserver.errors import ServerBusy
 from smartserver.server.executor import Executor
-from smartserver.server.idle import IdleTimeouts
 from smartserver.server.limits import MAX_REFUSED, Limits
-from smartserver.server.session import Session
 from smartserver.server.site import Site
 from transports.errors import CodedError
 
@@ -54,14 +52,61 @@ class Clock(Protocol):
         """The time, in seconds since some moment."""
 
 
+class OpenSession(Protocol):
+    """The part of the requests of a connection that is used (`server.session.Session`)."""
+
+    @property
+    def had_request(self) -> bool:
+        """True once a request, or its first part, came."""
+
+    @property
+    def idle(self) -> bool:
+        """True while no request is open."""
+
+    def go_away(self, reason: str) -> None:
+        """Take no new requests, and close once those that are open have their answers."""
+
+
+class OpenTimeouts(Protocol):
+    """The part of the times of a connection that is used (`server.idle.IdleTimeouts`)."""
+
+    @property
+    def closing(self) -> bool:
+        """True when nothing more is taken or begun."""
+
+    @property
+    def sent_all(self) -> float | None:
+        """When the last byte was sent and this direction closed."""
+
+    def idle_since(self, now: float) -> float | None:
+        """The time since which it is unused; None while it is used."""
+
+    def must_leave(self, now: float) -> None:
+        """The peer was told to leave."""
+
+
 class OpenConnection(Protocol):
     """The part of a connection that is used (`server.shell.SessionProtocol`)."""
 
-    refusal: CodedError | None
-    peer: str
-    address: str
-    session: Session
-    timeouts: IdleTimeouts
+    @property
+    def refusal(self) -> CodedError | None:
+        """The reason why it is one too many."""
+
+    @property
+    def peer(self) -> str:
+        """Its client, for the log."""
+
+    @property
+    def address(self) -> str:
+        """Connections of one address are counted together."""
+
+    @property
+    def session(self) -> OpenSession:
+        """Its requests."""
+
+    @property
+    def timeouts(self) -> OpenTimeouts:
+        """Its times."""
 
     def lose(self) -> None:
         """Close it once everything is sent."""

@@ -83,12 +83,13 @@ class RequestContext:
         header: RequestHeader,
         progress: Report,
         peer: str = "",
+        via: str = "",
         open_files: OpenFiles | None = None,
     ) -> None:
         """`open_files`: counts the files that are open for answers of the connection."""
         self.header = header
         self.access = access
-        self.peer = peer
+        self.peer, self.via = peer, via
         self.progress = progress
         self.allowance = Allowance()
         """The limits of the request; cancelled when the client wants no more, or is gone."""

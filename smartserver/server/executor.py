@@ -40,8 +40,9 @@ class Lane(enum.Enum):
 class Executor(Protocol):
     """Runs work that blocks and reports back on the thread that moves the bytes."""
 
-    stopping: bool
-    """True when it begins no more and waits for the work that runs, which makes haste."""
+    @property
+    def stopping(self) -> bool:
+        """True when it begins no more and waits for the work that runs, which makes haste."""
 
     def run(
         self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Tenant = NOBODY

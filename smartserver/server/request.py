@@ -68,6 +68,7 @@ class RequestOwner(Protocol):
     executor: Executor
     client: Tenant
     peer: str
+    via: str
     open_files: OpenFiles
     is_near: bool
     link: Callable[[], Mapping[str, int]]
@@ -181,7 +182,7 @@ class ServedRequest:
             return
         session, work = self._session, self._work
         context = RequestContext(
-            session.site, access, header, self._progress.tell, session.peer, open_files=session.open_files
+            session.site, access, header, self._progress.tell, session.peer, session.via, session.open_files
         )
         context.allowance.came(self._size)
         work.hides_cost = not access.sees_all and any(verb.site_wide for verb, _ in header.calls)
@@ -354,6 +355,7 @@ class ServedRequest:
             queued=work.queued,
             spent=work.spent,
             outcomes=outcomes,
+            via=self._session.via,
         )
         if logs:
             log_request(ended)

@@ -51,6 +51,12 @@ class EndedRequest(NamedTuple):
     spent: Counts
     outcomes: Sequence[str]
     """`DONE` or the code of an error: for each call, or one for all of them."""
+    via: str = ""
+    """The way in where it is not a connection of our own protocol."""
+    service: str = ""
+    """The service of another protocol that was asked for, which has no header."""
+    path: str = ""
+    """Of that."""
 
     @property
     def outcome(self) -> str:
@@ -61,7 +67,7 @@ class EndedRequest(NamedTuple):
     def verbs(self) -> dict[str, str]:
         """Each verb of the request, and its outcome."""
         if self.header is None:
-            return {}
+            return {self.service: self.outcome} if self.service else {}
         names = [verb.name for verb, _ in self.header.calls]
         outcomes = self.outcomes if len(self.outcomes) == len(names) else [self.outcome] * len(names)
         found: dict[str, str] = {}
@@ -78,7 +84,8 @@ class EndedRequest(NamedTuple):
             "user": self.user,
             "by": self.by,
             "from": self.peer,
-            "path": "" if header is None else header.message.path[:MAX_PATH],
+            "via": self.via,
+            "path": (self.path if header is None else header.message.path)[:MAX_PATH],
             "verbs": verbs,
             "calls": calls if calls > len(verbs) else 0,
             "up": self.up,

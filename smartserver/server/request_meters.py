@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import bisect
 import operator
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -118,18 +119,20 @@ class ServerCounts(msgspec.Struct, array_like=True):
 
 
 class RequestMeters:
-    """For the thread that moves the bytes, where every request ends."""
+    """Usable from several threads: most requests end on the one that moves the bytes, some in one of a lane."""
 
     def __init__(self) -> None:
+        self._guard = threading.Lock()
         self._outcomes: dict[str, dict[str, int]] = {}
         self._seconds: dict[str, Histogram] = {}
 
     def add(self, ended: EndedRequest) -> None:
         """Count a request."""
-        for verb, outcome in (ended.verbs or {NO_VERB: ended.outcome}).items():
-            counts = self._outcomes.setdefault(verb, {})
-            counts[outcome] = counts.get(outcome, 0) + 1
-            self._seconds.setdefault(verb, Histogram()).add(ended.lasted)
+        with self._guard:
+            for verb, outcome in (ended.verbs or {NO_VERB: ended.outcome}).items():
+                counts = self._outcomes.setdefault(verb, {})
+                counts[outcome] = counts.get(outcome, 0) + 1
+                self._seconds.setdefault(verb, Histogram()).add(ended.lasted)
 
     def counts(self, open_connections: int, caches: Mapping[str, SharedCache[Any]] | None = None) -> ServerCounts:
         """These, and all that the process has counted. `caches`: by name."""

@@ -11,7 +11,7 @@ from collections import deque
 
 from smartserver.client.medium import ConnectionLost
 from smartserver.server.access import Admission
-from smartserver.server.executor import InlineExecutor
+from smartserver.server.executor import Executor, InlineExecutor
 from smartserver.server.session import Session
 from smartserver.server.site import Site
 
@@ -22,10 +22,20 @@ logging.getLogger("smartserver").addHandler(logging.NullHandler())
 class SameProcess:
     """The two ends of a connection."""
 
-    def __init__(self, site: Site, admission: Admission) -> None:
+    def __init__(
+        self,
+        site: Site,
+        admission: Admission,
+        peer: str = "this process",
+        via: str = "",
+        executor: Executor | None = None,
+    ) -> None:
+        """`peer`, `via`: the client for which this process asks, and the way it came in. `executor`: runs what the
+        client waits for at once."""
         self._answers: deque[bytes] = deque()
         self._closed = False
-        self._session = Session(site, admission, self, InlineExecutor(), "this process")
+        self._session = Session(site, admission, self, executor or InlineExecutor(), peer)
+        self._session.via = via
         self._session.is_near = True
 
     # -- the client's medium

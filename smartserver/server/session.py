@@ -71,6 +71,8 @@ class Session:
         self.executor = executor
         self.client = Tenant(address)
         self.peer = peer or "a client"
+        self.via = ""
+        """The way in where it is not a connection of our own protocol, for the logs."""
         self.is_near = False
         """True if the client is on this machine."""
         self.link: Callable[[], Mapping[str, int]] = dict

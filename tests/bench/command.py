@@ -10,7 +10,7 @@ import click
 
 COMMANDS = (
     "demo", "cluster", "trips", "history", "brz", "hg", "commits", "pushes", "writers", "ratchet", "near", "papers",
-    "shared",
+    "shared", "gateway",
 )  # fmt: skip
 """Each is a module or package of `bench` with a `command`."""
 

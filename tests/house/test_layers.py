@@ -48,8 +48,8 @@ LAYERS = layers((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
 LIBRARIES: dict[str, tuple[str, ...]] = {
     "zstandard": ("smartserver.records.bulk", "smartserver.records.delta"),
     "msgspec": ("smartserver",),
-    "twisted": ("smartserver.server", "smartserver.cli"),
-    "zope": ("smartserver.server", "smartserver.cli"),
+    "twisted": ("smartserver.server", "smartserver.gateway", "smartserver.cli"),
+    "zope": ("smartserver.server", "smartserver.gateway", "smartserver.cli"),
     "click": ("smartserver.cli",),
     "OpenSSL": ("smartserver.server.tls",),
     "cryptography": ("smartserver.server.tls",),

@@ -105,7 +105,7 @@ class Push:
         with span(Part.LOCAL, "look up refs"):
             updates = [self._update(command) for command in commands]
             names = {command.ref: command.listed for command in commands if command.ref != command.listed}
-            refused = {update.ref: why for update in updates if (why := _objection(self._local, update))}
+            refused = {update.ref: why for update in updates if (why := objection(self._local, update))}
         lines = [b"error " + names.get(ref, ref) + b" " + why for ref, why in refused.items()]
         commands = [command for command in commands if command.ref not in refused]
         updates = [update for update in updates if update.ref not in refused]
@@ -202,7 +202,7 @@ def peeled(local: GitRepository, found: GitObject) -> bytes:
     return target.key if target is not None else b""
 
 
-def _objection(local: GitRepository, update: RefUpdate) -> bytes:
+def objection(local: GitRepository, update: RefUpdate) -> bytes:
     """Why an update cannot be sent; empty where nothing is wrong.
 
     Git's own server refuses a branch that points at something else than a commit, and to make or move a ref that is not

@@ -335,7 +335,7 @@ def test_every_option_is_either_obeyed_on_standard_input_or_refused() -> None:
     """A new option of `serve` is to be put into one of these lists, with a test of it."""
     obeyed = {"root", "stdio", "anonymous", "no_create", "config", "allow_vfs", "idle_timeout", "rules"}
     obeyed |= {"fsck", "ignored", "access", "name", "key", "log_place", "access_log", "slow"}
-    obeyed |= {"memory_cache_size", "compression"}
+    obeyed |= {"memory_cache_size", "compression", "cache_dir"}
     assert {each.name for each in serve.command.params} == obeyed | {"verbose"} | set(serve_options.FOR_TCP)
 
 

@@ -1,0 +1,173 @@
+"""The body of an HTTP request, in a file without a name: no body lies in memory, but for what was not written yet.
+
+Chunks come on the thread that moves the bytes, and are written in a lane. A body in gzip is decompressed as it is
+written, and has no more than a bound then.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+from smartserver.server.executor import Executor, Lane
+from smartserver.server.fair import Tenant
+from smartserver.vcs.git.build import unnamed_file
+
+HIGH: Final = 4 << 20
+"""Bytes that are not written yet after which no more are read."""
+
+LOW: Final = 1 << 20
+"""Bytes below which reading goes on."""
+
+SMALL: Final = 64 << 10
+"""Bytes that are written by the work that reads them: most bodies have no more."""
+
+_PIECE: Final = 1 << 20
+_GZIP: Final = 16 + zlib.MAX_WBITS
+
+
+class BodyTooLarge(Exception):
+    """A body has more bytes than its request may have."""
+
+
+class BadBody(Exception):
+    """A body is not in the encoding that its request says."""
+
+
+class RequestBody:
+    """One body."""
+
+    def __init__(
+        self, folder: str, executor: Executor, client: Tenant, flow: Callable[[bool], None], *, gzip: bool, most: int
+    ) -> None:
+        """`folder`: on whose file system the file is. `flow`: says whether more is to be read. `most`: bytes of the
+        body once it is decompressed."""
+        self._folder = folder
+        self._executor = executor
+        self._client = client
+        self._flow = flow
+        self._decoder = zlib.decompressobj(_GZIP) if gzip else None
+        self._most = most
+        self._waiting: list[bytes] = []
+        self._held = 0
+        """Bytes that came and are not written."""
+        self._is_writing = self._is_paused = self._is_over = False
+        self._then: Callable[[], None] | None = None
+        self._file = -1
+        self._size = 0
+        self.came = 0
+        """Bytes that came."""
+        self.wrong: Exception | None = None
+        """Why it cannot be had."""
+
+    # -- on the thread that moves the bytes
+
+    def add(self, chunk: bytes) -> None:
+        """A part came."""
+        self.came += len(chunk)
+        if self.wrong is not None or self._is_over:
+            return
+        self._waiting.append(chunk)
+        self._held += len(chunk)
+        if self._held > HIGH and not self._is_paused:
+            self._is_paused = True
+            self._flow(False)
+        if self._held > SMALL and not self._is_writing:
+            self._write_later()
+
+    def when_written(self, then: Callable[[], None]) -> None:
+        """All came: call this once nothing is being written. The rest is written by `open`."""
+        self._then = then
+        if not self._is_writing:
+            then()
+
+    def abandon(self) -> None:
+        """Nobody wants it any more."""
+        self._is_over = True
+        self._waiting, self._then = [], None
+        if not self._is_writing and self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _write_later(self) -> None:
+        self._is_writing = True
+        chunks, self._waiting = self._waiting, []
+        size = sum(map(len, chunks))
+
+        def written(wrong: Exception | None) -> None:
+            self._is_writing = False
+            self._held -= size
+            self.wrong = self.wrong or wrong
+            if self._is_over:
+                self.abandon()
+                return
+            if self._is_paused and self._held < LOW:
+                self._is_paused = False
+                self._flow(True)
+            if self._held > SMALL and self.wrong is None:
+                self._write_later()
+            elif self._then is not None:
+                self._then()
+
+        self._executor.run(lambda: self._tried(chunks), written, Lane.BODY, self._client)
+
+    # -- in a lane
+
+    def open(self) -> int:
+        """The descriptor of the whole body, at its beginning; it is the caller's to close.
+
+        Raises:
+            BodyTooLarge, BadBody: it is not what was to come.
+            OSError: the disk is full, or something like that.
+        """
+        wrong = self.wrong or self._tried(self._waiting)
+        if wrong is None and self._decoder is not None and self.came and not self._decoder.eof:
+            wrong = BadBody("the body ends before its gzip stream does")
+        file, self._file = self._file, -1
+        self._waiting = []
+        if wrong is not None:
+            if file >= 0:
+                os.close(file)
+            raise wrong
+        if file < 0:
+            file = self._new_file()
+        os.lseek(file, 0, os.SEEK_SET)
+        return file
+
+    def _tried(self, chunks: list[bytes]) -> Exception | None:
+        try:
+            for chunk in chunks:
+                self._write(chunk)
+        except (BodyTooLarge, BadBody, OSError) as wrong:
+            return wrong
+        return None
+
+    def _write(self, chunk: bytes) -> None:
+        if self._decoder is None:
+            self._append(chunk)
+            return
+        left = chunk
+        while left:
+            if self._decoder.eof:
+                raise BadBody("bytes follow the gzip stream of the body")
+            try:
+                self._append(self._decoder.decompress(left, _PIECE))
+            except zlib.error as wrong:
+                raise BadBody(f"the body is not in gzip: {wrong}") from None
+            left = self._decoder.unconsumed_tail or self._decoder.unused_data
+
+    def _new_file(self) -> int:
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        return unnamed_file(self._folder)
+
+    def _append(self, content: bytes) -> None:
+        self._size += len(content)
+        if self._size > self._most:
+            raise BodyTooLarge(f"a body of more than {self._most} bytes")
+        if self._file < 0:
+            self._file = self._new_file()
+        view = memoryview(content)
+        while view:
+            view = view[os.write(self._file, view) :]

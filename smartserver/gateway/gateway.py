@@ -1,0 +1,285 @@
+"""`Gateway`: the repositories of a site as stock git asks for them. Everything here blocks.
+
+The store decides who may read and what there is. A fetch is git's own `upload-pack` on a cache; a push is a request of
+our own protocol, made in this process, so that rules, checks and logs are those of every other push.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import logging
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Raw
+
+from smartserver.client.call import Client
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.repository import RemoteRepository
+from smartserver.errors import AccessDenied, IncompleteRepository, NestedRepository, NoSuchRepository
+from smartserver.gateway.cache import GitCache, Lease, StoreState
+from smartserver.records.model import RevisionId
+from smartserver.server import jail
+from smartserver.server.access import Access, Admission, invoking_user
+from smartserver.server.executor import NOBODY, Executor, Lane, T
+from smartserver.server.fair import Tenant
+from smartserver.server.same_process import SameProcess
+from smartserver.server.site import Site
+from smartserver.vcs.base import VcsError
+from smartserver.vcs.git.names import HEAD
+from smartserver.vcs.git.system import GIT
+from smartserver.verbs.declare import Permission
+from smartserver.verbs.repository_pull import PullRequest, repository_pull
+from smartserver.wire.messages import State
+from transports.errors import CodedError
+
+if TYPE_CHECKING:
+    from smartserver.client.exchange import PullAnswer
+
+log = logging.getLogger("smartserver")
+
+CLIENTS: Final = {"hg": "hg clone", "bzr": "brz branch"}
+"""The commands that bring a repository of another system."""
+
+NEW_VCS: Final = "git sha1"
+"""What a push makes: git says nothing of its object format before it sees that of an empty repository."""
+
+
+class OtherSystem(Exception):
+    """A repository that git cannot have; the message says in a line which client can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """A client of stock git: who it is, and the way it came."""
+
+    admission: Admission
+    extras: dict[str, Raw]
+    """What it says of itself, as those of a request: its token."""
+    peer: str
+    via: str
+
+    def admit(self, extras: object = None) -> Access:
+        """The user, and what he may do now: it is the admission of the requests that are made for him.
+
+        Raises:
+            AccessDenied: the client says that it is a user, and does not prove it.
+        """
+        return self.admission.admit(self.extras)
+
+
+class _RequestsHere:
+    """Runs a request in the thread that waits for it, and what comes after its answer where it belongs."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the other begins no more."""
+        return self._executor.stopping
+
+    def run(
+        self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Tenant = NOBODY
+    ) -> None:
+        """Do it now, or hand upkeep over."""
+        if lane is Lane.UPKEEP:
+            self._executor.run(work, lambda _: None, lane, client)
+        else:
+            done(work())
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Do it now."""
+        call()
+
+
+class Gateway:
+    """The repositories of a site, for clients of stock git."""
+
+    def __init__(self, site: Site, folder: str, executor: Executor) -> None:
+        """`folder`: of the caches. `executor`: what is done after an answer runs there."""
+        self.site = site
+        self.folder = folder
+        self.executor = executor
+        self._inline = _RequestsHere(executor)
+
+    # -- what there is
+
+    def state(self, visitor: Visitor, path: str) -> StoreState:
+        """A git repository that the user may read, as it is now.
+
+        Raises:
+            AccessDenied: he may not; nothing was looked at.
+            CodedError: there is none, or it cannot be read.
+            OtherSystem: it is none of git's.
+        """
+        found = self._state(visitor, path)
+        if found is None:
+            raise NoSuchRepository(path)
+        return found
+
+    def state_to_push(self, visitor: Visitor, path: str) -> StoreState | None:
+        """The same for a user who may push; None where he may make a repository.
+
+        Raises:
+            AccessDenied, CodedError, OtherSystem: as `state`.
+        """
+        access, name = visitor.admit(), jail.clean(path)
+        found = self._state(visitor, path)
+        if found is None:
+            if not self.site.may_create:
+                raise NoSuchRepository(path)
+            access.require(Permission.CREATE, name)
+        else:
+            access.require(Permission.WRITE, name)
+        return found
+
+    def may_push(self, visitor: Visitor, path: str) -> None:
+        """Check what can be checked before anything is looked at.
+
+        Raises:
+            AccessDenied: the user may not change that path at all.
+            InvalidPath: no repository can be there.
+        """
+        access, name = visitor.admit(), jail.clean(path)
+        access.require(Permission.READ, name)
+        if access.objection(Permission.CREATE, name):
+            access.require(Permission.WRITE, name)
+
+    def may_fetch(self, visitor: Visitor, path: str) -> None:
+        """Check what can be checked before anything is looked at.
+
+        Raises:
+            AccessDenied: the user may not read that path.
+            InvalidPath: no repository can be there.
+        """
+        visitor.admit().require(Permission.READ, jail.clean(path))
+        banned = self.site.banned(path, [(repository_pull, PullRequest())])
+        if banned is not None:
+            raise banned
+
+    def _state(self, visitor: Visitor, path: str) -> StoreState | None:
+        name = jail.clean(path)
+        access = visitor.admit()
+        access.require(Permission.READ, name)
+        try:
+            found = self.site.find(path)
+        except NestedRepository as wrong:
+            if access.may(Permission.READ, wrong.inside):
+                raise
+            raise AccessDenied("create the repository", "it would be inside one that you may not read") from None
+        state = None if found.look is None else found.look.state
+        if state is None:
+            return None
+        if state.is_incomplete:
+            raise IncompleteRepository(path)
+        if state.vcs not in GIT:
+            system = state.vcs.partition(" ")[0]
+            command = CLIENTS.get(system, "smartserver")
+            raise OtherSystem(f"{name!r} is a repository of {system}: {command} hpss://HOST/{name}")
+        return StoreState(
+            vcs=state.vcs,
+            incarnation=state.incarnation,
+            version=state.version,
+            record=state.hash,
+            mark=state.mark,
+            revisions=sum(pack.segments for pack in state.packs),
+            refs=state.refs,
+            head=state.settings.get(HEAD, b""),
+        )
+
+    # -- caches
+
+    def lease(self, path: str, state: StoreState | None) -> Lease | None:
+        """The cache of a repository, if it is at that state; None: at any."""
+        return self._cache(path).lease(state)
+
+    def bring(self, path: str, state: StoreState) -> Lease:
+        """The cache of a repository, brought to that state or a later one.
+
+        Raises:
+            CodedError: the store cannot be read.
+            VcsError, OSError: git, or the disk, refused.
+        """
+        cache, pull = self._cache(path), partial(self._pull, path, state)
+        needs_tidying = cache.bring(state, pull)
+        lease = cache.lease()
+        if lease is None:
+            raise VcsError(f"the cache {cache.folder} was deleted while it was built")
+        if needs_tidying:
+            self.executor.run(partial(self._tidy, cache, state, pull), lambda _: None, Lane.LONG)
+        return lease
+
+    def check(self, path: str) -> None:
+        """Look whether the cache of a repository is damaged, later."""
+        self.executor.run(self._cache(path).check, lambda _: None, Lane.LONG)
+
+    def _cache(self, path: str) -> GitCache:
+        # Two stores may have copies of one repository, whose users are others.
+        name = f"{self.site.root.describe()}\0{jail.clean(path)}"
+        digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+        return GitCache(os.path.join(self.folder, digest))
+
+    def _tidy(self, cache: GitCache, state: StoreState, pull: Callable[..., PullAnswer]) -> None:
+        try:
+            cache.tidy(state, pull)
+        except (CodedError, VcsError, OSError) as wrong:
+            log.warning("tidying the cache %s: %s", cache.folder, wrong)
+
+    def _pull(
+        self, path: str, state: StoreState, haves: Sequence[RevisionId], ids: Sequence[RevisionId] | None
+    ) -> PullAnswer:
+        client = Client(lambda: SameProcess(self.site, invoking_user("gateway"), "the gateway", "gateway"))
+        remote = RemoteRepository(client, path, _knowledge(path, state))
+        return remote.pull(haves, refs=None) if ids is None else remote.pull(haves, refs=[], ids=ids)
+
+    # -- pushes
+
+    def remote(self, visitor: Visitor, path: str, state: StoreState | None) -> RemoteRepository:
+        """The repository as a client of ours would change it, for that user."""
+        client = Client(lambda: SameProcess(self.site, visitor, visitor.peer, visitor.via, self._inline))
+        return RemoteRepository(client, path, _knowledge(path, state))
+
+    @contextlib.contextmanager
+    def quarantine(self) -> Iterator[str]:
+        """A new folder outside of all caches, for objects that nobody decided on. It is gone afterwards."""
+        above = os.path.join(self.folder, "quarantine")
+        os.makedirs(above, mode=0o700, exist_ok=True)
+        folder = os.path.join(above, secrets.token_hex(8))
+        os.mkdir(folder, 0o700)
+        lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
+
+    def clear_quarantine(self) -> None:
+        """Delete what pushes of processes that were killed have left."""
+        above = os.path.join(self.folder, "quarantine")
+        with contextlib.suppress(FileNotFoundError):
+            for name in os.listdir(above):
+                folder = os.path.join(above, name)
+                with contextlib.suppress(OSError):
+                    lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+                    try:
+                        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        shutil.rmtree(folder, ignore_errors=True)
+                    finally:
+                        os.close(lock)
+
+
+def _knowledge(path: str, state: StoreState | None) -> Knowledge:
+    """Knowledge of the repository at a state, in memory alone, and without refs: no answer then tells them all."""
+    known = Knowledge(None, path)
+    if state is not None:
+        known.learn(State(state.incarnation, state.version, None, {}, vcs=state.vcs, mark=state.mark))
+    return known

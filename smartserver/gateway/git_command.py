@@ -1,0 +1,35 @@
+"""The command of git's that a client asks sshd to run. Every log-in looks at it, so that this module needs no other."""
+
+from __future__ import annotations
+
+import enum
+import shlex
+from typing import NamedTuple
+
+
+class Service(enum.StrEnum):
+    """What git's servers do."""
+
+    UPLOAD_PACK = "git-upload-pack"
+    RECEIVE_PACK = "git-receive-pack"
+
+
+class GitCommand(NamedTuple):
+    """What a client asked sshd to run."""
+
+    service: Service
+    path: str
+
+
+def git_command(original: str) -> GitCommand | None:
+    """The command of git that a client asked for; None where it is another. `original`: SSH_ORIGINAL_COMMAND."""
+    try:
+        words = shlex.split(original)
+    except ValueError:
+        return None
+    if len(words) == 3 and words[0] == "git":
+        words = [f"git-{words[1]}", words[2]]
+    if len(words) != 2 or words[0] not in set(Service):
+        return None
+    path = words[1].lstrip("/")
+    return GitCommand(Service(words[0]), path.removeprefix("~/"))

@@ -1,0 +1,87 @@
+"""The programs of git that the gateway runs: their variables and settings, and a running `upload-pack`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import resource
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from smartserver.programs import foreign_environment
+
+_PROTOCOL: Final = re.compile(r"version=[012]")
+"""The only value of GIT_PROTOCOL that has a meaning for a server."""
+
+_SETTINGS: Final = {
+    "core.alternateRefsCommand": "false",
+    "core.fsmonitor": "false",
+    "core.hooksPath": os.devnull,
+    "core.logAllRefUpdates": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "pack.threads": "1",  # One client does not take all cores; `git index-pack` needs the less memory for it.
+    "pack.windowMemory": "64m",  # A request may have git search for deltas.
+    "pack.deltaCacheSize": "32m",
+    "core.deltaBaseCacheLimit": "32m",
+    "core.packedGitWindowSize": "32m",  # `MEMORY` counts what is mapped.
+    "core.packedGitLimit": "512m",
+    "receive.unpackLimit": "1",
+    "uploadpack.allowFilter": "true",
+}
+"""Of all programs of git here; no file of the machine's or the user's says otherwise."""
+
+MEMORY: Final = 4 << 30
+"""Bytes of address space of a program that reads what a stranger wrote. An object may have 1 GiB, its base too."""
+
+
+def environment() -> dict[str, str]:
+    """The variables of git on a repository of the gateway's."""
+    found = foreign_environment().items()
+    kept = {name: value for name, value in found if not name.startswith("GIT_") or name == "GIT_EXEC_PATH"}
+    kept |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_COUNT": str(len(_SETTINGS))}
+    for number, (name, value) in enumerate(_SETTINGS.items()):
+        kept |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+    return kept | {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+
+
+def protocol_of(text: str) -> str:
+    """The protocol version that a client asks for, as git reads it; empty where it is none that a server knows."""
+    return next((each for each in text.split(":") if _PROTOCOL.fullmatch(each)), "")
+
+
+def start_upload_pack(
+    folder: str, lease: int, protocol: str, *options: str, stdin: int, stdout: int, stderr: int
+) -> subprocess.Popen[bytes]:
+    """Git's own server of fetches, started. `lease`: a descriptor that it holds open for as long as it runs."""
+    variables = environment() | ({"GIT_PROTOCOL": protocol} if protocol else {})
+    return subprocess.Popen(
+        ["git", "upload-pack", "--strict", *options, folder],
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env=variables,
+        pass_fds=(lease,),
+    )
+
+
+def run(command: Sequence[str], variables: Mapping[str, str], stdin: int = subprocess.DEVNULL) -> tuple[int, bytes]:
+    """Run a program of git to its end, within `MEMORY`: its status, and what it said to standard error."""
+    process = subprocess.Popen(
+        ["git", *command], stdin=stdin, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=dict(variables)
+    )
+    _limit(process.pid)
+    try:
+        _, said = process.communicate()
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    return process.returncode, said
+
+
+def _limit(process: int) -> None:
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # Only Linux has it; it may be over by now.
+        resource.prlimit(process, resource.RLIMIT_AS, (MEMORY, MEMORY))

@@ -1,0 +1,297 @@
+"""Connections of the gateway: HTTP/1.1 by `twisted.web`, with and without TLS, among the connections of the server.
+
+Its times are these. The head of a request comes within `HEAD` from when the connection was opened, or the answer before
+it was taken. A client that owes a part of a body, or takes nothing of its answer, has as long as one of hpss://. While
+the server works for it, it may be silent.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+from twisted.internet import protocol
+from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.interfaces import IAddress
+from twisted.python.failure import Failure
+from twisted.web import http
+
+from smartserver.gateway.gateway import Gateway
+from smartserver.gateway.http_request import GatewayRequest
+from smartserver.gateway.places import Places
+from smartserver.gateway.updates import Updates
+from smartserver.meters import BYTES_RECEIVED, CONNECTIONS, here
+from smartserver.server.access import Admission
+from smartserver.server.connections import Connections
+from smartserver.server.fair import Tenant
+from smartserver.server.outbox import unacknowledged
+from smartserver.server.tcp import MAX_TLS_STEPS, SOCKET_OPTIONS, Encryption, counted, is_loopback, shown
+from smartserver.wire.tls import HANDSHAKE
+from transports.errors import CodedError
+
+log = logging.getLogger("smartserver")
+
+HEAD: Final = 30.0
+"""Seconds that the head of a request may take, and a client may keep a connection for another one. A client that makes
+no use of it for longer opens another at no cost that it would notice beside that."""
+
+LOOK: Final = 5.0
+"""Seconds between two looks at a connection."""
+
+Admit = Callable[[bool], Admission]
+"""From whether nobody on the way can read what a client sends, to what says who it is."""
+
+
+class GatewayFactory(protocol.Factory):
+    """Makes a channel for each connection. `encryption`: None offers no TLS."""
+
+    noisy = False
+
+    def __init__(
+        self, gateway: Gateway, connections: Connections, admission: Admit, reactor: Any, encryption: Encryption | None
+    ) -> None:
+        self.gateway = gateway
+        self.connections = connections
+        self.admission = admission
+        self.reactor = reactor
+        self.encryption = encryption
+        self.updates = Updates(gateway)
+        self.places = Places()
+
+    def buildProtocol(self, address: IAddress | None) -> GatewayChannel | None:
+        """One connection; None, which closes it, where even those that are to be refused are too many."""
+        host = peer = ""
+        if isinstance(address, (IPv4Address, IPv6Address)):
+            host, peer = address.host, shown(address.host, address.port)
+        refusal = self.connections.admit(peer, counted(host))
+        if refusal is not None and not self.connections.may_refuse:
+            return None
+        return GatewayChannel(self, host, peer, refusal)
+
+    def log(self, request: object) -> None:
+        """Twisted tells of each request that is over, which logs itself."""
+
+
+class GatewayChannel(http.HTTPChannel):
+    """A connection; for `Connections` it is its own session and its own timeouts."""
+
+    requestFactory = GatewayRequest  # type: ignore[assignment]  # It is the same to Twisted.
+    timeOut = None  # `_look` has its times.
+    maxHeaders = 100
+    totalHeadersSize = 16 << 10
+    persistent: int
+    requests: list[GatewayRequest]
+    transport: Any
+    _path: bytes  # type: ignore[assignment]  # Twisted names two things so.
+    _command: bytes
+    _version: bytes
+    _networkProducer: Any
+
+    def __init__(self, factory: GatewayFactory, host: str, peer: str, refusal: CodedError | None) -> None:
+        super().__init__()
+        self.factory = factory
+        self.gateway, self.reactor = factory.gateway, factory.reactor
+        self.updates, self.places = factory.updates, factory.places
+        self.admission = factory.admission
+        self.peer, self.address, self.refusal = peer, counted(host), refusal
+        self.client = Tenant(self.address)
+        self.is_local = is_loopback(host)
+        self.is_secure = False
+        self.had_request = False
+        self.closing = False
+        self.sent_all: float | None = None
+        self.discards = False
+        """Whether what comes is not read any more."""
+        self._reads = True
+        """Whether the body that comes is read."""
+        self._has_head = False
+        """Whether the head of a request came that is not answered."""
+        self._heard = self._moved = self._idle = 0.0
+        """When something last came, when the client last took something, and since when no request is open."""
+        self._untaken = 0
+        self._steps = 0
+        self._timer: Any = None
+        self._leave_by: float | None = None
+
+    @property
+    def is_private(self) -> bool:
+        """Whether nobody on the way can read what the client sends."""
+        return self.is_secure or self.is_local
+
+    # -- from Twisted
+
+    def connectionMade(self) -> None:
+        """The connection is open."""
+        super().connectionMade()
+        self.transport.setTcpKeepAlive(True)
+        handle = self.transport.getHandle()
+        for option, value in SOCKET_OPTIONS.items():
+            number = getattr(socket, option, None)
+            if number is not None:
+                handle.setsockopt(socket.IPPROTO_TCP, number, value)
+        self._handle = self.transport
+        self._heard = self._moved = self._idle = self._now
+        self.factory.connections.opened(self)
+        here.tally[CONNECTIONS] += 1
+        self._look()
+
+    def dataReceived(self, data: bytes) -> None:
+        """Bytes came. The first one says whether there is TLS."""
+        here.tally[BYTES_RECEIVED] += len(data)
+        self._heard = self._now
+        if not self.had_request:
+            self.had_request = True
+            encryption = self.factory.encryption
+            if encryption is not None and not self.is_secure and data[0] == HANDSHAKE:
+                self.is_secure = True
+                self.had_request = False
+                self.transport.startTLS(encryption.key_pair)
+                self.transport.protocol.dataReceived(data)
+                return
+            if self.refusal is not None:
+                self._say_and_close(503, str(self.refusal))
+            elif encryption is not None and encryption.required and not self.is_secure:
+                self._say_and_close(403, "this server wants https:// in the URL")
+        if not self.discards:
+            super().dataReceived(data)
+
+    def connectionLost(self, reason: Failure | None = None) -> None:
+        """The connection is gone."""
+        self.closing = True
+        self.factory.connections.closed(self)
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        super().connectionLost(reason)
+        self.factory.connections.changed()
+
+    def lineReceived(self, line: bytes) -> None:
+        """A line of a head came."""
+        if not self.discards:
+            super().lineReceived(line)
+
+    def rawDataReceived(self, data: bytes) -> None:
+        """A part of a body came, or of what follows it."""
+        if not self.discards:
+            super().rawDataReceived(data)
+
+    def requestDone(self, request: GatewayRequest) -> None:
+        """A request was answered."""
+        self._has_head = False
+        self._idle = self._now
+        super().requestDone(request)
+
+    def isSecure(self) -> bool:
+        """Whether it has TLS."""
+        return self.is_secure
+
+    def note_tls_step(self) -> None:
+        """The client caused a step of TLS's own."""
+        self._steps += 1
+        if self._steps == MAX_TLS_STEPS:
+            self.abort(f"it asks for new TLS keys again and again: {MAX_TLS_STEPS} steps of TLS")
+
+    # -- from requests
+
+    def head_came(self) -> None:
+        """The head of a request is there."""
+        self._has_head = True
+
+    def let_read(self, more: bool) -> None:
+        """Read on, or not for now."""
+        self._reads = more
+        if more:
+            self._heard = self._now
+            self._networkProducer.resumeProducing()
+        else:
+            self._networkProducer.pauseProducing()
+
+    def abort(self, why: str) -> None:
+        """Close at once."""
+        log.warning("%s: dropped: %s", self.peer, why)
+        self.closing = True
+        self.discards = True
+        self.transport.abortConnection()
+
+    # -- from `Connections`
+
+    @property
+    def session(self) -> GatewayChannel:
+        """Its requests."""
+        return self
+
+    timeouts = session
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is open."""
+        return not self._has_head
+
+    def idle_since(self, now: float) -> float | None:
+        """Since when it is used for nothing."""
+        return None if self._has_head else self._idle
+
+    def must_leave(self, now: float) -> None:
+        """Another connection needs its place."""
+        self._leave_by = now + self.factory.connections.farewell
+
+    def go_away(self, reason: str) -> None:
+        """Take no new requests, and close after the one that is open."""
+        self.persistent = 0
+        if not self._has_head:
+            self.lose()
+
+    def lose(self) -> None:
+        """Close once everything is sent."""
+        if self.closing:
+            return
+        self.closing = self.discards = True
+        if self._leave_by is None:
+            self._leave_by = self._now + HEAD
+        self.loseConnection()
+
+    # -- time
+
+    @property
+    def _is_receiving(self) -> bool:
+        """Whether the client owes a part of a body."""
+        return self._has_head and self._reads and not self._handlingRequest
+
+    @property
+    def _now(self) -> float:
+        now: float = self.reactor.seconds()
+        return now
+
+    def _look(self) -> None:
+        """See whether the client keeps the server waiting, and again before long."""
+        now, idle = self._now, self.factory.connections.limits.idle
+        untaken = unacknowledged(self._handle)
+        if untaken < self._untaken or (untaken and not self._untaken):
+            self._moved = now
+        self._untaken = untaken
+        if self._leave_by is not None and now >= self._leave_by:
+            self.abort("another connection needs its place")
+        elif untaken and now - self._moved >= idle:
+            self.abort(f"it took nothing of its answer for {now - self._moved:.0f} s")
+        elif not (self._has_head or untaken or self.closing) and now - max(self._idle, self._moved) >= HEAD:
+            self._end_idle()
+        elif self._is_receiving and now - self._heard >= idle:
+            self.abort(f"nothing of the rest of a request came for {now - self._heard:.0f} s")
+        if self.connected:
+            self._timer = self.reactor.callLater(min(LOOK, idle / 4), self._look)
+
+    def _end_idle(self) -> None:
+        if self.requests:  # A part of a head came.
+            self.abort(f"no request came for {HEAD:.0f} s")
+        else:
+            self.lose()
+
+    def _say_and_close(self, status: int, why: str) -> None:
+        """Answer whatever is asked, and read no more of it."""
+        content = f"{why}\n".encode()
+        self.transport.write(
+            b"HTTP/1.1 %d %b\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            b"Content-Length: %d\r\n\r\n%b" % (status, http.RESPONSES[status], len(content), content)
+        )
+        self.lose()

@@ -1,0 +1,71 @@
+"""Git's pkt-lines (gitprotocol-common(5)): four hexadecimal digits that count themselves and what follows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+FLUSH = b"0000"
+
+MAX_LINE = 65520
+"""Bytes of a pkt-line, its length included (git's LARGE_PACKET_MAX)."""
+
+Read = Callable[[int], bytes]
+"""Reads as many bytes; fewer only at the end."""
+
+
+class BadRequest(Exception):
+    """What came is not what git's protocol has there; the message says why in a line."""
+
+
+def line(payload: bytes) -> bytes:
+    """A pkt-line."""
+    return b"%04x%b" % (len(payload) + 4, payload)
+
+
+def error(text: str) -> bytes:
+    """A line that a client shows as `fatal: remote error: ...`, in place of whatever it asked for."""
+    return line(b"ERR " + text.encode("utf-8", "backslashreplace")[: MAX_LINE - 8])
+
+
+def band(number: int, payload: bytes) -> Iterator[bytes]:
+    """What travels in a band of `side-band-64k`: 1 is the answer, 2 is for the user's eyes."""
+    most = MAX_LINE - 5
+    for at in range(0, len(payload), most):
+        yield line(b"%c%b" % (number, payload[at : at + most]))
+
+
+def read_line(read: Read) -> bytes | None:
+    """The payload of the next line; None where that is a flush.
+
+    Raises:
+        BadRequest: there is no line, or it is cut off.
+    """
+    digits = read(4)
+    try:
+        size = int(digits, 16) if len(digits) == 4 and digits.isalnum() else -1
+    except ValueError:
+        size = -1
+    if size == 0:
+        return None
+    if not 4 <= size <= MAX_LINE:
+        raise BadRequest(f"expected the length of a pkt-line, got {digits!r}")
+    payload = read(size - 4)
+    if len(payload) != size - 4:
+        raise BadRequest(f"a pkt-line of {size} bytes ends after {len(payload) + 4}")
+    return payload
+
+
+def read_lines(read: Read, most: int) -> list[bytes]:
+    """The payloads of all lines before a flush, which have no more than `most` bytes together.
+
+    Raises:
+        BadRequest: they are too long, or cut off.
+    """
+    found: list[bytes] = []
+    size = 0
+    while (payload := read_line(read)) is not None:
+        size += len(payload)
+        if size > most:
+            raise BadRequest(f"more than {most} bytes of lines before a flush")
+        found.append(payload)
+    return found

@@ -1,0 +1,98 @@
+"""What a request of git's smart HTTP protocol asks for (gitprotocol-http(5)), and who makes it. No I/O."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+from typing import Final, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from smartserver.gateway.git_command import Service
+from smartserver.wire.messages import raw
+
+MAX_TARGET: Final = 8 << 10
+"""Bytes of a path and query."""
+
+
+class Route(NamedTuple):
+    """A request that is one of git's."""
+
+    path: str
+    """The repository's, without slashes at its ends."""
+    service: Service
+    refs: bool
+    """Whether it asks for the refs, or else for the service itself."""
+
+
+class NoRoute(Exception):
+    """A request that is none of git's; the message says in a line what there is."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+NOT_GIT: Final = "only git's smart HTTP protocol is spoken here: git clone URL; hg and brz use hpss:// URLs"
+
+
+def route(method: bytes, target: bytes) -> Route:
+    """What a request asks for.
+
+    Raises:
+        NoRoute: it is none of git's.
+    """
+    if len(target) > MAX_TARGET:
+        raise NoRoute(414, f"expected a path of no more than {MAX_TARGET} bytes")
+    whole, _, query = target.partition(b"?")
+    if not whole.startswith(b"/"):
+        raise NoRoute(400, "expected a path that begins with a slash")
+    try:
+        # Once, and whole: a slash that is escaped is one, and the store refuses the parts that it does not have.
+        path = unquote_to_bytes(whole).decode("utf-8")
+    except UnicodeDecodeError:
+        raise NoRoute(404, "the path is not UTF-8") from None
+    if path.endswith("/info/refs"):
+        if method not in (b"GET", b"HEAD"):
+            raise NoRoute(405, "expected GET")
+        service = next((each for each in Service if query == b"service=" + each.encode()), None)
+        if service is None:
+            raise NoRoute(403, "git's dumb HTTP protocol is not spoken here: git 1.6.6 or newer has the smart one")
+        return Route(path.removesuffix("/info/refs").strip("/"), service, True)
+    for service in Service:
+        if path.endswith(f"/{service}"):
+            if method != b"POST":
+                raise NoRoute(405, "expected POST")
+            return Route(path.removesuffix(f"/{service}").strip("/"), service, False)
+    raise NoRoute(404, NOT_GIT)
+
+
+def token_of(authorization: bytes) -> dict[str, msgspec.Raw]:
+    """The token of HTTP basic authentication, as a request of ours says it: the password, or the name where that is
+    empty. The name is not asked for: a token has its own user.
+
+    Raises:
+        NoRoute: it is in no form that is known here.
+    """
+    if not authorization:
+        return {}
+    scheme, _, credentials = authorization.strip().partition(b" ")
+    try:
+        if scheme.lower() != b"basic":
+            raise ValueError
+        name, _, password = base64.b64decode(credentials.strip(), validate=True).decode("utf-8").partition(":")
+    except (ValueError, binascii.Error):
+        raise NoRoute(400, "expected `Authorization: Basic ...` with a token as the password") from None
+    return {"token": raw(password or name)} if password or name else {}
+
+
+def client_behind(forwarded: bytes) -> str:
+    """The client whose request a proxy of this machine hands on: the last address of `X-Forwarded-For`, which that
+    proxy wrote; empty where it is none."""
+    last = forwarded.rpartition(b",")[2].strip().decode("latin-1")
+    try:
+        return str(ipaddress.ip_address(last))
+    except ValueError:
+        return ""

@@ -1,0 +1,224 @@
+"""smartserver.gateway: stock git over HTTP, on a repository that is also served over hpss://."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gateways import GatewayServer, Git, new_repository
+from mercurials import HGRC, LIBRARIES, LOADER
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+V0 = ("-c", "protocol.version=0")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayServer]:
+    with GatewayServer(tmp_path_factory.mktemp("gateway")) as server:
+        yield server
+
+
+@pytest.fixture
+def path(request: pytest.FixtureRequest) -> str:
+    """A repository of the test's own."""
+    return "".join(each for each in request.node.name if each.isalnum() or each in "_-")
+
+
+@pytest.fixture
+def git(tmp_path: Path) -> Git:
+    return new_repository(tmp_path / "work")
+
+
+def generations(server: GatewayServer) -> list[Path]:
+    return sorted(server.cache.glob("git/*/*.git"))
+
+
+def cache_of(server: GatewayServer, key: str) -> Path:
+    """The one cache that has an object."""
+    (found,) = [
+        each
+        for each in generations(server)
+        if not subprocess.run(["git", "--git-dir", each, "cat-file", "-e", key], stderr=subprocess.DEVNULL).returncode
+    ]
+    return found
+
+
+@pytest.mark.parametrize("version", ["0", "1", "2"])
+def test_push_clone_and_fetch(server: GatewayServer, git: Git, path: str, version: str) -> None:
+    git("config", "protocol.version", version)
+    git("tag", "-a", "-m", "a tag", "v1")
+    assert "new branch" in git("push", server.url(path), "main", "v1")
+    clone = git.at("clone")
+    git("-c", f"protocol.version={version}", "clone", "-q", server.url(path), str(clone.folder))
+    assert clone("rev-parse", "HEAD", "v1", "v1^{}") == git("rev-parse", "HEAD", "v1", "v1^{}")
+    two = git.commit("two")
+    git("push", "-q", server.url(path), "main")
+    clone("-c", f"protocol.version={version}", "fetch", "-q")
+    assert clone("rev-parse", "origin/main").strip() == two
+    assert clone("fsck", "--strict") == ""
+
+
+def test_our_client_and_stock_git_see_each_other(server: GatewayServer, git: Git, path: str) -> None:
+    git("push", "-q", server.ours(path), "main")
+    clone = git.at("clone")
+    git("clone", "-q", server.url(path), str(clone.folder))
+    two = clone.commit("two")
+    clone("push", "-q", "origin", "main")
+    git("pull", "-q", server.ours(path), "main")
+    assert git("rev-parse", "HEAD").strip() == two
+    three = git.commit("three")
+    git("push", "-q", server.ours(path), "main:other")
+    assert three in clone("ls-remote", "origin", "other")
+
+
+@pytest.mark.parametrize("protocol", [(), V0])
+def test_shallow_clones(server: GatewayServer, git: Git, path: str, protocol: tuple[str, ...]) -> None:
+    for n in range(5):
+        git.commit(f"f{n}")
+    git("push", "-q", server.url(path), "main")
+    clone = git.at("clone")
+    git(*protocol, "clone", "-q", "--depth", "1", server.url(path), str(clone.folder))
+    assert clone("rev-list", "--count", "HEAD").strip() == "1"
+    clone(*protocol, "fetch", "-q", "--deepen", "2")
+    assert clone("rev-list", "--count", "HEAD").strip() == "3"
+    clone.commit("more")
+    clone(*protocol, "push", "-q", "origin", "main")
+    clone(*protocol, "fetch", "-q", "--unshallow")
+    assert clone("rev-list", "--count", "HEAD").strip() == "7"
+
+
+def test_partial_clone(server: GatewayServer, git: Git, path: str) -> None:
+    git.commit("big", "x" * 5000)
+    git.commit("big", "y" * 5000)
+    git("push", "-q", server.url(path), "main")
+    clone = git.at("clone")
+    git("clone", "-q", "--filter=blob:none", "--no-checkout", server.url(path), str(clone.folder))
+    assert "?" in clone("rev-list", "--objects", "--all", "--missing=print")
+    clone("checkout", "-q", "main")
+    assert (clone.folder / "big").read_text() == "y" * 5000
+
+
+def test_one_commit_by_its_id(server: GatewayServer, git: Git, path: str) -> None:
+    one = git("rev-parse", "HEAD").strip()
+    git.commit("two")
+    git("push", "-q", server.url(path), "main")
+    (git.folder.parent / "ci").mkdir()
+    ci = git.at("ci")
+    ci("init", "-q")
+    ci("fetch", "-q", "--depth=1", server.url(path), f"+{one}:refs/remotes/origin/main")
+    assert ci("rev-parse", "origin/main").strip() == one
+
+
+def test_delete_force_and_tags(server: GatewayServer, git: Git, path: str) -> None:
+    two = git.commit("two")
+    git("push", "-q", server.ours(path), "main", "main:doomed")  # From this machine: with all rights.
+    assert "deletion of the current branch prohibited" in git("push", server.url(path), ":main", status=1)
+    git("reset", "-q", "--hard", "HEAD^")
+    assert "rejected" in git("push", server.url(path), "main", status=1)
+    # A proxy on this machine hands on what strangers ask, so that coming from here gives nobody more.
+    said = git("push", server.url(path), "+main", ":doomed", status=1)
+    assert said.count("anonymous users may do that from this machine only") == 2
+    assert git("ls-remote", server.url(path), "main").split()[0] == two
+
+
+def test_atomic_push(server: GatewayServer, git: Git, path: str) -> None:
+    git("push", "-q", server.url(path), "main")
+    git("tag", "-a", "-m", "one", "v1")
+    git("push", "-q", server.url(path), "v1")
+    git.commit("two")
+    git("tag", "-f", "v1", git("commit-tree", "-m", "elsewhere", "HEAD^{tree}").strip())
+    said = git("push", "--atomic", server.url(path), "main", "+v1", status=1)
+    assert said.count("remote rejected") == 2
+    assert "atomic push failed" in said
+    said = git("push", server.url(path), "main", "+v1", status=1)
+    assert said.count("remote rejected") == 1
+
+
+def test_a_ref_that_moved_meanwhile(server: GatewayServer, git: Git, path: str, tmp_path: Path) -> None:
+    """The old value that the client saw is the lease, whatever it is forced to."""
+    git("push", "-q", server.url(path), "main")
+    hook = git.folder / ".git" / "hooks" / "pre-push"
+    hook.parent.mkdir(exist_ok=True)
+    other = git.at("other")
+    git("clone", "-q", server.url(path), str(other.folder))
+    other.commit("theirs")
+    hook.write_text(f"#!/bin/sh\ncd {other.folder} && unset GIT_DIR && exec git push -q origin main\n")
+    hook.chmod(0o755)
+    git.commit("ours")
+    assert "fetch first" in git("push", server.url(path), "main", status=1)
+    assert git("ls-remote", server.url(path), "main").split()[0] == other("rev-parse", "HEAD").strip()
+
+
+def test_a_refused_object_cannot_be_had(server: GatewayServer, git: Git, path: str) -> None:
+    git("push", "-q", server.url(path), "main")
+    clone = git.at("clone")
+    git("clone", "-q", server.url(path), str(clone.folder))
+    git("checkout", "-q", "--orphan", "elsewhere")
+    refused = git.commit("secret")
+    assert "rejected" in git("push", server.url(path), "+elsewhere:main", status=1)
+    said = clone("fetch", "origin", refused, status=128)
+    assert "not our ref" in said
+    blob = git("rev-parse", f"{refused}:secret").strip()
+    assert "not our ref" in clone("fetch", "origin", blob, status=128)
+    assert not list(server.cache.glob("git/quarantine/*"))
+
+
+def test_a_branch_that_is_no_commit(server: GatewayServer, git: Git, path: str) -> None:
+    blob = git("rev-parse", "HEAD:one").strip()
+    said = git("push", server.url(path), "main", f"{blob}:refs/heads/blob", status=1)
+    assert "a branch must point at a commit" in said
+    assert "new branch" in said
+
+
+def test_faulty_objects_are_refused(server: GatewayServer, git: Git, path: str) -> None:
+    blob = git("rev-parse", "HEAD:one").strip()
+    done = subprocess.run(
+        ["git", "mktree"], input=f"100644 blob {blob}\t.git\n", text=True, cwd=git.folder, capture_output=True
+    )
+    tree = done.stdout.strip()
+    commit = git("commit-tree", "-m", "x", tree).strip()
+    said = git("push", server.url(path), f"{commit}:refs/heads/bad", status=1)
+    assert "hasDotgit" in said
+
+
+def test_a_cache_that_is_deleted_or_damaged(server: GatewayServer, git: Git, path: str) -> None:
+    head = git.commit("two")
+    git("push", "-q", server.url(path), "main")
+    assert head in git("ls-remote", server.url(path))
+    first = cache_of(server, head)
+    shutil.rmtree(first.parent)
+    git("clone", "-q", server.url(path), str(git.folder.parent / "c1"))
+    second = cache_of(server, head)
+    assert second.name != first.name
+    (pack,) = second.glob("objects/pack/*.pack")
+    pack.unlink()
+    git("clone", "-q", server.url(path), str(git.folder.parent / "c2"))
+    third = cache_of(server, head)
+    assert third.name != second.name
+    (pack,) = third.glob("objects/pack/*.pack")
+    pack.chmod(0o644)
+    content = bytearray(pack.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    pack.write_bytes(content)
+    for n in range(100):  # The one that meets it fails, and has the cache looked at.
+        if not git("clone", "-q", server.url(path), str(git.folder.parent / f"d{n}"), status=None):
+            break
+    assert cache_of(server, head).name != third.name
+
+
+def test_other_systems_name_their_client(server: GatewayServer, git: Git, tmp_path: Path) -> None:
+    variables = git.environment | {"HGRCPATH": str(tmp_path / "hgrc")}
+    (tmp_path / "hgrc").write_text(HGRC.format(loader=LOADER, libraries=LIBRARIES))
+    script = f"hg init r && cd r && echo f > f && hg commit -q -A -m f -u a && hg push -q {server.ours('mercurial')}"
+    subprocess.run(["sh", "-c", script], cwd=tmp_path, env=variables, check=True)
+    said = git("clone", server.url("mercurial"), str(tmp_path / "c"), status=128)
+    assert "remote error: 'mercurial' is a repository of hg: hg clone hpss://HOST/mercurial" in said
+
+
+def test_no_repository(server: GatewayServer, git: Git) -> None:
+    assert "not found" in git("clone", server.url("nowhere"), status=128)
+    assert "not found" in git("clone", server.url("a/../../etc"), status=128)

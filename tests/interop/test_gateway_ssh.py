@@ -1,0 +1,106 @@
+"""smartserver.gateway.ssh: stock git over a real OpenSSH server whose forced command is `smartserver serve --stdio`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gateways import Git, new_repository
+from sshd import Sshd
+
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+RULES = """
+[[rules]]
+who = ["anna"]
+path = "**"
+may = "admin"
+
+[[rules]]
+who = ["bob"]
+path = "**"
+may = "read"
+"""
+
+
+class Host:
+    """A machine that git reaches by ssh."""
+
+    def __init__(self, sshd: Sshd, folder: Path) -> None:
+        self._sshd, self._folder = sshd, folder
+        (folder / "root").mkdir()
+        (folder / "access.toml").write_text(RULES)
+
+    def log_in_as(self, user: str) -> None:
+        program = [sys.executable, "-m", "smartserver.cli.main", "serve", str(self._folder / "root"), "--stdio"]
+        options = ["--access", str(self._folder / "access.toml"), "--user", user]
+        options += ["--cache-dir", str(self._folder / "cache"), "--log", str(self._folder / "log")]
+        command = shlex.join([*program, *options])
+        key = (self._sshd.folder / "user_key.pub").read_text()
+        (self._sshd.folder / "authorized_keys").write_text(f'restrict,command="{command}" {key}')
+
+    @property
+    def url(self) -> str:
+        return f"ssh://{self._sshd.host}:{self._sshd.port}/project"
+
+    @property
+    def log(self) -> str:
+        return (self._folder / "log").read_text()
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    (tmp_path / "ssh").mkdir()
+    with Sshd(tmp_path / "ssh", session={"PYTHONPATH": ":".join(sys.path)}) as sshd:
+        host = Host(sshd, tmp_path)
+        host.log_in_as("anna")
+        yield host
+
+
+@pytest.fixture
+def git(host: Host, tmp_path: Path) -> Git:
+    return new_repository(tmp_path / "work", GIT_SSH_COMMAND=f"ssh -F {tmp_path / 'ssh' / 'config'}")
+
+
+def test_push_clone_fetch_and_delete(host: Host, git: Git) -> None:
+    git("tag", "-a", "-m", "a tag", "v1")
+    git("push", "-q", host.url, "main", "main:other", "v1")
+    clone = git.at("clone")
+    git("clone", "-q", host.url, str(clone.folder))
+    two = git.commit("two")
+    git("push", "-q", host.url, "main", ":other")
+    clone("fetch", "-q", "--prune")
+    assert clone("rev-parse", "origin/main").strip() == two
+    assert "other" not in clone("branch", "-r")
+    git("commit", "-q", "--amend", "-m", "two again")
+    git("push", "-q", host.url, "+main")
+    assert "user=anna" in host.log
+    assert "via=ssh" in host.log
+
+
+def test_rules_hold(host: Host, git: Git) -> None:
+    git("push", "-q", host.url, "main")
+    host.log_in_as("bob")
+    git("clone", "-q", "--depth", "1", host.url, str(git.folder.parent / "clone"))
+    git.commit("two")
+    said = git("push", host.url, "main", status=128)
+    assert "remote error: write: the server's access rules give bob read and no more here" in said
+    host.log_in_as("eve")
+    assert "the server's access rules give eve nothing here" in git("ls-remote", host.url, status=128)
+
+
+def test_there_is_no_repository(host: Host, git: Git) -> None:
+    assert "remote error: no repository at 'project'" in git("ls-remote", host.url, status=128)
+
+
+def test_a_large_push(host: Host, git: Git) -> None:
+    """One that the pipe does not hold, thin and with deltas."""
+    for n in range(3):
+        git.commit("large", "".join(f"{n} {line * line}\n" for line in range(100_000)))
+        git("push", "-q", host.url, "main")
+    clone = git.at("clone")
+    git("clone", "-q", host.url, str(clone.folder))
+    assert clone("rev-parse", "HEAD") == git("rev-parse", "HEAD")

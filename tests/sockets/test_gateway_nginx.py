@@ -1,0 +1,99 @@
+"""smartserver.gateway behind nginx, with the configuration of the page about it."""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from certificates import Authority
+from gateways import GatewayServer, new_repository
+from needs import needs
+from nginx import Nginx
+
+from smartserver.server.tokens import TokenChanges
+
+pytestmark = [pytest.mark.sockets, pytest.mark.interop, needs("nginx")]
+
+RULES = """
+[[rules]]
+who = ["anna"]
+path = "**"
+may = "admin"
+"""
+
+
+class Place:
+    """A server with one user, behind nginx."""
+
+    def __init__(self, server: GatewayServer, nginx: Nginx, authority: Authority, token: str) -> None:
+        self.server, self.nginx, self.authority = server, nginx, authority
+        self.url = f"https://git:{token}@127.0.0.1:{nginx.port}/project"
+
+    def ask(self, content: bytes) -> bytes:
+        """Send bytes to nginx, and read to the end."""
+        context = ssl.create_default_context(cafile=str(self.authority.file))
+        with (
+            socket.create_connection(("127.0.0.1", self.nginx.port), 60) as plain,
+            context.wrap_socket(plain, server_hostname="127.0.0.1") as connection,
+        ):
+            connection.sendall(content)
+            answer = b""
+            while part := connection.recv(65536):
+                answer += part
+            return answer
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("gateway")
+    (folder / "access.toml").write_text(RULES)
+    token = TokenChanges(folder / "access.toml").create("anna", int(time.time()), None, None, read_only=False)[0]
+    authority = Authority(folder / "authority")
+    with (
+        GatewayServer(folder, "--access", str(folder / "access.toml"), anonymous="") as server,
+        Nginx(folder / "nginx", server.http_port, *authority.sign("127.0.0.1")) as nginx,
+    ):
+        yield Place(server, nginx, authority, token)
+
+
+def test_stock_git(place: Place, tmp_path: Path) -> None:
+    git = new_repository(tmp_path / "work", GIT_SSL_CAINFO=str(place.authority.file))
+    git.commit("large", "".join(f"{line * line}\n" for line in range(300_000)))
+    git("-c", "http.postBuffer=65536", "push", "-q", place.url, "main")  # In chunks.
+    clone = git.at("clone")
+    git("clone", "-q", place.url, str(clone.folder))
+    assert clone("rev-parse", "HEAD") == git("rev-parse", "HEAD")
+    git.commit("two")
+    git("push", "-q", place.url, "main", "main:other")
+    git("push", "-q", place.url, ":other")
+    clone("fetch", "-q", "--depth", "1")
+    assert "could not read Username" in git("ls-remote", re.sub("git:.*@", "", place.url), status=128)
+    assert re.search(
+        r'change user=anna .* from="127.0.0.1 behind 127.0.0.1:\d+" via=http', place.server.log.read_text()
+    )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
+        "Content-Length: 4\r\nContent-Length: 60\r\n",
+        "Transfer-Encoding: xchunked\r\n",
+        "Transfer-Encoding: chunked, chunked\r\n",
+        "Transfer-Encoding:\x0bchunked\r\n",
+        "Transfer-Encoding\r\n : chunked\r\n",
+    ],
+)
+def test_no_request_is_smuggled(place: Place, fields: str) -> None:
+    """The server sees no request that nginx did not see."""
+    kind = "Content-Type: application/x-git-upload-pack-request\r\n"
+    inner = b"0\r\n\r\nGET /smuggled/info/refs?service=git-upload-pack HTTP/1.1\r\nHost: x\r\n\r\n"
+    head = f"POST /project/git-upload-pack HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{kind}{fields}\r\n"
+    answer = place.ask(head.encode("latin-1") + inner)
+    assert answer.count(b"HTTP/1.1 ") <= 1
+    assert "smuggled" not in place.server.log.read_text()

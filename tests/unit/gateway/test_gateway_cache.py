@@ -1,0 +1,270 @@
+"""gateway.cache, gateway.gateway: the cache follows the store, and has nothing that the store does not serve."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+from gateways import new_repository
+
+from smartserver.client.call import Client
+from smartserver.client.knowledge import Knowledge
+from smartserver.client.push import PushRequest
+from smartserver.client.repository import RemoteRepository
+from smartserver.client.updates import NewRepository, RefUpdate
+from smartserver.gateway import cache as module
+from smartserver.gateway.cache import GitCache
+from smartserver.gateway.gateway import Gateway, Visitor
+from smartserver.gateway.ssh import LaterExecutor
+from smartserver.plugins.git.push import LocalSource
+from smartserver.server.access import invoking_user
+from smartserver.server.same_process import SameProcess
+from smartserver.server.site import Site
+from smartserver.vcs.git.repository import GitRepository
+from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
+from smartserver.verbs.rules import Rule
+from transports.local import LocalTransport
+
+pytestmark = pytest.mark.interop
+
+VISITOR = Visitor(invoking_user("anna"), {}, "a test", "test")
+
+
+class Place:
+    """A store with a repository, and its gateway."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "root").mkdir()
+        self.site = Site(LocalTransport(folder / "root"))
+        self.executor = LaterExecutor()
+        self.gateway = Gateway(self.site, str(folder / "cache"), self.executor)
+        self.git = new_repository(folder / "work")
+
+    def _remote(self, client: Client) -> RemoteRepository:
+        return RemoteRepository(client, "project", Knowledge(None, "project"))
+
+    def push(self, ref: str, name: str = "", rule: Rule = Rule.FORCE) -> None:
+        """Push an object to a ref; delete that without one."""
+        tip = bytes.fromhex(self.git("rev-parse", name).strip()) if name else None
+        with (
+            Client(lambda: SameProcess(self.site, invoking_user("anna"))) as client,
+            GitRepository(self.git.folder / ".git", self.git.environment) as local,
+        ):
+            new = NewRepository(local.vcs, local.kinds, {"HEAD": b"refs/heads/main"})
+            remote = self._remote(client)
+            remote.push(PushRequest([RefUpdate(ref.encode(), tip, rule)], LocalSource(local), new))
+
+    def delete(self) -> None:
+        with Client(lambda: SameProcess(self.site, invoking_user("anna"))) as client:
+            client.call(repository_delete, DeleteRequest(), "project")
+
+    def bring(self) -> Path:
+        """The generation that a request would be served by."""
+        state = self.gateway.state(VISITOR, "project")
+        lease = self.gateway.lease("project", state) or self.gateway.bring("project", state)
+        lease.close()
+        return Path(lease.folder)
+
+    def refs(self) -> str:
+        return subprocess.run(["git", "--git-dir", self.bring(), "show-ref"], text=True, stdout=subprocess.PIPE).stdout
+
+    def has(self, name: str) -> bool:
+        key = self.git("rev-parse", name).strip()
+        command = ["git", "--git-dir", str(self.bring()), "cat-file", "-e", key]
+        return not subprocess.run(command, stderr=subprocess.DEVNULL).returncode
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_it_has_the_refs_and_what_they_reach(place: Place) -> None:
+    place.git("tag", "-a", "-m", "a tag", "v1")
+    place.push("refs/heads/main", "main")
+    place.push("refs/tags/v1", "v1")
+    assert place.refs() == place.git("show-ref")
+    first = place.bring()
+    place.git.commit("two")
+    place.push("refs/heads/main", "main")
+    place.push("refs/tags/v1")
+    assert place.refs() == place.git("show-ref", "--heads")
+    assert place.bring() == first
+    subprocess.run(["git", "--git-dir", first, "fsck", "--strict"], check=True)
+
+
+def test_only_what_is_new_is_pulled(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(20):
+        place.git.commit(f"f{n}")
+    place.push("refs/heads/main", "main")
+    place.bring()
+    pulled: list[int] = []
+    original = Gateway._pull
+
+    def pull(self: Gateway, *arguments: object) -> object:
+        answer = original(self, *arguments)  # type: ignore[arg-type]
+        pulled.append(answer.result.segments)
+        return answer
+
+    monkeypatch.setattr(Gateway, "_pull", pull)
+    place.git.commit("new")
+    place.push("refs/heads/main", "main")
+    place.bring()
+    place.push("refs/heads/other", "main~5")
+    place.bring()
+    assert pulled == [1]
+
+
+def test_objects_that_refs_left_behind_are_gone_after_a_while(place: Place) -> None:
+    place.push("refs/heads/main", "main")
+    place.git("checkout", "-q", "--orphan", "elsewhere")
+    place.git.commit("secret")
+    place.push("refs/heads/elsewhere", "elsewhere")
+    first = place.bring()
+    assert place.has("elsewhere:secret")
+    place.push("refs/heads/elsewhere")
+    place.bring()
+    place.executor.finish()
+    assert place.bring() != first
+    assert not first.exists()
+    assert not place.has("elsewhere:secret")
+    assert place.has("main")
+
+
+def test_a_deletion_that_leaves_nothing_behind_builds_nothing(place: Place) -> None:
+    place.push("refs/heads/main", "main")
+    place.push("refs/heads/merged", "main")
+    place.git.commit("two")
+    place.push("refs/heads/main", "main")
+    first = place.bring()
+    place.push("refs/heads/merged")
+    place.bring()
+    place.executor.finish()
+    assert place.bring() == first
+    current = GitCache(str(first.parent))._current()
+    assert current is not None
+    assert not current.left
+
+
+def test_a_repository_that_is_recreated(place: Place) -> None:
+    place.push("refs/heads/main", "main")
+    first = place.bring()
+    place.delete()
+    place.git("checkout", "-q", "--orphan", "other")
+    place.git.commit("other")
+    place.push("refs/heads/main", "other")
+    assert place.bring() != first
+    assert not place.has("main")
+
+
+def test_fewer_revisions_than_before_are_another_generation(place: Place) -> None:
+    """As after a removal: whatever was removed is in the old one."""
+    place.push("refs/heads/main", "main")
+    first = place.bring()
+    cache = GitCache(str(first.parent))
+    current = cache._current()
+    assert current is not None
+    cache._write(msgspec.structs.replace(current, revisions=current.revisions + 1, record=b"before"))
+    assert place.bring() != first
+
+
+def test_a_generation_that_is_served_stays(place: Place) -> None:
+    place.push("refs/heads/main", "main")
+    state = place.gateway.state(VISITOR, "project")
+    lease = place.gateway.bring("project", state)
+    first = Path(lease.folder)
+    (first / "packed-refs").unlink()
+    second = place.bring()
+    assert second != first
+    assert first.exists()
+    lease.close()
+    (second / "packed-refs").unlink()
+    third = place.bring()
+    assert not first.exists()
+    assert not second.exists()
+    assert third.exists()
+
+
+def test_packs_are_joined(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_PACKS", 3)
+    for n in range(6):
+        place.git.commit(f"f{n}")
+        place.push("refs/heads/main", "main")
+        first = place.bring()
+    assert len(list(first.glob("objects/pack/*.pack"))) == 6
+    place.executor.finish()
+    assert len(list(first.glob("objects/pack/*.pack"))) < 3
+    assert place.bring() == first
+    subprocess.run(["git", "--git-dir", first, "fsck", "--strict"], check=True)
+
+
+def test_bitmaps_are_written(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FEW_REVISIONS", 0)
+    place.push("refs/heads/main", "main")
+    first = place.bring()
+    place.executor.finish()
+    assert list(first.glob("objects/pack/*.bitmap"))
+    assert place.bring() == first
+    place.executor.finish()
+
+
+def test_what_a_killed_update_left(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut before each of its steps, and done again."""
+    place.push("refs/heads/main", "main")
+    first = place.bring()
+    for n, name in enumerate(("_write_refs", "GitCache._write", "open_bare")):
+        place.git.commit(f"f{n}")
+        place.push("refs/heads/main", "main")
+        with monkeypatch.context() as patched:
+            patched.setattr(f"smartserver.gateway.cache.{name}", _killed)
+            with pytest.raises(KeyboardInterrupt):
+                place.bring()
+        assert place.refs() == place.git("show-ref")
+    assert place.bring() == first
+
+
+def _killed(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_generation_that_was_never_finished_goes(place: Place) -> None:
+    place.push("refs/heads/main", "main")
+    first = place.bring()
+    (first.parent / "half.git" / "objects").mkdir(parents=True)
+    (first / "HEAD").unlink()
+    place.bring()
+    assert sorted(each.name for each in first.parent.glob("*.git")) == [place.bring().name]
+
+
+def test_quarantines_of_killed_processes_are_cleared(place: Place) -> None:
+    with place.gateway.quarantine() as living:
+        left = Path(living).parent / "left"
+        (left / "objects").mkdir(parents=True)
+        place.gateway.clear_quarantine()
+        assert os.path.isdir(living)
+        assert not left.exists()
+    assert not os.path.exists(living)
+
+
+def test_two_stores_share_no_cache(place: Place, tmp_path: Path) -> None:
+    """Though one is a copy of the other: their users are others."""
+    place.push("refs/heads/main", "main")
+    shutil.copytree(tmp_path / "root", tmp_path / "copy")
+    other = Gateway(Site(LocalTransport(tmp_path / "copy")), str(tmp_path / "cache"), LaterExecutor())
+    lease = other.bring("project", other.state(VISITOR, "project"))
+    lease.close()
+    assert Path(lease.folder).parent != place.bring().parent
+
+
+def test_a_request_waits_for_no_update_that_it_does_not_need(place: Place) -> None:
+    place.push("refs/heads/main", "main")
+    folder = place.bring().parent
+    with open(folder / "lock", "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        place.bring()  # It is up to date, and waits for nobody.

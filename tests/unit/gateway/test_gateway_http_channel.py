@@ -1,0 +1,206 @@
+"""gateway.http_channel: how long a client may keep the server waiting, on a clock of the test's own."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from twisted.internet.address import IPv4Address
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransportWithDisconnection
+
+from smartserver.gateway.gateway import Gateway
+from smartserver.gateway.http_channel import HEAD, GatewayChannel, GatewayFactory
+from smartserver.server.access import Anonymous, anonymous
+from smartserver.server.connections import IDLE_ENOUGH, Connections
+from smartserver.server.executor import InlineExecutor
+from smartserver.server.limits import Limits
+from smartserver.server.site import Site
+from transports.memory import MemoryTransport
+
+IDLE = 40.0
+
+
+class Carrier(StringTransportWithDisconnection):
+    """A TCP connection without a network. `dataBuffer`: bytes that the client does not take."""
+
+    dataBuffer = b""
+    offset = 0
+    _tempDataLen = 0
+
+    def __init__(self, peer: IPv4Address) -> None:
+        super().__init__(peerAddress=peer)  # type: ignore[no-untyped-call]  # Twisted leaves it untyped.
+        self._socket = socket.socket(socket.AF_INET)
+        self.aborted = False
+
+    def setTcpNoDelay(self, enabled: bool) -> None:
+        """As a TCP connection has it."""
+
+    def setTcpKeepAlive(self, enabled: bool) -> None:
+        """As a TCP connection has it."""
+
+    def getHandle(self) -> socket.socket:
+        return self._socket
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def abortConnection(self) -> None:
+        self.aborted = True
+        self.loseConnection()  # type: ignore[no-untyped-call]  # As above.
+
+    def close(self) -> None:
+        self._socket.close()
+
+    @property
+    def sent(self) -> bytes:
+        """What the client was sent."""
+        content: bytes = self.value()  # type: ignore[no-untyped-call]  # As above.
+        return content
+
+
+class Place:
+    """A gateway with a clock, and connections to it."""
+
+    def __init__(self, folder: Path, **limits: int) -> None:
+        self.clock: Any = Clock()
+        site = Site(MemoryTransport())
+        self.connections = Connections(site, InlineExecutor(), cast("Any", self.clock), Limits(idle=IDLE, **limits))
+        gateway = Gateway(site, str(folder), InlineExecutor())
+        self.factory = GatewayFactory(
+            gateway, self.connections, lambda private: anonymous(Anonymous.WRITE, local=False), self.clock, None
+        )
+        self._carriers: list[Carrier] = []
+
+    def connect(self, host: str = "192.0.2.1") -> tuple[GatewayChannel, Carrier]:
+        address = IPv4Address("TCP", host, 1234)
+        channel = self.factory.buildProtocol(cast("Any", address))
+        assert channel is not None
+        carrier = Carrier(address)
+        carrier.protocol = cast("Any", channel)
+        channel.makeConnection(carrier)  # type: ignore[no-untyped-call]  # As above.
+        self._carriers.append(carrier)
+        return channel, carrier
+
+    def wait(self, seconds: float) -> None:
+        self.clock.pump([1.0] * int(seconds))
+
+    def close(self) -> None:
+        for each in self._carriers:
+            each.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    made = Place(tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_client_that_asks_nothing(place: Place) -> None:
+    _, carrier = place.connect()
+    place.wait(HEAD - 2)
+    assert carrier.connected
+    place.wait(10)
+    assert not carrier.connected
+    assert not place.connections.open
+
+
+def test_a_head_that_comes_byte_by_byte(place: Place) -> None:
+    """However often something comes, all of it has so long."""
+    channel, carrier = place.connect()
+    for byte in b"GET /project/info/refs?service=git-upload-pack HTTP/1.1\r\nHost: x\r\n":
+        if carrier.connected:
+            channel.dataReceived(bytes([byte]))
+            place.wait(1)
+    assert not carrier.connected
+    assert place.clock.seconds() <= HEAD + 10
+
+
+def test_a_head_without_end(place: Place) -> None:
+    channel, carrier = place.connect()
+    channel.dataReceived(b"GET / HTTP/1.1\r\n")
+    for number in range(1000):
+        if carrier.connected:
+            channel.dataReceived(b"X-%d: y\r\n" % number)
+    assert not carrier.connected
+    assert carrier.sent.startswith(b"HTTP/1.1 400 ")
+
+
+PUSH = (
+    b"POST /project/git-receive-pack HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
+    b"Content-Type: application/x-git-receive-pack-request\r\n\r\n"
+)
+
+
+def test_a_body_that_does_not_come(place: Place) -> None:
+    channel, carrier = place.connect()
+    channel.dataReceived(PUSH)
+    place.wait(IDLE - 5)
+    channel.dataReceived(b"0")
+    place.wait(IDLE - 5)
+    assert carrier.connected
+    place.wait(20)
+    assert carrier.aborted
+
+
+def test_an_answer_that_is_not_taken(place: Place) -> None:
+    channel, carrier = place.connect()
+    channel.dataReceived(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert carrier.sent.startswith(b"HTTP/1.1 404 ")
+    carrier.dataBuffer = b"x" * 1000
+    place.wait(30)
+    carrier.dataBuffer = b"x" * 999
+    place.wait(30)
+    assert carrier.connected
+    place.wait(20)
+    assert carrier.aborted
+
+
+def test_a_connection_is_kept_for_another_request(place: Place) -> None:
+    channel, carrier = place.connect()
+    for _ in range(3):
+        channel.dataReceived(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        place.wait(HEAD - 2)
+    assert carrier.connected
+    assert carrier.sent.count(b"HTTP/1.1 404 ") == 3
+
+
+def test_connections_of_one_address(tmp_path: Path) -> None:
+    place = Place(tmp_path, connections=10, of_address=2)
+    for _ in range(2):
+        place.connect()
+    channel, carrier = place.connect()
+    channel.dataReceived(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert carrier.sent.startswith(b"HTTP/1.1 503 ")
+    place.connect("192.0.2.2")
+    assert sum(each.refusal is None for each in place.connections.open) == 3
+    place.close()
+
+
+def test_an_idle_connection_makes_room(tmp_path: Path) -> None:
+    place = Place(tmp_path, connections=1)
+    _, first = place.connect()
+    place.wait(IDLE_ENOUGH + 1)
+    channel, _ = place.connect("192.0.2.2")
+    assert channel.refusal is None
+    assert not first.connected
+    place.close()
+
+
+def test_a_server_that_stops(place: Place) -> None:
+    """Idle connections close at once; one with a request has its answer first."""
+    _, idle = place.connect()
+    channel, busy = place.connect()
+    channel.dataReceived(PUSH)
+    done = place.connections.stop(30)
+    assert not idle.connected
+    assert busy.connected
+    assert not done.called
+    channel.dataReceived(b"0" * 100)
+    assert busy.sent.startswith(b"HTTP/1.1 200 ")
+    assert not busy.connected
+    assert done.called

@@ -1,0 +1,130 @@
+"""gateway.routes, git_command, pkt_line, receive: what a client asks, as bytes."""
+
+from __future__ import annotations
+
+import base64
+import io
+
+import pytest
+
+from smartserver.gateway.git_command import GitCommand, Service, git_command
+from smartserver.gateway.git_programs import protocol_of
+from smartserver.gateway.pkt_line import FLUSH, BadRequest, band, line, read_line, read_lines
+from smartserver.gateway.receive import Command, read_request
+from smartserver.gateway.routes import NoRoute, Route, client_behind, route, token_of
+
+OLD, NEW = b"1" * 20, b"\x22" * 20
+ABSENT = b"0" * 40
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "expected"),
+    [
+        (b"GET", b"/a/b/info/refs?service=git-upload-pack", Route("a/b", Service.UPLOAD_PACK, True)),
+        (b"GET", b"/info/refs?service=git-receive-pack", Route("", Service.RECEIVE_PACK, True)),
+        (b"POST", b"/a%20b/git-receive-pack", Route("a b", Service.RECEIVE_PACK, False)),
+        (b"POST", b"/%252e/git-upload-pack", Route("%2e", Service.UPLOAD_PACK, False)),
+        (b"POST", b"/a/info/refs?service=git-upload-pack", 405),
+        (b"GET", b"/a/git-upload-pack", 405),
+        (b"GET", b"/a/info/refs?service=git-upload-archive", 403),
+        (b"GET", b"/a/objects/info/packs", 404),
+        (b"GET", b"*", 400),
+    ],
+)
+def test_routes(method: bytes, target: bytes, expected: Route | int) -> None:
+    try:
+        found: Route | int = route(method, target)
+    except NoRoute as wrong:
+        found = wrong.status
+    assert found == expected
+
+
+@pytest.mark.parametrize(("said", "token"), [("anna:secret", b"secret"), ("secret:", b"secret"), (":", None)])
+def test_the_token_is_the_password_or_the_name(said: str, token: bytes | None) -> None:
+    extras = token_of(b"Basic " + base64.b64encode(said.encode()))
+    assert [bytes(each)[1:] for each in extras.values()] == ([] if token is None else [token])
+
+
+@pytest.mark.parametrize("said", [b"Bearer x", b"Basic !", b"Basic /w=="])
+def test_other_credentials(said: bytes) -> None:
+    with pytest.raises(NoRoute):
+        token_of(said)
+
+
+@pytest.mark.parametrize(
+    ("said", "address"),
+    [(b"192.0.2.1", "192.0.2.1"), (b"evil, 2001:db8::1", "2001:db8::1"), (b"evil", ""), (b"", ""), (b"1.1.1.1,", "")],
+)
+def test_the_client_behind_a_proxy(said: bytes, address: str) -> None:
+    assert client_behind(said) == address
+
+
+@pytest.mark.parametrize(
+    ("original", "expected"),
+    [
+        ("git-upload-pack '/a b'", GitCommand(Service.UPLOAD_PACK, "a b")),
+        ("git-receive-pack 'project'", GitCommand(Service.RECEIVE_PACK, "project")),
+        ("git upload-pack '/~/project'", GitCommand(Service.UPLOAD_PACK, "project")),
+        ("git-upload-archive 'x'", None),
+        ("git-upload-pack 'x' 'y'", None),
+        ("smartserver serve --stdio x", None),
+        ("git-upload-pack 'x", None),
+        ("", None),
+    ],
+)
+def test_commands_of_ssh(original: str, expected: GitCommand | None) -> None:
+    assert git_command(original) == expected
+
+
+def test_protocol_versions() -> None:
+    assert [protocol_of(each) for each in ("version=2", "x:version=1", "version=3", "version=2;x", "")] == [
+        "version=2", "version=1", "", "", "",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", [b"", b"00", b"0003", b"xxxx", b"+005a", b"0008abc", b"fff5", b" 004"])
+def test_lines_that_are_none(content: bytes) -> None:
+    with pytest.raises(BadRequest):
+        read_line(io.BytesIO(content).read)
+
+
+def test_lines() -> None:
+    assert read_lines(io.BytesIO(line(b"a") + line(b"") + FLUSH + b"rest").read, 10) == [b"a", b""]
+    with pytest.raises(BadRequest):
+        read_lines(io.BytesIO(line(b"a" * 11) + FLUSH).read, 10)
+    packets = list(band(1, b"x" * 100_000))
+    assert [len(each) for each in packets] == [65520, 100_000 - 65515 + 5]
+
+
+def test_a_push_is_read_up_to_its_pack() -> None:
+    first = OLD.hex().encode() + b" " + NEW.hex().encode() + b" refs/heads/a"
+    content = line(b"shallow " + b"3" * 40)
+    content += line(first + b"\0 report-status push-options atomic") + line(ABSENT + b" " + ABSENT + b" refs/heads/b\n")
+    content += FLUSH + line(b"ci.skip") + FLUSH + b"PACK"
+    stream = io.BytesIO(content)
+    request = read_request(stream.read)
+    assert request.commands == [Command(OLD, NEW, b"refs/heads/a"), Command(b"", b"", b"refs/heads/b")]
+    assert b"atomic" in request.capabilities
+    assert request.options == [b"ci.skip"]
+    assert request.has_pack
+    assert stream.read() == b"PACK"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"nonsense",
+        b"x" * 40 + b" " + ABSENT + b" refs/heads/a",
+        ABSENT + b" " + ABSENT,
+        b"0" * 20 + b" 00 refs/heads/a",
+    ],
+)
+def test_commands_that_are_none(text: bytes) -> None:
+    with pytest.raises(BadRequest):
+        read_request(io.BytesIO(line(text) + FLUSH).read)
+
+
+def test_two_commands_for_one_ref() -> None:
+    one = line(ABSENT + b" " + NEW.hex().encode() + b" refs/heads/a")
+    with pytest.raises(BadRequest):
+        read_request(io.BytesIO(one * 2 + FLUSH).read)
