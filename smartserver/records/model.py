@@ -53,8 +53,12 @@ class Record(NamedTuple):
     text: bytes
 
 
-Piece = tuple[int, Iterable[tuple[int, Key]]]
-"""Records, by kind and key, that are sent under a revision, which is an ordinal; `()`: only its id and parents are."""
+Place = tuple[int, Key] | tuple[int, Key, Key]
+"""The kind and key of a record that is sent. A third: the key of one of its kind that it may rest on, since the reader
+has it or it was sent before."""
+
+Piece = tuple[int, Iterable[Place]]
+"""Records that are sent under a revision, which is an ordinal; `()`: only its id and parents are."""
 
 
 class BaseTag:

@@ -1,19 +1,22 @@
 """`ContentReader`: an answer put together from records, where a reader asked for less than whole revisions.
 
 It is a bulk stream (`records.bulk`) of segments that are not those of the repository: the id and the parents are a
-revision's, the records those that its system named, each stored whole and sent once.
+revision's, the records those that its system named, each sent once: stored whole, or on a base that its system named,
+too.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from smartserver.records.bulk import BulkWriter
 from smartserver.records.check import make_check
 from smartserver.records.content import Text
+from smartserver.records.delta import compress, usable_base
 from smartserver.records.hunks import Buffer
-from smartserver.records.model import BaseTag, Entry, Key, Piece, Record, RefValue, RevisionId
+from smartserver.records.model import BaseTag, Entry, Key, Piece, Place, Record, RefValue, RevisionId
 from smartserver.records.segment import STORED, encode_header
 from smartserver.store.allowance import Allowance
 from smartserver.store.model import KnownVersion
@@ -27,8 +30,15 @@ PART_RECORDS = 4096
 """Records after which it does."""
 
 
-Place = tuple[int, Key]
-"""The kind and key of a record."""
+class _Ready(NamedTuple):
+    """A record as it is sent."""
+
+    kind: int
+    key: Key
+    text: Text
+    encoding: int = STORED
+    base: Key = b""
+    """What it rests on; empty where it is stored whole."""
 
 
 class SnapshotView:
@@ -142,7 +152,7 @@ class ContentReader(PartReader):
         super().__init__(self._compress())
         self._moment = moment
         self._pieces = pieces
-        self._sent: set[Place] = set()
+        self._sent: set[tuple[int, Key]] = set()
 
     def _compress(self) -> Iterator[bytes]:
         bulk = BulkWriter()
@@ -154,17 +164,18 @@ class ContentReader(PartReader):
                     yield bulk.add(part)
         yield bulk.finish()
 
-    def _cut(self, places: Iterable[Place]) -> Iterator[list[tuple[Place, Text]]]:
+    def _cut(self, places: Iterable[Place]) -> Iterator[list[_Ready]]:
         """The records of a piece that were not sent before, in parts of a bounded size."""
-        gathered: list[tuple[Place, Text]] = []
+        gathered: list[_Ready] = []
         size = 0
         for place in places:
             self._moment.charge(1)
-            text = None if place in self._sent else self._moment.text(*place)
-            self._sent.add(place)
+            name = place[:2]
+            text = None if name in self._sent else self._moment.text(*name)
+            self._sent.add(name)
             if text is None:
                 continue
-            gathered.append((place, text))
+            gathered.append(self._ready(place, text))
             size += text.length
             if size >= PART_BYTES or len(gathered) >= PART_RECORDS:
                 yield gathered
@@ -172,17 +183,35 @@ class ContentReader(PartReader):
         if gathered:
             yield gathered
 
-    def _segment(self, ordinal: int, records: Sequence[tuple[Place, Text]]) -> Iterator[Buffer]:
-        """A segment: its header, then the texts."""
+    def _ready(self, place: Place, text: Text) -> _Ready:
+        """A record, encoded on its base where that makes it shorter; a large one is not."""
+        if len(place) == 3 and text.length <= LARGE and isinstance(text.parts, tuple):
+            kind, key, base_key = place
+            base = self._moment.text(kind, base_key)
+            whole = b"".join(text.parts)
+            text = text._replace(parts=(whole,))
+            if base is not None and base.length <= LARGE:
+                under = b"".join(base.parts)
+                if usable_base(whole, under):
+                    encoding, frame = compress(whole, under)
+                    if encoding != STORED:
+                        return _Ready(kind, key, text._replace(parts=(frame,)), encoding, base_key)
+        return _Ready(*place[:2], text)
+
+    def _segment(self, ordinal: int, records: Sequence[_Ready]) -> Iterator[Buffer]:
+        """A segment: its header, then the frames."""
         snapshot = self._moment.snapshot
         kinds = snapshot.state.kinds
         entries = []
-        for (kind, key), text in records:
+        size = 0
+        for kind, key, text, encoding, base in records:
             check = text.check
-            if not check and isinstance(text.parts, tuple):
+            if not check and not base and isinstance(text.parts, tuple):
                 check = make_check(kinds[kind], key, text.meta, b"".join(text.parts))
-            entries.append(Entry(kind, STORED, key, text.meta, BaseTag.NONE, b"", text.length, text.length, check))
-        size = sum(text.length for _, text in records)
+            frame_length = sum(map(len, text.parts)) if base and isinstance(text.parts, tuple) else text.length
+            tag = BaseTag.FULL_KEY if base else BaseTag.NONE
+            entries.append(Entry(kind, encoding, key, text.meta, tag, base, text.length, frame_length, check))
+            size += frame_length
         yield encode_header(snapshot.revision(ordinal), snapshot.parents(ordinal), entries, size, kinds)
-        for _, text in records:
-            yield from text.parts
+        for record in records:
+            yield from record.text.parts

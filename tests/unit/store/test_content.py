@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from builders import History
-from builders import push as push_git
 from bzr_builders import KINDS, TRUNK, BzrHistory, planned
 
 from smartserver.client.content import Part, read_content
@@ -17,7 +15,6 @@ from smartserver.errors import (
     LimitExceeded,
     MissingRevision,
     NoSuchRepository,
-    Unsupported,
 )
 from smartserver.records.model import Key, Parent, Record, Tip
 from smartserver.store import allowance as allowances
@@ -347,14 +344,6 @@ def test_an_answer_that_nobody_waits_for_is_not_put_together(stored: Stored) -> 
     with pytest.raises(Cancelled):
         body.read(1 << 20)
     assert read == 4
-
-
-def test_a_system_whose_trees_are_not_known() -> None:
-    history, repository = History(), PackRepository(MemoryTransport(), "project")
-    line = history.line(1)
-    push_git(repository, history, line)
-    with pytest.raises(Unsupported, match=r"parts of a repository of git sha1"):
-        planned(repository.begin(), line)
 
 
 def test_one_tree_compared_with_none(stored: Stored) -> None:
