@@ -1,4 +1,4 @@
-"""Commands of shallow and partial clones, each with its round trips: git on file:// says what is right."""
+"""Commands of shallow and partial clones; `budgets.toml` has their round trips."""
 
 from __future__ import annotations
 
@@ -90,10 +90,9 @@ SHALLOW_ROWS = [
         "push what the remote has below what others pushed",
         "c git push -q origin main:old",
         before=SHALLOW + MORE + "forget c;",
-        rounds=3,
     ),
     # -- partial
-    Row("clone --filter=blob:none", 'as c git clone --filter=blob:none "$URL" c', before=PARTIAL, rounds=4, after=LEFT),
+    Row("clone --filter=blob:none", 'as c git clone --filter=blob:none "$URL" c', before=PARTIAL, after=LEFT),
     Row(
         "clone --filter=blob:none --no-checkout",
         'as c git clone -n --filter=blob:none "$URL" c',
@@ -101,7 +100,7 @@ SHALLOW_ROWS = [
     ),
     Row("clone --filter=blob:limit", 'as c git clone -n --filter=blob:limit=5 "$URL" c', before=PARTIAL, after=LEFT),
     Row("clone --filter=tree:0", 'as c git clone -n --filter=tree:0 "$URL" c', before=PARTIAL, after=LEFT),
-    Row("clone --filter=tree:0, checked out", 'as c git clone --filter=tree:0 "$URL" c', rounds=6, after=LEFT),
+    Row("clone --filter=tree:0, checked out", 'as c git clone --filter=tree:0 "$URL" c', after=LEFT),
     Row(
         "clone --filter=combine",
         'as c git clone -n --filter=tree:1 --filter=blob:none "$URL" c',
@@ -144,5 +143,11 @@ SHALLOW_ROWS = [
         "c git push -q origin main",
         before=f'{PARTIAL} as c git clone -q --filter=blob:none "$URL" c; printf more >>c/two; c git commit -qam more;',
         after=LEFT,
+    ),
+    Row(
+        "push, without trees",
+        "c git push -q origin main",
+        before='as c git clone -q --filter=tree:0 "$URL" c; printf more >>c/two; c git commit -qam more;',
+        after="c git log --format=%s",
     ),
 ]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from git_rows import Row
 from git_shallow_rows import SHALLOW_ROWS
-from git_sides import Pair, check_rounds
+from git_sides import Pair
 from test_git_commands import check_left, check_said
+
+BUDGETS: dict[str, int] = tomllib.loads((Path(__file__).parents[1] / "budgets.toml").read_text(encoding="utf-8"))["git"]
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -20,8 +24,12 @@ def test_a_command_of_a_part_does_what_git_does(row: Row, pair: Callable[[str], 
         both.prepare(row.before)
     ours, gits = both.run(row.run)
     check_said(row, ours, gits)
-    check_rounds(ours.counts, row.rounds)
+    assert ours.counts.rounds - ours.counts.connections == BUDGETS[f"git {row.name}"], ours.counts
     if row.after:
         after, expected = both.run(row.after)
         assert (after.status, after.said) == (0, expected.said)
     check_left(both)
+
+
+def test_every_budget_is_used() -> None:
+    assert BUDGETS.keys() == {f"git {row.name}" for row in SHALLOW_ROWS}
