@@ -100,6 +100,11 @@ class SnapshotView:
         self._allowance.charge(1)
         return self.snapshot.text(kind, key, self._allowance.decode)
 
+    def framed(self, kind: int, key: Key) -> tuple[Entry, bytes] | None:
+        """The header and the frame of a record that names its base by its key; None of any other."""
+        self._allowance.charge(1)
+        return self.snapshot.framed(kind, key)
+
     def length(self, kind: int, key: Key) -> int | None:
         self._allowance.charge(1)
         location = self.snapshot.first(kind, key)
@@ -171,20 +176,32 @@ class ContentReader(PartReader):
         for place in places:
             self._moment.charge(1)
             name = place[:2]
-            text = None if name in self._sent else self._moment.text(*name)
+            ready = None if name in self._sent else self._as_it_lies(place) or self._encoded(place)
             self._sent.add(name)
-            if text is None:
+            if ready is None:
                 continue
-            gathered.append(self._ready(place, text))
-            size += text.length
+            gathered.append(ready)
+            size += ready.text.length
             if size >= PART_BYTES or len(gathered) >= PART_RECORDS:
                 yield gathered
                 gathered, size = [], 0
         if gathered:
             yield gathered
 
-    def _ready(self, place: Place, text: Text) -> _Ready:
-        """A record, encoded on its base where that makes it shorter; a large one is not."""
+    def _as_it_lies(self, place: Place) -> _Ready | None:
+        """A record whose base at rest is one that the reader has, which takes no work; None: it is not."""
+        entry = self._moment.framed(*place[:2]) if len(place) == 3 else None
+        if entry is None or (entry[0].base_key != place[-1] and (entry[0].kind, entry[0].base_key) not in self._sent):
+            return None
+        said, frame = entry
+        text = Text(said.meta, said.length, (frame,), said.check)
+        return _Ready(said.kind, said.key, text, said.encoding, said.base_key)
+
+    def _encoded(self, place: Place) -> _Ready | None:
+        """A record, encoded on its base where that makes it shorter; a large one is not. None: it is not stored."""
+        text = self._moment.text(*place[:2])
+        if text is None:
+            return None
         if len(place) == 3 and text.length <= LARGE and isinstance(text.parts, tuple):
             kind, key, base_key = place
             base = self._moment.text(kind, base_key)
