@@ -48,6 +48,8 @@ class Fetch:
         self._terminal = terminal
         self._options = options
         self._pulled: Arrival | None = None
+        self.sought = b""
+        """What git asked for, a line each: an id and a name."""
         self.keeps: list[str] = []
         """Files that keep new packs from being collected, removed at the end. A pack whose file stays is never
         repacked."""
@@ -154,7 +156,7 @@ class Fetch:
                 self.keeps,
                 say=self._terminal.say,
                 as_pack=as_pack,
-                promised=self._options.promised,
+                promised=self.sought if self._options.promised else None,
                 shallow_file=change.lock if change is not None else "",
             )
             try:

@@ -209,6 +209,7 @@ class GitRemote:
         if self._knowledge.vcs not in ("", local.vcs):  # A clone changes its format to what was listed.
             local = self._reopened("fetch")
         ids = {bytes.fromhex(line.partition(b" ")[0].decode("ascii")) for line in batch}
+        self._fetched.sought = b"".join([line + b"\n" for line in batch])
         self._fetched.bring(local, ids, as_pack=self._options.cloning)
         # Git may be told which file keeps a pack (`lock PATH`), but not a path with a newline. It has written its refs
         # when it ends this program, and `close` removes all such files.

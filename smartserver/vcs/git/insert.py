@@ -63,16 +63,17 @@ class Inserter:
         *,
         say: Callable[[str], object] = lambda line: None,
         as_pack: bool = False,
-        promised: bool = False,
+        promised: bytes | None = None,
         shallow_file: str = "",
     ) -> None:
         """`say` shows the user git's warnings about the objects, a line each; `as_pack`: make a pack of few, too.
-        `promised`: the objects may refer to some that are not here, and the pack says so. `shallow_file`: the file of
-        shallow commits that counts for git's check of the objects, where it is not the repository's."""
+        `promised`: the objects may refer to some that are not here. The pack has a file that says so, with this
+        content. `shallow_file`: the file of shallow commits that counts for git's check of the objects, where it is
+        not the repository's."""
         self._repository = repository
         self._keeps = keeps
         self._say = say
-        self._as_pack = as_pack or promised
+        self._as_pack = as_pack or promised is not None
         self._promised = promised
         self._shallow_file = shallow_file
         self.inserted: Container[Key] = ()
@@ -134,7 +135,7 @@ class Inserter:
         repository = self._repository
         default = DEFAULT_UNPACK_LIMIT if size < LARGE_PULL else 1
         limit = repository.number("fetch.unpacklimit", "transfer.unpacklimit", default=default)
-        check = _Check(repository, self._say, self._shallow_file, promised=self._promised)
+        check = _Check(repository, self._say, self._shallow_file, promised=self._promised is not None)
         if self._as_pack or builder.objects >= limit:
             _install(repository, builder, folder, check, self._keeps, promised=self._promised)
             return
@@ -275,10 +276,10 @@ def _install(
     check: _Check,
     keeps: list[str],
     *,
-    promised: bool,
+    promised: bytes | None,
 ) -> None:
     """Write a pack and its index, and give them their names after a `.keep` file, unless that was there. `promised`:
-    with a `.promisor` file.
+    with a `.promisor` file of that content.
 
     Where a check is wanted git makes the index, and checks the objects as it does so.
     """
@@ -306,9 +307,9 @@ def _install(
             with contextlib.suppress(FileExistsError), open(keep, "x", encoding="ascii") as file_:
                 leftovers.append(keep)
                 file_.write(f"fetched by process {os.getpid()}\n")
-            if promised:
-                with open(name + ".promisor", "wb"):
-                    pass
+            if promised is not None:
+                with open(name + ".promisor", "wb") as promisor:
+                    promisor.write(promised)
             if not os.path.exists(name + ".idx"):
                 # Git finds packs by their index: it comes last. One of this name, a hash of all its bytes, is the same.
                 os.rename(temporary, name + ".pack")
