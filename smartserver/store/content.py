@@ -7,6 +7,7 @@ too.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -25,6 +26,9 @@ from smartserver.store.snapshot import Snapshot
 
 PART_BYTES = 4 << 20
 """Bytes of text after which a piece goes on in another segment: neither side holds much more."""
+
+AHEAD = 256
+"""Records that are read together from a store behind a link."""
 
 PART_RECORDS = 4096
 """Records after which it does."""
@@ -100,6 +104,11 @@ class SnapshotView:
         self._allowance.charge(1)
         return self.snapshot.text(kind, key, self._allowance.decode)
 
+    def prefetch(self, places: Iterable[tuple[int, Key]]) -> None:
+        if self.snapshot.far:
+            found = (self.snapshot.first(*place) for place in places)
+            self.snapshot.fetch([location for location in found if location is not None])
+
     def framed(self, kind: int, key: Key) -> tuple[Entry, bytes] | None:
         """The header and the frame of a record that names its base by its key; None of any other."""
         self._allowance.charge(1)
@@ -173,7 +182,7 @@ class ContentReader(PartReader):
         """The records of a piece that were not sent before, in parts of a bounded size."""
         gathered: list[_Ready] = []
         size = 0
-        for place in places:
+        for place in self._ahead(places):
             self._moment.charge(1)
             name = place[:2]
             ready = None if name in self._sent else self._as_it_lies(place) or self._encoded(place)
@@ -188,9 +197,17 @@ class ContentReader(PartReader):
         if gathered:
             yield gathered
 
+    def _ahead(self, places: Iterable[Place]) -> Iterator[Place]:
+        """The same, the records of some read together where the store is behind a link."""
+        rest = iter(places)
+        while some := list(itertools.islice(rest, AHEAD)):
+            self._moment.prefetch([place[:2] for place in some if place[:2] not in self._sent])
+            yield from some
+
     def _as_it_lies(self, place: Place) -> _Ready | None:
         """A record whose base at rest is one that the reader has, which takes no work; None: it is not."""
-        entry = self._moment.framed(*place[:2]) if len(place) == 3 else None
+        of_base = len(place) == 3 and not self._moment.snapshot.far  # There a record is read once.
+        entry = self._moment.framed(*place[:2]) if of_base else None
         if entry is None or (entry[0].base_key != place[-1] and (entry[0].kind, entry[0].base_key) not in self._sent):
             return None
         said, frame = entry

@@ -26,6 +26,9 @@ _DATE: Final = re.compile(rb"^committer [^\n]*> (-?\d{1,18})", re.MULTILINE)
 EDGES: Final = 16
 """Commits of the client whose trees are read whole, where a commit's own parents are cut off: the newest."""
 
+AHEAD: Final = 256
+"""Commits that are read together from a store behind a link."""
+
 _WANT: Final = 1
 _HAVE: Final = 2
 
@@ -342,7 +345,10 @@ class _Sending:
     def _all(self) -> Iterator[Place]:
         if self._history.unshallow:
             self._read_edges()
-        for ordinal in self._history.selected:
+        for at, ordinal in enumerate(self._history.selected):
+            if at % AHEAD == 0:
+                ahead = self._history.selected[at : at + AHEAD]
+                self._stored.prefetch([(OBJECT, self._stored.revision(each)) for each in ahead])
             revision = self._stored.revision(ordinal)
             record = self._objects.read(revision)
             if record.meta == COMMIT:
@@ -420,6 +426,7 @@ class _Sending:
                 elif kind != SUBMODULE and entry not in self._sent and entry not in self._here and self._passes(entry):
                     self._sent.add(entry)
                     yield self._place(entry, old)
+            self._stored.prefetch((OBJECT, each.key) for each in folders if (each.key, at) not in self._done)
             left += reversed(folders)
 
     def _entries(self, key: Key, bases: Sequence[Key]) -> Iterator[tuple[bytes, Key, Sequence[Key]]]:

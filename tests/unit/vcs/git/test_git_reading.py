@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from builders import KINDS, History, push
+from trips import Trips
 
 from smartserver.errors import Cancelled, LimitExceeded, MissingRevision, NoSuchPart, Unsupported
 from smartserver.records.bulk import read_bulk
@@ -309,3 +310,22 @@ def test_a_cut_that_is_none() -> None:
     for said in (b"", b"\xc0", msgspec.msgpack.encode(([b"short"], []))):
         with pytest.raises(ValueError, match="shallow commit"):
             decode_cut(said, 20)
+
+
+def test_a_store_behind_a_link_is_read_in_few_trips() -> None:
+    """Not in one for each object."""
+    history = History()
+    made = history.commit(
+        {
+            f"{folder}/{number}": random.Random(100 * folder + number).randbytes(4000)
+            for folder in range(4)
+            for number in range(25)
+        }
+    )
+    transport = Trips(MemoryTransport())
+    push(PackRepository(transport, "project"), history, [made], {MAIN: made})
+    client = Client(history, PackRepository(transport, "project"))
+    transport.log.clear()
+    client.fetch([made], depth=1)
+    assert len(client.sent) == 106
+    assert 2 * len(transport.log) < len(client.sent), transport.log
