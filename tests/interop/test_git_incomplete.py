@@ -92,6 +92,28 @@ def test_a_shallow_repository_is_refused_where_the_server_lacks_its_past(ours: B
     assert refs_of(side) == before
 
 
+def test_history_that_the_server_lacks_stays_cut(ours: Begin) -> None:
+    side = ours("shared")
+    side.prepare("a commit four; a commit five; git init -q --bare local; a git push -q ../local main")
+    side.prepare('git clone -q --depth 1 "file://$SIDE/local" c; c git remote set-url origin "$URL"')
+    done = side.run("c git fetch --unshallow origin main")
+    assert done.status == 0, done.said
+    check_rounds(done.counts, 3)
+    assert (side.folder / "c" / ".git" / "shallow").read_text().strip() == side.git("a", "rev-parse", "main")
+    assert side.git("c", "log", "--format=%s", "FETCH_HEAD").split() == ["three", "two", "one"]
+    assert side.git("c", "fsck", "--strict", "--no-dangling") == ""
+
+
+def test_two_fetches_at_once_do_not_cut_history_each_its_way(ours: Begin) -> None:
+    side = ours("shared")
+    side.prepare('as c git clone -q --depth 1 "$URL" c; touch c/.git/shallow.lock')
+    done = side.run("c git fetch --depth 2")
+    assert done.status != 0
+    assert "shallow.lock' exists: another git process runs here" in done.err
+    side.prepare("rm c/.git/shallow.lock; c git fetch -q --depth 2")
+    assert side.git("c", "log", "--format=%s").split() == ["three", "two"]
+
+
 # -- partial
 
 

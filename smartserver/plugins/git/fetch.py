@@ -79,7 +79,14 @@ class Fetch:
             with span(Part.LOCAL, "find what is here"):
                 absent = parents_of(local, local.present(shallow))
             haves, absent = (haves, absent) if len(absent) <= MAX_IDS else ([], [])
-        pulled = self._repository.pull(haves, wanted.refs, (*wanted.ids, *absent), wanted.follow, absent)
+        try:
+            pulled = self._repository.pull(haves, wanted.refs, (*wanted.ids, *absent), wanted.follow, absent)
+        except MissingRevision:
+            if not absent:
+                raise
+            # History was cut by another remote, at a commit that this one lacks: it stays cut there.
+            self._pulled = self._pull_part(local, wanted, haves, shallow)
+            return
         self._pulled = Arrival(pulled.body, pulled.result.segments, (shallow, set()) if shallow else None)
 
     def _pull_part(self, local: GitRepository, wanted: Wants, haves: Sequence[bytes], shallow: set[bytes]) -> Arrival:
