@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from smartserver.records.content import Text
 from smartserver.records.model import Key, Record, RefValue, RevisionId
@@ -42,14 +42,20 @@ class Charged:
     def revision(self, ordinal: int) -> RevisionId:
         return self.order[ordinal]
 
+    def parents(self, ordinal: int) -> Sequence[int]:
+        raise AssertionError("the driver asks for that")
+
     def first_parent(self, ordinal: int) -> int | None:
         raise AssertionError("the driver asks for that")
 
-    def reached(self, wants: Sequence[int], haves: Sequence[int]) -> Sequence[int]:
+    def reached(self, wants: Sequence[int], haves: Sequence[int], absent: Sequence[int] = ()) -> Sequence[int]:
         raise AssertionError("the driver asks for that")
 
     def record(self, kind: int, key: Key) -> Record | None:
         return self.records.get((kind, key))
+
+    def prefetch(self, places: Iterable[tuple[int, Key]]) -> None:
+        """Nothing is behind a link."""
 
     def text(self, kind: int, key: Key) -> Text | None:
         found = self.record(kind, key)

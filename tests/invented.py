@@ -18,7 +18,7 @@ from smartserver.client.updates import NewRepository, Outcome, RefUpdate
 from smartserver.errors import NoSuchPart
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
 from smartserver.records.check import KeyCheck, verify_record
-from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
+from smartserver.records.content import ReadPlan, ReadScope, RepositoryView, as_graph
 from smartserver.records.delta import decompress
 from smartserver.records.model import GraphNode, Key, Kind, Parent, RevisionId
 from smartserver.records.segment import SegmentStream, frames
@@ -63,7 +63,7 @@ class Slate(System):
             raise NoSuchPart(f"no page {selector.decode()}")
         notes = [each for note in question.wants if (each := stored.ordinal(note)) is not None]
         had = [each for note in question.haves if (each := stored.ordinal(note)) is not None]
-        return ReadPlan(page.text, graph=stored.reached(notes, had))
+        return ReadPlan(page.text, pieces=as_graph(stored.reached(notes, had)))
 
 
 SLATE: Final = Slate()

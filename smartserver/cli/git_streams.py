@@ -26,7 +26,7 @@ from smartserver.client.replace import check_folder, new_file, sync_file
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, RefUpdate
 from smartserver.errors import NoSuchRepository
-from smartserver.plugins.git.fetch import segments_of
+from smartserver.plugins.git.fetch import Arrival, segments_of
 from smartserver.plugins.git.push import LocalSource, new_head, peeled
 from smartserver.plugins.git.terminal import CannotGoOn
 from smartserver.records.model import RevisionId
@@ -199,7 +199,9 @@ def bring(
     with contextlib.ExitStack() as until:
         local = until.enter_context(open_bare(folder, known.vcs, os.environ))
         try:
-            Inserter(local, keeps, as_pack=True).insert(segments_of(pulled, local.kinds, moved))
+            Inserter(local, keeps, as_pack=True).insert(
+                segments_of(Arrival(pulled.body, pulled.result.segments), local.kinds, moved)
+            )
             tips = {name: value[0].id for name, value in copied.refs.items()}
             set_refs(local, tips, known.settings.get(HEAD, HEADS + b"main"))
         except Malformed as error:

@@ -33,7 +33,7 @@ import msgspec
 
 from smartserver.client.replace import new_file
 from smartserver.gateway import git_programs
-from smartserver.plugins.git.fetch import segments_of
+from smartserver.plugins.git.fetch import Arrival, segments_of
 from smartserver.records.model import RefValue, RevisionId
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.git.bare import open_bare
@@ -255,7 +255,9 @@ class GitCache:
                     moved = [key for name, key in old.items() if name not in tips or tips[name].id != key]
                     haves = list(dict.fromkeys([*moved, *old.values()]))[:MAX_HAVES]
                     pulled = pull(haves, new if len(new) <= MAX_IDS else None)
-                    segments = segments_of(pulled, repository.kinds, lambda size, done, total: None)
+                    segments = segments_of(
+                        Arrival(pulled.body, pulled.result.segments), repository.kinds, lambda size, done, total: None
+                    )
                     Inserter(repository, keeps, as_pack=True).insert(segments)
                 _write_refs(folder, state, {name: (tip.id, tip.attributes) for name, tip in tips.items()})
             finally:

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from smartserver.errors import CorruptRecord
 from smartserver.records.hunks import Buffer
-from smartserver.records.model import Key, Record, RefValue, RevisionId, Tip
+from smartserver.records.model import Key, Piece, Record, RefValue, RevisionId, Tip
 
 
 class Text(NamedTuple):
@@ -63,17 +63,24 @@ class RepositoryView(Protocol):
     def revision(self, ordinal: int) -> RevisionId:
         """The id of a revision."""
 
+    def parents(self, ordinal: int) -> Sequence[int]:
+        """The parents of a revision that are stored."""
+
     def first_parent(self, ordinal: int) -> int | None:
         """The first parent of a revision; None where it has none, or that is not stored."""
 
-    def reached(self, wants: Sequence[int], haves: Sequence[int]) -> Sequence[int]:
-        """The ordinals that `wants` reach and `haves` do not, ascending."""
+    def reached(self, wants: Sequence[int], haves: Sequence[int], absent: Sequence[int] = ()) -> Sequence[int]:
+        """The ordinals that `wants` reach and `haves` do not, ascending. `absent`: revisions that the reader lacks
+        although it has their children."""
 
     def record(self, kind: int, key: Key) -> Record | None:
         """The record of a kind and key; None where there is none."""
 
     def text(self, kind: int, key: Key) -> Text | None:
         """The text of that; None where there is none."""
+
+    def prefetch(self, places: Iterable[tuple[int, Key]]) -> None:
+        """Read records that are asked for next together, where the store is behind a link. They are few."""
 
     def length(self, kind: int, key: Key) -> int | None:
         """The bytes of its text, which is not read; None where there is none."""
@@ -138,8 +145,8 @@ class ReadPlan(NamedTuple):
     """Goes into the result as it is: the client's side of the system reads it."""
     heads: Sequence[RevisionId] | None = None
     """Whole revisions are sent: what these reach and the haves do not. None: none are."""
-    graph: Sequence[int] | None = None
-    """The ids and parents of these ordinals are sent instead."""
+    pieces: Iterator[Piece] | None = None
+    """These records, or a graph, are sent instead."""
     items: Iterator[Buffer] | None = None
     """A content body (`records.browse`) is sent instead."""
 
@@ -155,3 +162,8 @@ def damage_of(revision: RevisionId) -> Iterator[None]:
         yield
     except ValueError as wrong:
         raise CorruptRecord(revision, revision, f"it cannot be read: {wrong}") from wrong
+
+
+def as_graph(ordinals: Iterable[int]) -> Iterator[Piece]:
+    """The pieces of a `ReadPlan` that sends the ids and parents of these revisions alone."""
+    return ((ordinal, ()) for ordinal in ordinals)

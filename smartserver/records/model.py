@@ -53,6 +53,14 @@ class Record(NamedTuple):
     text: bytes
 
 
+Place = tuple[int, Key] | tuple[int, Key, Key]
+"""The kind and key of a record that is sent. A third: the key of one of its kind that it may rest on, since the reader
+has it or it was sent before."""
+
+Piece = tuple[int, Iterable[Place]]
+"""Records that are sent under a revision, which is an ordinal; `()`: only its id and parents are."""
+
+
 class BaseTag:
     """How a record header names its delta base (DESIGN 4): `NONE`, `FULL_KEY`, else 2+2i or 3+2i."""
 

@@ -1,19 +1,48 @@
-"""Answers to `Repository.read`: the view that a system reads a repository through, and a graph as a body."""
+"""`ContentReader`: an answer put together from records, where a reader asked for less than whole revisions.
+
+It is a bulk stream (`records.bulk`) of segments that are not those of the repository: the id and the parents are a
+revision's, the records those that its system named, each sent once: stored whole, or on a base that its system named,
+too.
+"""
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from smartserver.records.bulk import BulkWriter
+from smartserver.records.check import make_check
 from smartserver.records.content import Text
+from smartserver.records.delta import compress, usable_base
 from smartserver.records.hunks import Buffer
-from smartserver.records.model import Key, Record, RefValue, RevisionId
-from smartserver.records.segment import encode_header
+from smartserver.records.model import BaseTag, Entry, Key, Piece, Place, Record, RefValue, RevisionId
+from smartserver.records.segment import STORED, encode_header
 from smartserver.store.allowance import Allowance
 from smartserver.store.model import KnownVersion
 from smartserver.store.parts import LARGE
 from smartserver.store.snapshot import Snapshot
+
+PART_BYTES = 4 << 20
+"""Bytes of text after which a piece goes on in another segment: neither side holds much more."""
+
+AHEAD = 256
+"""Records that are read together from a store behind a link."""
+
+PART_RECORDS = 4096
+"""Records after which it does."""
+
+
+class _Ready(NamedTuple):
+    """A record as it is sent."""
+
+    kind: int
+    key: Key
+    text: Text
+    encoding: int = STORED
+    base: Key = b""
+    """What it rests on; empty where it is stored whole."""
 
 
 class SnapshotView:
@@ -60,8 +89,8 @@ class SnapshotView:
         self._allowance.charge(1)
         return self.snapshot.first_parent(ordinal)
 
-    def reached(self, wants: Sequence[int], haves: Sequence[int]) -> Sequence[int]:
-        return self.snapshot.graph.missing(wants, haves, (), self._allowance.charge)
+    def reached(self, wants: Sequence[int], haves: Sequence[int], absent: Sequence[int] = ()) -> Sequence[int]:
+        return self.snapshot.graph.missing(wants, haves, absent, self._allowance.charge)
 
     def newest_first(self, wants: Sequence[int], haves: Sequence[int]) -> Iterator[int]:
         """The ordinals of `wants` and their ancestors without `haves` and theirs, descending. The walk is lazy."""
@@ -74,6 +103,16 @@ class SnapshotView:
     def text(self, kind: int, key: Key) -> Text | None:
         self._allowance.charge(1)
         return self.snapshot.text(kind, key, self._allowance.decode)
+
+    def prefetch(self, places: Iterable[tuple[int, Key]]) -> None:
+        if self.snapshot.far:
+            found = (self.snapshot.first(*place) for place in places)
+            self.snapshot.fetch([location for location in found if location is not None])
+
+    def framed(self, kind: int, key: Key) -> tuple[Entry, bytes] | None:
+        """The header and the frame of a record that names its base by its key; None of any other."""
+        self._allowance.charge(1)
+        return self.snapshot.framed(kind, key)
 
     def length(self, kind: int, key: Key) -> int | None:
         self._allowance.charge(1)
@@ -120,17 +159,93 @@ class PartReader:
         return read
 
 
-class GraphReader(PartReader):
-    """The bytes of a graph: a bulk stream of segments without records, one for each revision."""
+class ContentReader(PartReader):
+    """The bytes of an answer of pieces."""
 
-    def __init__(self, view: SnapshotView, ordinals: Sequence[int]) -> None:
-        super().__init__(self._encode(view, ordinals))
+    def __init__(self, moment: SnapshotView, pieces: Iterable[Piece]) -> None:
+        super().__init__(self._compress())
+        self._moment = moment
+        self._pieces = pieces
+        self._sent: set[tuple[int, Key]] = set()
 
-    def _encode(self, view: SnapshotView, ordinals: Sequence[int]) -> Iterator[bytes]:
+    def _compress(self) -> Iterator[bytes]:
         bulk = BulkWriter()
-        snapshot, kinds = view.snapshot, view.snapshot.state.kinds
-        for ordinal in ordinals:
-            view.charge(1)
-            self.segments += 1
-            yield bulk.add(encode_header(snapshot.revision(ordinal), snapshot.parents(ordinal), (), 0, kinds))
+        for ordinal, places in self._pieces:
+            self._moment.charge(1)
+            for records in self._cut(places) if places != () else [[]]:
+                self.segments += 1
+                for part in self._segment(ordinal, records):
+                    yield bulk.add(part)
         yield bulk.finish()
+
+    def _cut(self, places: Iterable[Place]) -> Iterator[list[_Ready]]:
+        """The records of a piece that were not sent before, in parts of a bounded size."""
+        gathered: list[_Ready] = []
+        size = 0
+        for place in self._ahead(places):
+            self._moment.charge(1)
+            name = place[:2]
+            ready = None if name in self._sent else self._as_it_lies(place) or self._encoded(place)
+            self._sent.add(name)
+            if ready is None:
+                continue
+            gathered.append(ready)
+            size += ready.text.length
+            if size >= PART_BYTES or len(gathered) >= PART_RECORDS:
+                yield gathered
+                gathered, size = [], 0
+        if gathered:
+            yield gathered
+
+    def _ahead(self, places: Iterable[Place]) -> Iterator[Place]:
+        """The same, the records of some read together where the store is behind a link."""
+        rest = iter(places)
+        while some := list(itertools.islice(rest, AHEAD)):
+            self._moment.prefetch([place[:2] for place in some if place[:2] not in self._sent])
+            yield from some
+
+    def _as_it_lies(self, place: Place) -> _Ready | None:
+        """A record whose base at rest is one that the reader has, which takes no work; None: it is not."""
+        of_base = len(place) == 3 and not self._moment.snapshot.far  # There a record is read once.
+        entry = self._moment.framed(*place[:2]) if of_base else None
+        if entry is None or (entry[0].base_key != place[-1] and (entry[0].kind, entry[0].base_key) not in self._sent):
+            return None
+        said, frame = entry
+        text = Text(said.meta, said.length, (frame,), said.check)
+        return _Ready(said.kind, said.key, text, said.encoding, said.base_key)
+
+    def _encoded(self, place: Place) -> _Ready | None:
+        """A record, encoded on its base where that makes it shorter; a large one is not. None: it is not stored."""
+        text = self._moment.text(*place[:2])
+        if text is None:
+            return None
+        if len(place) == 3 and text.length <= LARGE and isinstance(text.parts, tuple):
+            kind, key, base_key = place
+            base = self._moment.text(kind, base_key)
+            whole = b"".join(text.parts)
+            text = text._replace(parts=(whole,))
+            if base is not None and base.length <= LARGE:
+                under = b"".join(base.parts)
+                if usable_base(whole, under):
+                    encoding, frame = compress(whole, under)
+                    if encoding != STORED:
+                        return _Ready(kind, key, text._replace(parts=(frame,)), encoding, base_key)
+        return _Ready(*place[:2], text)
+
+    def _segment(self, ordinal: int, records: Sequence[_Ready]) -> Iterator[Buffer]:
+        """A segment: its header, then the frames."""
+        snapshot = self._moment.snapshot
+        kinds = snapshot.state.kinds
+        entries = []
+        size = 0
+        for kind, key, text, encoding, base in records:
+            check = text.check
+            if not check and not base and isinstance(text.parts, tuple):
+                check = make_check(kinds[kind], key, text.meta, b"".join(text.parts))
+            frame_length = sum(map(len, text.parts)) if base and isinstance(text.parts, tuple) else text.length
+            tag = BaseTag.FULL_KEY if base else BaseTag.NONE
+            entries.append(Entry(kind, encoding, key, text.meta, tag, base, text.length, frame_length, check))
+            size += frame_length
+        yield encode_header(snapshot.revision(ordinal), snapshot.parents(ordinal), entries, size, kinds)
+        for record in records:
+            yield from record.text.parts

@@ -7,10 +7,12 @@ another writer was first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
+
+from smartserver.records.model import Piece
 
 INCOMPLETE = "incomplete"
 """The setting of a repository into which a copy takes more requests than have come."""
@@ -39,14 +41,14 @@ class PullPlan(msgspec.Struct, frozen=True):
 class ContentPlan(msgspec.Struct, frozen=True):
     """The source of an answer that is not whole revisions; to be read once."""
 
-    graph: Sequence[int] | None
-    """The ordinals whose ids and parents are sent."""
+    pieces: Iterator[Piece] | None
+    """The records, or the graph, that it is put together from."""
     items: Iterator[bytes | memoryview] | None = None
     """Of a content body (`records.browse`), instead."""
 
     def __bool__(self) -> bool:
         """Whether anything is to be sent."""
-        return self.graph is not None or self.items is not None
+        return self.pieces is not None or self.items is not None
 
 
 class KnownVersion(NamedTuple):

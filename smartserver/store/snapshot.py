@@ -19,7 +19,7 @@ from smartserver.records.check import TextProof, check_bytes, verify_record
 from smartserver.records.content import Text
 from smartserver.records.delta import decompress, decompress_parts, window
 from smartserver.records.hunks import Buffer
-from smartserver.records.model import Entry, Key, Parent, Record, RevisionId
+from smartserver.records.model import BaseTag, Entry, Key, Parent, Record, RevisionId
 from smartserver.records.native import RecordReader, record_reader
 from smartserver.records.segment import ZSTD, decode_parents
 from smartserver.records.system import system_of
@@ -413,6 +413,20 @@ class Snapshot:
         frame = pack.reader.parts(said.frame_offset, said.frame_length)
         decoded = decompress_parts(entry.encoding, frame, entry.length, base.parts)
         return parts.Source(decoded, base.held + held)
+
+    def framed(self, kind: int, key: Key) -> tuple[Entry, bytes] | None:
+        """The header and the frame of a record, as they lie, where its base is named by its key. None: the record has
+        no base or another name of it, is large, or is not stored.
+
+        Raises:
+            CorruptFile, NoSuchFile: as `record`.
+        """
+        found = self._first(record_digest(kind, key), len(self.packs))
+        said = None if found is None else self.packs[found[0]].index.at(found[1])
+        if found is None or said is None or said.base == NO_BASE or said.frame_length > parts.LARGE:
+            return None
+        entry, frame = self._load(*found, said, (kind, key))
+        return (entry, frame) if entry.base == BaseTag.FULL_KEY else None
 
     def metas(self, places: Sequence[tuple[int, Key]]) -> list[bytes]:
         """The metas of stored records, each by kind and key, from their headers, which are read in one go.

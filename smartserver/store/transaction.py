@@ -31,7 +31,7 @@ from smartserver.records.system import EntryValues, System, Tips, system_of
 from smartserver.store.allowance import Allowance
 from smartserver.store.browse import ContentBody, browse
 from smartserver.store.bulk import BulkReader
-from smartserver.store.content import GraphReader, PartReader, SnapshotView
+from smartserver.store.content import ContentReader, PartReader, SnapshotView
 from smartserver.store.graph import Graph, announced_graph
 from smartserver.store.model import INCOMPLETE, ContentPlan, PullPlan, RepositoryStats
 from smartserver.store.segment_reader import SegmentReader
@@ -601,7 +601,7 @@ class Transaction:
             within = inner.encode() if ref in self.refs() else ref if ref != HERE else b""
             reading = browse(view, system.contents(view, question), common, within)
         if reading.heads is None:
-            return ContentPlan(reading.graph, reading.items), reading.said
+            return ContentPlan(reading.pieces, reading.items), reading.said
         plan = self.plan_pull(reading.heads, haves)
         return msgspec.structs.replace(plan, bulk=True, expanded=True), reading.said
 
@@ -610,7 +610,7 @@ class Transaction:
         if isinstance(plan, ContentPlan) and plan.items is not None:
             return ContentBody(plan.items, level)
         if isinstance(plan, ContentPlan):
-            return GraphReader(self._moment(), plan.graph or ())
+            return ContentReader(self._moment(), plan.pieces or ())
         segments = self._present().read_ranges(plan.ranges)
         if not plan.bulk:
             return segments

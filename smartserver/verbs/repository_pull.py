@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 MAX_HAVES = 256
 """DESIGN 7; more cost more bytes than the revisions they save."""
 
+MAX_WANTS = 65536
+"""Revisions, or objects, that one request names."""
+
 MAX_PREFIXES = 256
 """Prefixes of refs in one pull: each ref is compared with all of them."""
 
 Haves = Annotated[list[Id], msgspec.Meta(max_length=MAX_HAVES)]
 Refs = Annotated[list[RefName], msgspec.Meta(max_length=65536)]
-Wants = Annotated[list[Id], msgspec.Meta(max_length=65536)]
+Wants = Annotated[list[Id], msgspec.Meta(max_length=MAX_WANTS)]
 Absent = Annotated[list[Id], msgspec.Meta(max_length=MAX_IDS)]
 
 

@@ -42,6 +42,7 @@ STARTS = {"nothing": "", "history": HISTORY, "shared": SHARED}
 def _git_side(folder: Path) -> Side:
     side = Side(folder, f"file://{folder}/peer")
     side.prepare("git init -q --bare peer; git -C peer config uploadpack.allowAnySHA1InWant true")
+    side.prepare("git -C peer config uploadpack.allowFilter true")
     return side
 
 

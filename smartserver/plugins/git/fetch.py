@@ -7,10 +7,12 @@ import functools
 import os
 from collections.abc import Collection, Container, Iterator, Sequence
 
+import msgspec
+
 from smartserver.client.body import OnSent
-from smartserver.client.exchange import PullAnswer
 from smartserver.client.repository import RemoteRepository
 from smartserver.errors import MissingRevision, WrongVcs, place
+from smartserver.plugins.git.options import Options
 from smartserver.plugins.git.terminal import CannotGoOn, Terminal
 from smartserver.plugins.git.wants import Wants
 from smartserver.plugins.git.words import ADVICE
@@ -20,18 +22,34 @@ from smartserver.records.segment import SegmentStream
 from smartserver.records.varint import Malformed
 from smartserver.spans import Part, span
 from smartserver.vcs.git.repository import GitRepository
-from smartserver.verbs.repository_pull import MAX_HAVES
+from smartserver.vcs.git.selector import MAX_DEPTH, FetchSelector, decode_cut, encode
+from smartserver.vcs.git.shallow import ShallowChange
+from smartserver.verbs.fields import MAX_IDS
+from smartserver.verbs.repository_pull import MAX_HAVES, MAX_WANTS
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """What a pull brings."""
+
+    body: Iterator[bytes]
+    segments: int | None
+    """How many; None where that was not said."""
+    shallow: tuple[set[bytes], set[bytes]] | None = None
+    """The shallow commits that were, and those that are to be; None: they stay."""
 
 
 class Fetch:
     """The pull of one command, and the packs it has become."""
 
-    def __init__(self, path: str, repository: RemoteRepository, terminal: Terminal) -> None:
+    def __init__(self, path: str, repository: RemoteRepository, terminal: Terminal, options: Options) -> None:
         """`path`: the repository's, in messages."""
         self._path = path
         self._repository = repository
         self._terminal = terminal
-        self._pulled: PullAnswer | None = None
+        self._options = options
+        self._pulled: Arrival | None = None
+        self.sought = b""
+        """What git asked for, a line each: an id and a name."""
         self.keeps: list[str] = []
         """Files that keep new packs from being collected, removed at the end. A pack whose file stays is never
         repacked."""
@@ -42,15 +60,60 @@ class Fetch:
             with contextlib.suppress(OSError):
                 os.unlink(keep)
 
-    def pull(self, local: GitRepository, wanted: Wants, *, refetch: bool = False) -> None:
-        """Learn the refs and pull what git will want; its objects stay in the unread stream until `insert`.
-
-        `refetch`: pull all of it, as into an empty repository.
-        """
-        knowledge = self._repository.knowledge
+    def pull(self, local: GitRepository, wanted: Wants) -> None:
+        """Learn the refs and pull what git will want; its objects stay in the unread stream until `insert`."""
+        options = self._options
         with span(Part.LOCAL, "find what is here"):
-            haves = [] if refetch else local.complete_haves(knowledge.tips(), MAX_HAVES)
-        self._pulled = self._repository.pull(haves, wanted.refs, wanted.ids, wanted.follow)
+            shallow = local.shallow()
+            haves = (
+                []
+                if options.refetch or options.lazy
+                else local.complete_haves(self._repository.knowledge.tips(), MAX_HAVES)
+            )
+        part = bool(options.filters or options.promised or local.is_partial)
+        if part or (options.deepens and options.depth != MAX_DEPTH) or (shallow and not options.depth):
+            self._pulled = self._pull_part(local, wanted, haves, shallow)
+            return
+        absent: list[bytes] = []
+        if shallow:  # History is to be whole: what lies below the cut is wanted, and not had.
+            with span(Part.LOCAL, "find what is here"):
+                absent = parents_of(local, local.present(shallow))
+            haves, absent = (haves, absent) if len(absent) <= MAX_IDS else ([], [])
+        try:
+            pulled = self._repository.pull(haves, wanted.refs, (*wanted.ids, *absent), wanted.follow, absent)
+        except MissingRevision:
+            if not absent:
+                raise
+            # History was cut by another remote, at a commit that this one lacks: it stays cut there.
+            self._pulled = self._pull_part(local, wanted, haves, shallow)
+            return
+        self._pulled = Arrival(pulled.body, pulled.result.segments, (shallow, set()) if shallow else None)
+
+    def _pull_part(self, local: GitRepository, wanted: Wants, haves: Sequence[bytes], shallow: set[bytes]) -> Arrival:
+        """Ask for a part of the commits, or of their objects."""
+        options = self._options
+        if options.deepens:  # Git may name some that never came, and what is below them is not to be taken for here.
+            with span(Part.LOCAL, "find what is here"):
+                here = local.present(shallow)
+        else:
+            here = shallow
+        selector = FetchSelector(
+            sorted(here),
+            options.depth,
+            options.relative,
+            local.seconds(options.since) if options.since else None,
+            list(options.excluded),
+            options.filters,
+            list(wanted.follow),
+            not (local.is_partial or options.promised),
+        )
+        read = self._repository.read(encode(selector), wanted.refs, wanted.ids, haves)
+        try:
+            cut = decode_cut(read.result.said, local.id_length)
+        except ValueError as wrong:
+            raise self._unreadable(wrong) from wrong
+        after = (shallow | set(cut.shallow)) - set(cut.unshallow)
+        return Arrival(read.segments, None, (shallow, after) if after != shallow else None)
 
     def bring(self, local: GitRepository, ids: Collection[bytes], *, as_pack: bool = False) -> None:
         """Put what was pulled into the repository, with `as_pack` as a pack however small it is; what of `ids` was not
@@ -59,12 +122,17 @@ class Fetch:
         Raises:
             CannotGoOn: what came cannot be read, or the remote no longer has what it listed.
             WrongVcs: the remote's object format is another.
+            ShallowFileError: the shallow commits cannot be written down.
         """
         inserted = self._insert(local, as_pack)
         with span(Part.LOCAL, "find what is here"):
-            missing = _absent(local, [key for key in ids if key not in inserted])
-        if not missing:
-            return
+            left = dict.fromkeys(key for key in ids if key not in inserted)
+            # Git asks for no object that a partial clone has.
+            missing = list(left if self._options.lazy else left.keys() - local.present(left))
+        for at in range(0, len(missing), MAX_WANTS):
+            self._bring_missing(local, missing[at : at + MAX_WANTS], as_pack)
+
+    def _bring_missing(self, local: GitRepository, missing: Sequence[bytes], as_pack: bool) -> None:
         try:
             self.pull(local, Wants((), tuple(missing)))
         except MissingRevision as wrong:
@@ -78,27 +146,48 @@ class Fetch:
     def _insert(self, local: GitRepository, as_pack: bool) -> Container[bytes]:
         """Put what was pulled into the repository: the keys of its objects."""
         pulled, self._pulled = self._pulled, None
-        if pulled is None or not pulled.result.segments:
+        if pulled is None or (pulled.segments == 0 and pulled.shallow is None):
             return ()
         vcs = self._repository.knowledge.vcs
         if vcs != local.vcs:
             raise WrongVcs(self._path, vcs, local.vcs)
         segments = segments_of(pulled, local.kinds, functools.partial(self._terminal.moved, "Receiving objects"))
-        try:
-            with span(Part.LOCAL, "store"):
-                from smartserver.vcs.git.insert import Inserter
+        with contextlib.ExitStack() as until, span(Part.LOCAL, "store"):
+            from smartserver.vcs.git.insert import Inserter
 
-                inserter = Inserter(local, self.keeps, say=self._terminal.say, as_pack=as_pack)
+            change = None
+            if pulled.shallow is not None:
+                change = until.enter_context(ShallowChange(local.shallow_file, *pulled.shallow))
+            inserter = Inserter(
+                local,
+                self.keeps,
+                say=self._terminal.say,
+                as_pack=as_pack,
+                promised=self.sought if self._options.promised else None,
+                shallow_file=change.lock if change is not None else "",
+            )
+            try:
                 inserter.insert(segments)
-        except Malformed as wrong:
-            why = f"what the server sent of {place(self._path)} cannot be read: {wrong}"
-            raise CannotGoOn(f"{why} {ADVICE}") from wrong
+            except Malformed as wrong:
+                raise self._unreadable(wrong) from wrong
+            if change is not None:
+                change.commit()
         return inserter.inserted
 
+    def _unreadable(self, wrong: Exception) -> CannotGoOn:
+        return CannotGoOn(f"what the server sent of {place(self._path)} cannot be read: {wrong} {ADVICE}")
 
-def segments_of(pulled: PullAnswer, kinds: Sequence[Kind], moved: OnSent) -> Iterator[bytes]:
-    """The whole segments of a body as they come. `moved` is called with the bytes and segments so far, and the segments
-    in all.
+
+def parents_of(local: GitRepository, commits: Collection[bytes]) -> list[bytes]:
+    """The parents that commits name, whether they are here or not."""
+    found = dict.fromkeys(
+        parent for commit in commits for parent in local.format.commit(commit, local.objects.read(commit).text)[1]
+    )
+    return list(found)
+
+
+def segments_of(pulled: Arrival, kinds: Sequence[Kind], moved: OnSent) -> Iterator[bytes]:
+    """The whole segments of a body as they come. `moved` is called as `Terminal.moved`.
 
     Raises:
         Malformed: they cannot be read.
@@ -112,15 +201,9 @@ def segments_of(pulled: PullAnswer, kinds: Sequence[Kind], moved: OnSent) -> Ite
         for segment in stream.segments():
             yield segment
             count += 1
-        if count < pulled.result.segments:
-            moved(size, count, pulled.result.segments)
+        if count != pulled.segments and (count or pulled.segments):
+            moved(size, count, pulled.segments or 0)
     stream.finish()
-    if count != pulled.result.segments:
-        raise CannotGoOn(f"the server sent {count} revisions, having announced {pulled.result.segments}")
-    moved(size, count, count)
-
-
-def _absent(local: GitRepository, ids: Collection[bytes]) -> list[bytes]:
-    """Those of `ids` that are not here."""
-    here = {key for key, _ in local.existing([key.hex().encode() for key in ids])}
-    return sorted(set(ids) - here)
+    if pulled.segments is not None and count != pulled.segments:
+        raise CannotGoOn(f"the server sent {count} revisions, having announced {pulled.segments}")
+    moved(size, count, count) if pulled.segments is not None else moved(size, 0, 0)

@@ -60,6 +60,12 @@ class Hint(msgspec.Struct, frozen=True):
         return self.command in ("ls-remote", "remote")
 
     @property
+    def is_lazy(self) -> bool:
+        """Whether git itself asks for objects that a partial clone lacks: it names their ids, and needs no ref."""
+        named = {"--stdin", "--no-tags", "--no-write-fetch-head", "--filter"}
+        return self.command == "fetch" and named <= self.options
+
+    @property
     def refspecs(self) -> tuple[str, ...]:
         """What follows the repository on the command line."""
         return self.words[1:]

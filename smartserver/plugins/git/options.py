@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from smartserver.plugins.git.listing import tip_of
-from smartserver.plugins.git.terminal import CannotGoOn, Terminal
+from smartserver.plugins.git.terminal import Terminal
+from smartserver.vcs.git.selector import BLOBS, TREES, Filter
 
-UNSHALLOW = "2147483647"
-"""The depth git asks for to make a shallow repository whole (INFINITE_DEPTH)."""
+LONGEST_NUMBER = 18
+"""Digits of the number of a filter."""
 
 UNSUPPORTED = {
-    "depth": "--depth is not supported: the whole history is fetched",
-    "deepen-since": "--shallow-since is not supported: the whole history is fetched",
-    "deepen-not": "--shallow-exclude is not supported: the whole history is fetched",
-    "filter": "--filter is not supported: all objects are fetched, again whenever there is something new: run "
-    "`git config --unset remote.NAME.promisor` and `git config --unset remote.NAME.partialclonefilter` to end that",
     "family": "-4 and -6 are not supported: every address of the host may be tried",
 }
 """Options git goes on without; where it does not (`--push-option`, `--signed`) it says so itself."""
 
-WITHOUT_EFFECT = frozenset({"followtags", "object-format", "force", "force-if-includes"})
-"""Options that are what happens anyway, or that git acts on itself."""
+WITHOUT_EFFECT = frozenset({"followtags", "object-format", "force", "force-if-includes", "update-shallow"})
+"""Options that are what happens anyway, or that git acts on itself. No remote is shallow."""
 
 
 class Options(msgspec.Struct):
@@ -32,17 +30,26 @@ class Options(msgspec.Struct):
     atomic: bool = False
     refetch: bool = False
     cloning: bool = False
+    depth: int = 0
+    """0: what is shallow stays so."""
+    relative: bool = False
+    """Whether the depth is counted from where history is cut now."""
+    since: str = ""
+    """A date in the words of the user; empty: none."""
+    excluded: dict[bytes, None] = msgspec.field(default_factory=dict)
+    """Refs whose history is left out."""
+    filters: list[Filter] = msgspec.field(default_factory=list)
+    lazy: bool = False
+    """Whether git itself asks, for objects that a partial clone lacks."""
+    promised: bool = False
+    """Whether what comes may refer to objects that are asked for when they are needed."""
     leases: dict[bytes, bytes] = msgspec.field(default_factory=dict)
     """Ref -> the tip its lease expects."""
     told: set[str] = msgspec.field(default_factory=set)
     """Options the user was told are not supported."""
 
     def set(self, argument: str, terminal: Terminal) -> bytes:
-        """Take `NAME VALUE`; the answer.
-
-        Raises:
-            CannotGoOn: git would go on without something it cannot do without.
-        """
+        """Take `NAME VALUE`; the answer."""
         name, _, value = argument.partition(" ")
         if name == "progress":
             terminal.shows_progress = value == "true"
@@ -56,18 +63,70 @@ class Options(msgspec.Struct):
             self.refetch = value != "false"  # Git says `yes`.
         elif name == "cloning":
             self.cloning = value == "true"
+        elif name == "depth":
+            self.depth = int(unquote(value))
+        elif name == "deepen-relative":
+            self.relative = value == "true"
+        elif name == "deepen-since":
+            self.since = unquote(value).decode("utf-8", "surrogateescape")
+        elif name == "deepen-not":
+            self.excluded[unquote(value)] = None
+        elif name == "filter":
+            return self._filter(unquote(value).decode("utf-8", "surrogateescape"), terminal)
+        elif name == "from-promisor":
+            self.promised = True
         elif name == "cas":
             ref, _, expected = unquote(value).rpartition(b":")
             self.leases[ref] = tip_of(expected)
         elif name not in WITHOUT_EFFECT:
-            # Git turns off depth for the tags it follows after a fetch: that needs no word.
-            if name == "depth" and value == UNSHALLOW:
-                raise CannotGoOn("--unshallow is not supported: clone anew, or unshallow from where this was cloned")
             if name in UNSUPPORTED and value != "0" and name not in self.told and not self.quiet:
                 self.told.add(name)  # Git sets some of them twice.
                 terminal.say(f"hpss: {UNSUPPORTED[name]}")
             return b"unsupported"
         return b"ok"
+
+    @property
+    def deepens(self) -> bool:
+        """Whether it is said where history is to be cut."""
+        return bool(self.depth or self.since or self.excluded)
+
+    def _filter(self, spec: str, terminal: Terminal) -> bytes:
+        found = filters_of(spec)
+        if found is None:
+            if spec not in self.told and not self.quiet:
+                self.told.add(spec)  # Git sets it twice.
+                terminal.say(f"hpss: --filter={spec} is not supported: all objects are fetched")
+            return b"unsupported"
+        self.filters = found
+        return b"ok"
+
+
+_UNITS = {"k": 10, "m": 20, "g": 30}
+
+
+def filters_of(spec: str) -> list[Filter] | None:
+    """The filters that git's words stand for; None where one is not supported."""
+    kind, _, value = spec.partition(":")
+    if kind == "combine":
+        found = [filters_of(unquote_percent(each)) for each in value.split("+")]
+        return None if None in found else [each for some in found if some is not None for each in some]
+    number, shift = value, 0
+    if kind == "blob" and value.startswith("limit="):
+        number = value.removeprefix("limit=").lower()
+        shift = _UNITS.get(number[-1:], 0)
+        number = number[:-1] if shift else number
+    elif spec == "blob:none":
+        number = "0"
+    elif kind != "tree":
+        return None
+    if not number.isascii() or not number.isdigit() or len(number) > LONGEST_NUMBER:
+        return None
+    return [(BLOBS if kind == "blob" else TREES, int(number) << shift)]
+
+
+def unquote_percent(text: str) -> str:
+    """A part of a combined filter, in which git writes some characters as in a URL."""
+    return re.sub("%([0-9a-fA-F]{2})", lambda found: chr(int(found[1], 16)), text)
 
 
 def unquote(value: str) -> bytes:

@@ -12,7 +12,15 @@ from smartserver.client.plain import plain
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, Outcome, RefUpdate, UpdateOutcome
-from smartserver.errors import BranchExists, DivergedBranches, HeadBranch, NotDone, StaleLease
+from smartserver.errors import (
+    BranchExists,
+    DivergedBranches,
+    HeadBranch,
+    MissingParents,
+    MissingRevision,
+    NotDone,
+    StaleLease,
+)
 from smartserver.plugins.git.listing import Guess, conditions, guesses
 from smartserver.plugins.git.options import Options
 from smartserver.plugins.git.refspecs import Refspecs, matches
@@ -135,6 +143,10 @@ class Push:
             ).refs
         except VcsError as wrong:
             raise CannotGoOn(str(wrong)) from wrong
+        except (MissingParents, MissingRevision) as wrong:
+            if not local.is_shallow:
+                raise
+            raise CannotGoOn(_cut_off(wrong)) from wrong
 
     def _update(self, command: Command) -> RefUpdate:
         local, ref = self._local, command.ref
@@ -248,8 +260,18 @@ def _why(location: Place, local: GitRepository, updated: UpdateOutcome) -> bytes
             return NOT_ATOMIC
         case None:
             return b"no reason given"
+        case MissingParents() | MissingRevision() if local.is_shallow:
+            return _on_a_line(_cut_off(error))
         case _:
             return _on_a_line(in_words(error, location))
+
+
+def _cut_off(error: MissingParents | MissingRevision) -> str:
+    """Why a push from a shallow repository was refused: history is cut at what the remote lacks."""
+    return (
+        f"cannot push from a shallow repository: the remote lacks history that is not here: {error} "
+        "(git fetch --unshallow from where it was cloned)"
+    )
 
 
 def _on_a_line(text: str) -> bytes:

@@ -97,7 +97,7 @@ class GitRemote:
         self.terminal = Terminal(say)
         repository.sent = functools.partial(self.terminal.moved, "Writing objects")
         self._options = Options()
-        self._fetched = Fetch(path_in_words(location), repository, self.terminal)
+        self._fetched = Fetch(path_in_words(location), repository, self.terminal, self._options)
         self._opened: GitRepository | None = None
         self._listed: dict[bytes, bytes] = {}
         """The refs of the remote that git decided a push on, and their values; `NO_TIP`: listed as unknown."""
@@ -197,13 +197,17 @@ class GitRemote:
     def _list(self) -> None:
         """Pull what git will want, and list the refs."""
         local = None if self._hint.refs_only else self._local()
+        if local is not None and self._hint.is_lazy:  # It asks for objects by their ids, and takes no ref.
+            self._options.lazy = True
+            self._answer(*_format(local.object_format), b"")
+            return
         if local is None:
             self._repository.learn_refs()
         else:
             try:
                 with span(Part.LOCAL, "read git's configuration"):
                     wanted = wants(self._hint, self._remote, local.settings(), local.id_length)
-                self._fetched.pull(local, wanted, refetch=self._options.refetch)
+                self._fetched.pull(local, wanted)
             except MissingRevision as wrong:  # Which the user named himself: nothing was listed yet.
                 raise CannotGoOn(f"{wrong}{BY_ID}") from None
         self._check_vcs()
@@ -233,9 +237,10 @@ class GitRemote:
 
     def _fetch(self, batch: Sequence[bytes]) -> None:
         local = self._local_or_fail("fetch")
-        if self._knowledge.vcs != local.vcs:  # A clone changes its format to what was listed.
+        if self._knowledge.vcs not in ("", local.vcs):  # A clone changes its format to what was listed.
             local = self._reopened("fetch")
         ids = {bytes.fromhex(line.partition(b" ")[0].decode("ascii")) for line in batch}
+        self._fetched.sought = b"".join([line + b"\n" for line in batch])
         self._fetched.bring(local, ids, as_pack=self._options.cloning)
         # Git may be told which file keeps a pack (`lock PATH`), but not a path with a newline. It has written its refs
         # when it ends this program, and `close` removes all such files.

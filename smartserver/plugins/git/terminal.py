@@ -25,11 +25,16 @@ class Terminal:
         self._told = 0.0
 
     def moved(self, what: str, size: int, done: int, total: int) -> None:
-        """Show how many bytes and revisions were moved: now and then, and at the end however quick it was, like git."""
+        """Show how many bytes and revisions were moved: now and then, and at the end however quick it was, like git.
+        Where the total is not known it is 0; then `done` is 0 at the end."""
         now = time.monotonic()
-        if not self.shows_progress or (done < total and now - self._told <= INTERVAL):
+        moves = done < total or (not total and done)
+        if not self.shows_progress or (moves and now - self._told <= INTERVAL):
             return
         self._told = now
+        if not total:
+            self.say(f"{what}: {size / 1e6:.2f} MB" + ("\r" if moves else "\n"))
+            return
         end = "\r" if done < total else "\n"
         self.say(f"{what}: {100 * done // total:3d}% ({done}/{total} revisions), {size / 1e6:.2f} MB{end}")
 

@@ -32,13 +32,14 @@ def wants(hint: Hint, remote: str, settings: Mapping[str, Sequence[bytes]], id_l
 
 
 def _clone(hint: Hint) -> Wants:
-    if "--mirror" in hint.options:
+    shallow = any(option in hint.options for option in ("--depth", "--shallow-since", "--shallow-exclude"))
+    single = "--single-branch" in hint.options or (shallow and "--no-single-branch" not in hint.options)
+    if "--mirror" in hint.options and not single:
         return Wants(None)
     follow = () if "--no-tags" in hint.options else (TAGS,)
     branch = hint.values.get("--branch") or hint.values.get("-b")
     named = _sources(branch.encode("utf-8", "surrogateescape")) if branch else []
-    shallow = any(option in hint.options for option in ("--depth", "--shallow-since", "--shallow-exclude"))
-    if "--single-branch" in hint.options or (shallow and "--no-single-branch" not in hint.options):
+    if single:
         return Wants(tuple(named or [b"HEAD"]), follow=follow)
     return Wants((HEADS, *follow, *named))
 

@@ -63,12 +63,19 @@ class Inserter:
         *,
         say: Callable[[str], object] = lambda line: None,
         as_pack: bool = False,
+        promised: bytes | None = None,
+        shallow_file: str = "",
     ) -> None:
-        """`say` shows the user git's warnings about the objects, a line each; `as_pack`: make a pack of few, too."""
+        """`say` shows the user git's warnings about the objects, a line each; `as_pack`: make a pack of few, too.
+        `promised`: the objects may refer to some that are not here. The pack has a file that says so, with this
+        content. `shallow_file`: the file of shallow commits that counts for git's check of the objects, where it is
+        not the repository's."""
         self._repository = repository
         self._keeps = keeps
         self._say = say
-        self._as_pack = as_pack
+        self._as_pack = as_pack or promised is not None
+        self._promised = promised
+        self._shallow_file = shallow_file
         self.inserted: Container[Key] = ()
         """The keys of the objects that were inserted last."""
 
@@ -128,9 +135,9 @@ class Inserter:
         repository = self._repository
         default = DEFAULT_UNPACK_LIMIT if size < LARGE_PULL else 1
         limit = repository.number("fetch.unpacklimit", "transfer.unpacklimit", default=default)
-        check = _Check(repository, self._say)
+        check = _Check(repository, self._say, self._shallow_file, promised=self._promised is not None)
         if self._as_pack or builder.objects >= limit:
-            _install(repository, builder, folder, check, self._keeps)
+            _install(repository, builder, folder, check, self._keeps, promised=self._promised)
             return
         pack = unnamed_file(folder)
         try:
@@ -144,9 +151,14 @@ class Inserter:
 class _Check:
     """Git's check of fetched objects, as the user configured it (`fetch.fsckObjects`, `fetch.fsck.<id>`)."""
 
-    def __init__(self, repository: GitRepository, say: Callable[[str], object]) -> None:
+    def __init__(
+        self, repository: GitRepository, say: Callable[[str], object], shallow_file: str, *, promised: bool
+    ) -> None:
         self._repository = repository
         self._say = say
+        self._options = ["--shallow-file", shallow_file] if shallow_file else []
+        self._strict = "--fsck-objects" if promised else "--strict"
+        """`--strict` also looks for what the objects refer to."""
         self.is_wanted = repository.flag("fetch.fsckobjects", "transfer.fsckobjects")
         self._levels = {
             name.removeprefix(_LEVEL): values[-1].decode("utf-8", "surrogateescape")
@@ -169,10 +181,10 @@ class _Check:
         Git's own fetch leaves out an id of `fetch.fsck.<id>` that git does not know. The command ends on one before it
         reads anything, and names it: so it is run again without.
         """
-        options = [word for setting in settings for word in ("-c", setting)]
+        options = [*self._options, *[word for setting in settings for word in ("-c", setting)]]
         while True:
             levels = ",".join([f"{name}={value}" for name, value in self._levels.items()])
-            strict = ["--strict" + (f"={levels}" if levels else "")] if self.is_wanted else []
+            strict = [self._strict + (f"={levels}" if levels else "")] if self.is_wanted else []
             status, said = self._run(pack, [*options, command, *strict, *arguments], environment)
             if not status:
                 break
@@ -257,8 +269,17 @@ def _permissions(repository: GitRepository) -> int:
     return mode
 
 
-def _install(repository: GitRepository, builder: PackBuilder, folder: str, check: _Check, keeps: list[str]) -> None:
-    """Write a pack and its index, and give them their names after a `.keep` file, unless that was there.
+def _install(
+    repository: GitRepository,
+    builder: PackBuilder,
+    folder: str,
+    check: _Check,
+    keeps: list[str],
+    *,
+    promised: bytes | None,
+) -> None:
+    """Write a pack and its index, and give them their names after a `.keep` file, unless that was there. `promised`:
+    with a `.promisor` file of that content.
 
     Where a check is wanted git makes the index, and checks the objects as it does so.
     """
@@ -286,6 +307,9 @@ def _install(repository: GitRepository, builder: PackBuilder, folder: str, check
             with contextlib.suppress(FileExistsError), open(keep, "x", encoding="ascii") as file_:
                 leftovers.append(keep)
                 file_.write(f"fetched by process {os.getpid()}\n")
+            if promised is not None:
+                with open(name + ".promisor", "wb") as promisor:
+                    promisor.write(promised)
             if not os.path.exists(name + ".idx"):
                 # Git finds packs by their index: it comes last. One of this name, a hash of all its bytes, is the same.
                 os.rename(temporary, name + ".pack")

@@ -176,12 +176,9 @@ def revisions(repository: GitRepository, tips: Iterable[RevisionId], haves: Iter
         raise cannot_send(repository, wrong) from wrong
     if commits:
         listing = _list_commits(repository, list(commits), haves)
-        for cut in repository.shallow():
-            if listing.has(cut):
-                raise CannotSend(
-                    f"cannot push from a shallow repository: the parents of {cut.hex()} are not here "
-                    "(git fetch --unshallow from where it was cloned)"
-                )
+        cuts = [cut for cut in repository.shallow() if listing.has(cut)]
+        if cuts:  # Only the server can say whether it has these, and so what is below.
+            listing = _list_commits(repository, list(commits), [*haves, *cuts])
     for revision in others:
         listing.append(revision)
     return listing

@@ -18,6 +18,7 @@ from smartserver.records.model import Kind, RevisionId
 from smartserver.vcs.base import ToolFailed
 from smartserver.vcs.git.format import FORMATS, Format
 from smartserver.vcs.git.objects import GitObject, ObjectReader, end
+from smartserver.vcs.git.shallow import read as read_shallow
 from smartserver.vcs.git.system import GIT
 
 _MAX_CHECKS = 8
@@ -131,14 +132,18 @@ class GitRepository:
         """The folder new objects are written to."""
         return self.environment.get("GIT_OBJECT_DIRECTORY") or os.path.join(self.common_dir, "objects")
 
+    @property
+    def shallow_file(self) -> str:
+        """The file that names shallow commits."""
+        return self.environment.get("GIT_SHALLOW_FILE") or os.path.join(self.common_dir, "shallow")
+
     def shallow(self) -> set[RevisionId]:
-        """Commits whose parents are not here although they have some."""
-        name = self.environment.get("GIT_SHALLOW_FILE") or os.path.join(self.common_dir, "shallow")
-        try:
-            with open(name, encoding="ascii") as file:
-                return {bytes.fromhex(line) for line in file.read().split()}
-        except FileNotFoundError:
-            return set()
+        """Commits whose parents are not here although they have some.
+
+        Raises:
+            ShallowFileError: their file is damaged.
+        """
+        return read_shallow(self.shallow_file)
 
     @property
     def is_shallow(self) -> bool:
@@ -204,6 +209,11 @@ class GitRepository:
                     return int(text[:-1] if shift else text) << shift
         return default
 
+    def seconds(self, date: str) -> int:
+        """A date in any of the words that git takes (`2 weeks ago`), in seconds since 1970."""
+        said = self.run("rev-parse", "--since=" + date)
+        return int(said.partition(b"=")[2])
+
     # ---- refs and revisions
 
     def refs(self) -> dict[bytes, RevisionId]:
@@ -242,14 +252,13 @@ class GitRepository:
         return process.wait() == 0
 
     def complete_haves(self, candidates: Iterable[RevisionId], limit: int) -> list[RevisionId]:
-        """Revisions that are here with all their ancestors and content, most telling first, at most `limit`.
+        """Revisions that are here with all their ancestors and content, most telling first, at most `limit`. In a
+        shallow or partial repository that is what git was told to have of them.
 
         `candidates`: tips of the remote as last seen. After those of them that are whole come the tips of the refs, and
         of the refs of alternates; where none of them is whole, some ancestors of the heads, in case the refs are ahead
-        of the remote. A shallow or partial repository offers nothing.
+        of the remote.
         """
-        if self.is_shallow or self.is_partial:
-            return []
         refs = self.refs()
         tips = {*refs.values(), *self._borrowed}
         wanted = [key for key in dict.fromkeys(candidates) if len(key) == self.id_length][:limit]
@@ -299,6 +308,15 @@ class GitRepository:
             if len(row) == 2 and row[1] in (b"commit", b"tag", b"tree", b"blob")
         ]
 
+    def present(self, keys: Collection[RevisionId]) -> set[RevisionId]:
+        """Those of `keys` that are here."""
+        if not self.is_partial or not keys:
+            return {key for key, _ in self.existing([hexlify(key) for key in keys])}
+        # Git before 2.44 has no other command that takes a missing object for missing instead of fetching it.
+        walk = ("rev-list", "--objects", "--no-walk", "--missing=allow-any", "--ignore-missing", "--filter=tree:0")
+        found = self.run(*walk, "--stdin", stdin=b"".join([hexlify(key) + b"\n" for key in keys]))
+        return {unhexlify(line.partition(b" ")[0]) for line in found.splitlines()}.intersection(keys)
+
     def _ancestors(self, heads: list[RevisionId]) -> list[RevisionId]:
         """First-parent ancestors of `heads` at 1, 2, 4, 8 ..., the nearest of all heads first."""
         names = [b"%s~%d" % (hexlify(head), step) for step in _ANCESTOR_STEPS for head in heads]
@@ -309,7 +327,8 @@ class GitRepository:
         the rest is walked."""
         if not keys or self._reaches_all(keys):
             return keys
-        here = [key for key, _ in self.existing([hexlify(key) for key in keys])]
+        present = self.present(keys)
+        here = [key for key in keys if key in present]
         whole: list[RevisionId] = []
         groups = [here] if here else []
         for _ in range(_MAX_CHECKS):
@@ -324,7 +343,9 @@ class GitRepository:
         return whole
 
     def _reaches_all(self, keys: list[RevisionId]) -> bool:
-        process = self.start("rev-list", "--objects", "--quiet", "--stdin", "--not", "--all", stdin=subprocess.PIPE)
+        promised = ["--exclude-promisor-objects"] if self.is_partial else []
+        walk = ("rev-list", "--objects", "--quiet", *promised, "--stdin", "--not", "--all")
+        process = self.start(*walk, stdin=subprocess.PIPE)
         lines = [hexlify(key) + b"\n" for key in keys] + [b"^" + hexlify(key) + b"\n" for key in self._borrowed]
         process.communicate(b"".join(lines))
         return process.returncode == 0

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from smartserver.records.browse import Contents
-    from smartserver.records.content import ReadScope, RepositoryView, TipReader
+    from smartserver.records.content import ReadPlan, ReadScope, RepositoryView, TipReader
     from smartserver.records.faults import FaultChecker
     from smartserver.records.native import Prover
 
@@ -142,6 +142,12 @@ class GitSystem(System):
         from smartserver.records.native import prover  # Not before: git's helper proves nothing.
 
         return prover(self._format.id_bytes, cache, judges, is_stored)
+
+    def read(self, stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
+        """A part of the commits, or of their objects: a shallow or partial fetch."""
+        from smartserver.vcs.git.reading import read  # Not before: a client answers nothing.
+
+        return read(stored, self._format, selector, question)
 
     def contents(self, stored: RepositoryView, question: ReadScope) -> Contents:
         """Its commits and trees."""

@@ -17,7 +17,7 @@ import msgspec
 
 from smartserver.errors import NoSuchPart, shown
 from smartserver.records.charge import Charge
-from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
+from smartserver.records.content import ReadPlan, ReadScope, RepositoryView, as_graph
 from smartserver.records.model import Key, RefValue
 from smartserver.vcs.hg import markers
 from smartserver.vcs.hg.format import changeset_manifest, lines_starting, read_line
@@ -56,7 +56,7 @@ def read(stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPl
     """
     if selector == GRAPH:
         wants, haves = _stored(stored, question.wants), _stored(stored, question.haves)
-        return ReadPlan(graph=stored.reached(wants, haves))
+        return ReadPlan(pieces=as_graph(stored.reached(wants, haves)))
     if selector.startswith(markers.WHOLE):
         table = stored.map(OBSOLETE)
         stored.charge(len(table))

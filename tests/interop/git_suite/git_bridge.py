@@ -30,6 +30,7 @@ from smartserver.client.repository import RemoteRepository
 from smartserver.client.session import Tool
 from smartserver.client.updates import RefUpdate
 from smartserver.plugins.git.fetch import Fetch
+from smartserver.plugins.git.options import Options
 from smartserver.plugins.git.terminal import Terminal
 from smartserver.plugins.git.wants import Wants
 from smartserver.store.repository import PackRepository
@@ -152,7 +153,7 @@ class Bridge:
             return
         with GitRepository(self.folder, self.environment) as local, self._client() as (client, place):
             remote = RemoteRepository(client, place.path, Knowledge(str(self.cache), place.key))
-            fetch = Fetch(place.path, remote, Terminal(lambda _: None))
+            fetch = Fetch(place.path, remote, Terminal(lambda _: None), Options())
             fetch.pull(local, Wants(tuple(changed)))
             fetch.bring(local, changed.values())
             symbolic = self._git("for-each-ref", "--format=%(if)%(symref)%(then)%(refname)%(end)").splitlines()

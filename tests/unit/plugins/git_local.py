@@ -75,6 +75,12 @@ class FakeLocal:
     def existing(self, names: Iterable[bytes]) -> list[tuple[RevisionId, bytes]]:
         return [(found, b"commit") for found in map(bytes.fromhex, map(bytes.decode, names)) if found in self._here()]
 
+    def present(self, keys: Iterable[RevisionId]) -> set[RevisionId]:
+        return self._here().intersection(keys)
+
+    def shallow(self) -> set[RevisionId]:
+        return set()
+
     def complete_haves(self, candidates: Iterable[RevisionId], limit: int) -> list[RevisionId]:
         return sorted(self._here())
 

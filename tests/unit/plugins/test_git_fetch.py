@@ -18,8 +18,9 @@ from git_local import key
 from smartserver.client.exchange import PullAnswer
 from smartserver.client.repository import RemoteRepository
 from smartserver.errors import LimitExceeded, MissingRevision
-from smartserver.plugins.git.fetch import Fetch, segments_of
+from smartserver.plugins.git.fetch import Arrival, Fetch, segments_of
 from smartserver.plugins.git.hint import Hint, parse
+from smartserver.plugins.git.options import Options
 from smartserver.plugins.git.terminal import CannotGoOn, Terminal
 from smartserver.plugins.git.wants import wants
 from smartserver.records.limits import MAX_TAKEN
@@ -32,7 +33,7 @@ def test_a_fetch_pulls_what_it_will_want() -> None:
     remote = FakeRemote({MAIN: key(1)})
     here = local_with(main=key(1))
     Conversation("list\n", remote, here, parse(["git", "fetch", "o", "refs/heads/main"])).run()
-    assert remote.asked == [([key(1)], (MAIN,), (), (b"refs/tags/",))]
+    assert remote.asked == [([key(1)], (MAIN,), (), (b"refs/tags/",), [])]
     assert here.closed
 
 
@@ -40,7 +41,7 @@ def test_a_refetch_has_nothing() -> None:
     remote = FakeRemote({MAIN: key(1)})
     hint = parse(["git", "fetch", "--refetch", "o", "refs/heads/main"])
     Conversation("option refetch yes\nlist\n", remote, local_with(main=key(1)), hint).run()
-    assert remote.asked == [([], (MAIN,), (), (b"refs/tags/",))]
+    assert remote.asked == [([], (MAIN,), (), (b"refs/tags/",), [])]
 
 
 def test_a_fetch_of_what_is_here_asks_nobody() -> None:
@@ -53,7 +54,7 @@ def test_a_fetch_of_what_is_here_asks_nobody() -> None:
 def test_a_fetch_of_what_did_not_come_pulls_it() -> None:
     remote = FakeRemote({MAIN: key(1)})
     Conversation(f"list\nfetch {key(9).hex()} refs/x\n\n", remote, local_with(main=key(1))).run()
-    assert remote.asked[1:] == [([key(1)], (), (key(9),), ())]
+    assert remote.asked[1:] == [([key(1)], (), (key(9),), (), [])]
 
 
 def test_a_fetch_of_what_the_remote_no_longer_has_forgets_what_was_known() -> None:
@@ -86,7 +87,7 @@ def test_a_segment_over_the_limit_is_refused_by_what_it_says(tmp_path: Path) -> 
 
     with GitRepository(tmp_path, {"PATH": os.environ["PATH"]}) as here:
         remote = FakeRemote({MAIN: key(9)}, pull=PullAnswer(PullResult(1, length), body()))
-        fetched = Fetch("x", cast("RemoteRepository", remote), Terminal(lambda _line: None))
+        fetched = Fetch("x", cast("RemoteRepository", remote), Terminal(lambda _line: None), Options())
         fetched.pull(here, wants(Hint(), "o", {}, here.id_length))
         with pytest.raises(LimitExceeded, match=f"bytes of a segment: {length}, expected no more than {MAX_TAKEN}"):
             fetched.bring(here, {key(9)})
@@ -99,7 +100,7 @@ def test_a_body_that_is_none(body: bytes, tmp_path_factory: pytest.TempPathFacto
     subprocess.run(["git", "init", "-q", "--bare", str(folder)], check=True)
     with GitRepository(folder, {"PATH": os.environ["PATH"]}) as here:
         remote = FakeRemote({MAIN: key(9)}, pull=PullAnswer(PullResult(1, len(body)), iter([body] if body else [])))
-        fetched = Fetch("x", cast("RemoteRepository", remote), Terminal(lambda _line: None))
+        fetched = Fetch("x", cast("RemoteRepository", remote), Terminal(lambda _line: None), Options())
         fetched.pull(here, wants(Hint(), "o", {}, here.id_length))
         with pytest.raises(CannotGoOn):
             fetched.bring(here, {key(9)})
@@ -115,7 +116,7 @@ def test_one_large_commit_is_shown_by_its_bytes() -> None:
     terminal = Terminal(said.append)
     terminal.shows_progress = True
     moved = partial(terminal.moved, "Receiving objects")
-    assert b"".join(segments_of(PullAnswer(PullResult(1, len(body)), chunks), KINDS, moved)) == body
+    assert b"".join(segments_of(Arrival(chunks, 1), KINDS, moved)) == body
     assert said == [
         "Receiving objects:   0% (0/1 revisions), 0.03 MB\r",
         "Receiving objects: 100% (1/1 revisions), 0.04 MB\n",

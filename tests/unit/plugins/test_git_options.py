@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 from git_local import key
 
-from smartserver.plugins.git.options import UNSUPPORTED, Options
-from smartserver.plugins.git.terminal import CannotGoOn, Terminal
+from smartserver.plugins.git.options import Options, filters_of
+from smartserver.plugins.git.terminal import Terminal
+from smartserver.vcs.git.selector import BLOBS, TREES, Filter
+
+OID = "sparse:oid=main:sparse"
 
 
 @pytest.mark.parametrize(
@@ -22,18 +25,20 @@ from smartserver.plugins.git.terminal import CannotGoOn, Terminal
         ("force true", "ok", ""),
         ("force-if-includes true", "ok", ""),
         (f"cas refs/heads/x:{'0' * 40}", "ok", ""),
-        ("depth 1", "unsupported", "hpss: --depth is not supported: the whole history is fetched"),
-        ("depth 0", "unsupported", ""),
-        ("deepen-relative true", "unsupported", ""),
-        ("deepen-since 2020", "unsupported", "hpss: --shallow-since is not supported: the whole history is fetched"),
-        ("deepen-not v1", "unsupported", "hpss: --shallow-exclude is not supported: the whole history is fetched"),
-        ("filter blob:none", "unsupported", f"hpss: {UNSUPPORTED['filter']}"),
+        ("depth 1", "ok", ""),
+        ("depth 0", "ok", ""),
+        ("deepen-relative true", "ok", ""),
+        ("deepen-since 2020", "ok", ""),
+        ("deepen-not v1", "ok", ""),
+        ("filter blob:none", "ok", ""),
+        (f"filter {OID}", "unsupported", f"hpss: --filter={OID} is not supported: all objects are fetched"),
+        ("from-promisor 1", "ok", ""),
         ("family ipv6", "unsupported", "hpss: -4 and -6 are not supported: every address of the host may be tried"),
         ("pushcert true", "unsupported", ""),
         ("push-option x", "unsupported", ""),
         ("refetch yes", "ok", ""),
         ("check-connectivity true", "unsupported", ""),
-        ("update-shallow true", "unsupported", ""),
+        ("update-shallow true", "ok", ""),
         ("anything", "unsupported", ""),
     ],
 )
@@ -63,9 +68,43 @@ def test_what_is_set() -> None:
     assert options == Options(leases=leases)
 
 
-def test_a_shallow_repository_cannot_be_made_whole() -> None:
-    with pytest.raises(CannotGoOn, match="--unshallow is not supported"):
-        Options().set("depth 2147483647", Terminal(lambda _line: None))
+def test_where_history_is_cut() -> None:
+    terminal, options = Terminal(lambda _line: None), Options()
+    for option in (
+        "depth 2147483647",
+        "deepen-relative true",
+        'deepen-since "2 weeks\\tago"',
+        "deepen-not v1",
+        "deepen-not v2",
+    ):
+        options.set(option, terminal)
+    assert options.deepens
+    assert options == Options(
+        depth=2147483647, relative=True, since="2 weeks\tago", excluded={b"v1": None, b"v2": None}
+    )
+    # As before the tags that a fetch follows.
+    again = Options(depth=3)
+    again.set("depth 0", terminal)
+    assert not again.deepens
+
+
+@pytest.mark.parametrize(
+    ("spec", "found"),
+    [
+        ("blob:none", [(BLOBS, 0)]),
+        ("blob:limit=17", [(BLOBS, 17)]),
+        ("blob:limit=2K", [(BLOBS, 2048)]),
+        ("tree:0", [(TREES, 0)]),
+        ("combine:tree:2+blob%3alimit=1m", [(TREES, 2), (BLOBS, 1 << 20)]),
+        ("combine:tree:2+sparse:oid=x", None),
+        ("object:type=tree", None),
+        ("blob:limit=k", None),
+        ("blob:limit=-1", None),
+        ("tree:" + 19 * "1", None),
+    ],
+)
+def test_filters(spec: str, found: list[Filter] | None) -> None:
+    assert filters_of(spec) == found
 
 
 @pytest.mark.parametrize(("verbosity", "lines"), [("0", 0), ("1", 1), ("2", 1)])
@@ -74,11 +113,11 @@ def test_who_wants_it_quiet_is_told_nothing(verbosity: str, lines: int) -> None:
     said: list[str] = []
     options, terminal = Options(), Terminal(said.append)
     assert options.set(f"verbosity {verbosity}", terminal) == b"ok"
-    assert options.set("depth 1", terminal) == b"unsupported"
+    assert options.set("family ipv6", terminal) == b"unsupported"
     assert len(said) == lines
 
 
-@pytest.mark.parametrize("option", ["depth 1", "filter blob:none", "family ipv6"])
+@pytest.mark.parametrize("option", [f"filter {OID}", "family ipv6"])
 def test_what_is_not_supported_is_said_once(option: str) -> None:
     lines: list[str] = []
     options, terminal = Options(), Terminal(lines.append)

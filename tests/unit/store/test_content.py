@@ -10,9 +10,10 @@ from bzr_builders import KINDS, TRUNK, BzrHistory
 from smartserver.client.graph import read_graph
 from smartserver.errors import Cancelled, NoSuchRepository
 from smartserver.records.browse import LogSelector, encode_selector
+from smartserver.records.content import as_graph
 from smartserver.records.model import GraphNode, Parent, Tip
 from smartserver.store.allowance import Allowance
-from smartserver.store.content import GraphReader
+from smartserver.store.content import ContentReader
 from smartserver.store.model import ContentPlan, PullPlan
 from smartserver.store.repository import PackRepository
 from transports.memory import MemoryTransport
@@ -29,8 +30,8 @@ class Stored:
         self.history.push(self.repository, self.history.parents, {TRUNK: Tip(self.tip)})
 
     def read(self, ordinals: Sequence[int], size: int = 1000, allowance: Allowance | None = None) -> list[GraphNode]:
-        body = self.repository.begin(allowance=allowance).open_body(ContentPlan(ordinals))
-        assert isinstance(body, GraphReader)
+        body = self.repository.begin(allowance=allowance).open_body(ContentPlan(as_graph(ordinals)))
+        assert isinstance(body, ContentReader)
         chunks: list[bytes] = []
         while chunk := body.read(size):
             assert len(chunk) <= size
@@ -47,7 +48,7 @@ def stored() -> Stored:
 
 def test_something_is_to_be_sent() -> None:
     assert not ContentPlan(None)
-    assert ContentPlan(())
+    assert ContentPlan(iter(()))
     assert not PullPlan((), 0, 0, ())
 
 

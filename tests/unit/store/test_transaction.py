@@ -12,7 +12,6 @@ from smartserver.errors import (
     MissingParents,
     MissingRevision,
     NoSuchRepository,
-    Unsupported,
     WrongMapKind,
     WrongVcs,
 )
@@ -272,8 +271,6 @@ def test_the_line_of_first_parents() -> None:
 def test_the_line_of_first_parents_of_a_system_without_ghosts(repository: PackRepository, line: list[bytes]) -> None:
     snapshot = repository.snapshot()
     assert [snapshot.first_parent(ordinal) for ordinal in range(3)] == [None, 0, 1]
-    with pytest.raises(Unsupported, match="git sha1"):
-        begin(repository).plan_read(b"", [line[3]])
 
 
 # -- maps

@@ -8,7 +8,7 @@ from verb_context import Project
 
 from smartserver.errors import MissingRevision, NoSuchPart, Unsupported
 from smartserver.records.browse import LogSelector, encode_selector
-from smartserver.records.content import ReadPlan, ReadScope, RepositoryView
+from smartserver.records.content import ReadPlan, ReadScope, RepositoryView, as_graph
 from smartserver.records.system import system_of
 from smartserver.store.model import ContentPlan, PullPlan
 from smartserver.verbs.repository_read import ReadRequest, ReadResult, repository_read
@@ -21,7 +21,7 @@ def answer(system: object, stored: RepositoryView, selector: bytes, question: Re
     if selector == b"history":
         return ReadPlan(b"said", heads=question.wants)
     ordinals = [each for each in map(stored.ordinal, question.wants) if each is not None]
-    return ReadPlan(b"said", graph=stored.reached(ordinals, []))
+    return ReadPlan(b"said", pieces=as_graph(stored.reached(ordinals, [])))
 
 
 @pytest.fixture
@@ -51,7 +51,9 @@ def test_whole_revisions(project: Project) -> None:
 def test_a_graph(project: Project) -> None:
     context = project.context()
     result = run(context, ReadRequest(b"graph", refs=[], ids=[project.repository.snapshot().revision(1)]))
-    assert (result, context.plans) == (ReadResult(b"said", 0), [ContentPlan([0, 1])])
+    (plan,) = context.plans
+    assert isinstance(plan, ContentPlan)
+    assert (result, [*(plan.pieces or ())]) == (ReadResult(b"said", 0), [(0, ()), (1, ())])
 
 
 @pytest.mark.usefixtures("selectors")

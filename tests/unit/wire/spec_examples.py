@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from smartserver.vcs.git.selector import BLOBS, Cut, FetchSelector
 from smartserver.wire.connection import Role
 from smartserver.wire.events import (
     Body,
@@ -87,6 +88,8 @@ MESSAGES: dict[str, msgspec.Struct] = {
     "a State with everything": STATE,
     "a Progress": ProgressMessage("verify", 40, 100),
     "an Advice": Advice("faults", raw({"faults": {"badTimezone": [3, "ab12"]}})),
+    "a FetchSelector": FetchSelector([b"\1" * 20], 2, filters=[(BLOBS, 0)], follow=[b"refs/tags/"], thin=True),
+    "a Cut": Cut([b"\2" * 20], [b"\1" * 20]),
 }
 
 DIALOGS: dict[str, list[Said]] = {

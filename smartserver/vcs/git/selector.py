@@ -1,0 +1,123 @@
+"""The selector of `Repository.read` for a fetch of less than whole revisions, and the encoding of the answer.
+
+A selector is `f` and a msgpack `FetchSelector`. The answer says which commits become shallow and which are no longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import msgspec
+
+from smartserver.errors import LimitExceeded, Unsupported
+from smartserver.records.model import RevisionId
+
+FETCH: Final = b"f"
+
+MAX_DEPTH: Final = (1 << 31) - 1
+"""Git's INFINITE_DEPTH: no commit stays shallow."""
+
+MAX_SHALLOW: Final = 1 << 16
+"""Shallow commits that a client may name. A clone of depth 50 of a busy project has some hundreds."""
+
+MAX_EXCLUDED: Final = 256
+"""Refs whose history is left out (`--shallow-exclude`)."""
+
+MAX_FILTERS: Final = 16
+"""Filters that an object must pass (`--filter=combine:...`)."""
+
+BLOBS: Final = 0
+"""Blobs of at least so many bytes are left out."""
+TREES: Final = 1
+"""Objects of at least that depth below a commit's tree are left out."""
+
+Filter = tuple[int, int]
+"""`BLOBS` or `TREES`, and the number."""
+
+
+class FetchSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Objects of the commits that the wants reach and the haves do not.
+
+    `shallow`: commits whose parents the client lacks. `depth`: commits for each path of the answer, 0: all; `relative`:
+    counted from the shallow commits. `since`: only commits of that second or later. `excluded`: refs whose history is
+    left out. `filters`: those that each object passes, but for those that are wanted by their ids. `follow`: prefixes
+    of refs: an annotated tag below one is sent with its target. `thin`: records may rest on those the client has.
+    """
+
+    shallow: list[bytes] = []
+    depth: int = 0
+    relative: bool = False
+    since: Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)] | None = None
+    excluded: list[bytes] = []
+    filters: list[Filter] = []
+    follow: list[bytes] = []
+    thin: bool = False
+
+
+class Cut(msgspec.Struct, frozen=True, array_like=True):
+    """Commits that become shallow, and those that are no longer."""
+
+    shallow: list[bytes] = []
+    unshallow: list[bytes] = []
+
+
+_decode = msgspec.msgpack.Decoder(FetchSelector).decode
+_decode_cut = msgspec.msgpack.Decoder(Cut).decode
+
+
+def encode(selector: FetchSelector) -> bytes:
+    """A selector as `Repository.read` takes it."""
+    return FETCH + msgspec.msgpack.encode(selector)
+
+
+def decode(selector: bytes) -> FetchSelector:
+    """The fetch that a client asks for.
+
+    Raises:
+        LimitExceeded: it names too much.
+        Unsupported: it is none of this release's.
+    """
+    if not selector.startswith(FETCH):
+        raise Unsupported("this selector of a git repository", "fetches")
+    try:
+        asked = _decode(selector[len(FETCH) :])
+    except (msgspec.DecodeError, RecursionError) as wrong:
+        raise Unsupported("this selector of a fetch", str(wrong)) from None
+    _check("shallow commits in a fetch", len(asked.shallow), MAX_SHALLOW)
+    _check("depth of a fetch", asked.depth, MAX_DEPTH)
+    _check("excluded refs of a fetch", len(asked.excluded), MAX_EXCLUDED)
+    _check("filters of a fetch", len(asked.filters), MAX_FILTERS)
+    _check("followed prefixes of a fetch", len(asked.follow), MAX_FILTERS)
+    if asked.depth < 0:
+        raise Unsupported(f"a depth of {asked.depth}", f"0 to {MAX_DEPTH}")
+    for kind, number in asked.filters:
+        if kind not in (BLOBS, TREES) or number < 0:
+            raise Unsupported(f"the filter {kind} of {number}", "0 and 1, of 0 or more")
+    return asked
+
+
+def _check(what: str, count: int, most: int) -> None:
+    if count > most:
+        raise LimitExceeded(what, count, most)
+
+
+def encode_cut(shallow: Sequence[RevisionId], unshallow: Sequence[RevisionId]) -> bytes:
+    """The answer, as it stands in `said`."""
+    return msgspec.msgpack.encode((shallow, unshallow))
+
+
+def decode_cut(said: bytes, width: int) -> Cut:
+    """The same as a client reads it; `width`: bytes of an id.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        cut = _decode_cut(said)
+    except (msgspec.DecodeError, RecursionError) as wrong:
+        raise ValueError(f"expected shallow commits: {wrong}") from None
+    for each in (*cut.shallow, *cut.unshallow):
+        if len(each) != width:
+            raise ValueError(f"a shallow commit with an id of {len(each)} bytes, expected {width}")
+    return cut

@@ -1,0 +1,94 @@
+"""The file `shallow` of a git repository: the commits whose parents are not here. Git's own lock guards it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Collection
+
+from smartserver.records.model import RevisionId
+from smartserver.vcs.base import VcsError
+from smartserver.vcs.signals import held
+
+
+class ShallowFileError(VcsError):
+    """The file cannot be changed, or another process changed it meanwhile."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(path, why)
+        self.path = path
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"the file {self.path!r} cannot be changed: {self.why}"
+
+
+def read(path: str) -> set[RevisionId]:
+    """The commits in the file; none where there is no file.
+
+    Raises:
+        ShallowFileError: it is damaged.
+    """
+    try:
+        with open(path, "rb") as file:
+            return {bytes.fromhex(line.decode("ascii")) for line in file.read().split()}
+    except FileNotFoundError:
+        return set()
+    except ValueError as wrong:
+        raise ShallowFileError(path, f"it holds something else than ids ({wrong})") from None
+
+
+class ShallowChange:
+    """A change of the file, made when `commit` is called; a context manager, which lets go of the lock."""
+
+    def __init__(self, path: str, before: Collection[RevisionId], after: Collection[RevisionId]) -> None:
+        """`before`: what was read; `after`: what is to be there.
+
+        Raises:
+            ShallowFileError: another process has the lock, or changed the file since.
+        """
+        self._path = path
+        self._after = after
+        self.lock = path + ".lock"
+        """The new file, as long as it is no more than the lock."""
+        self._held = False
+        with held():
+            try:
+                file = os.open(self.lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            except FileExistsError:
+                why = f"{self.lock!r} exists: another git process runs here, or one was killed (remove it then)"
+                raise ShallowFileError(path, why) from None
+            self._held = True
+        try:
+            with open(file, "wb") as new:
+                if read(path) != set(before):
+                    raise ShallowFileError(path, "another process changed it; try again")
+                new.write(b"".join([each.hex().encode() + b"\n" for each in sorted(after)]))
+                new.flush()
+                os.fsync(new.fileno())
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> ShallowChange:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def commit(self) -> None:
+        """Make the change."""
+        with held():
+            if self._after:
+                os.rename(self.lock, self._path)
+                self._held = False
+            else:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._path)
+
+    def close(self) -> None:
+        """Remove the lock."""
+        if self._held:
+            self._held = False
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.lock)

@@ -1,0 +1,331 @@
+"""vcs.git.reading: fetches of a part of the commits, or of their objects."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext, suppress
+from typing import Any
+
+import msgspec
+import pytest
+from builders import KINDS, History, push
+from trips import Trips
+
+from smartserver.errors import Cancelled, LimitExceeded, MissingRevision, NoSuchPart, Unsupported
+from smartserver.records.bulk import read_bulk
+from smartserver.records.delta import decompress
+from smartserver.records.segment import SegmentStream, frames
+from smartserver.store.model import ContentPlan
+from smartserver.store.repository import PackRepository
+from smartserver.vcs.git.format import COMMIT, TAG, TREE
+from smartserver.vcs.git.selector import (
+    BLOBS,
+    FETCH,
+    MAX_DEPTH,
+    MAX_EXCLUDED,
+    MAX_FILTERS,
+    MAX_SHALLOW,
+    TREES,
+    FetchSelector,
+    decode,
+    decode_cut,
+    encode,
+)
+from smartserver.vcs.git.system import GIT
+from transports.memory import MemoryTransport
+
+FORM = GIT["git sha1"]
+MAIN = b"refs/heads/main"
+
+
+class Client:
+    """What a client has, which fetches: each object with its text."""
+
+    def __init__(self, history: History, repository: PackRepository) -> None:
+        self.history = history
+        self.repository = repository
+        self.objects: dict[bytes, bytes] = {}
+        self.shallow: set[bytes] = set()
+        self.tips: set[bytes] = set()
+        self.sent: list[bytes] = []
+        """Keys of the last answer."""
+
+    def fetch(self, wants: Sequence[bytes], *, partial: bool = False, **asked: Any) -> None:
+        """Ask, and take what comes."""
+        selector = FetchSelector(sorted(self.shallow), thin=not partial, **asked)
+        transaction = self.repository.begin()
+        plan, said = transaction.plan_read(encode(selector), wants, sorted(self.tips))
+        assert isinstance(plan, ContentPlan)
+        body = transaction.open_body(plan)
+        stream = SegmentStream(KINDS, graph_first=False)
+        for text in read_bulk(iter(lambda: body.read(1 << 16), b"")):
+            stream.feed(text)
+        stream.finish()
+        self.sent = []
+        for segment, whole in stream.decoded():
+            for entry, frame in zip(segment.entries, frames(segment, whole), strict=True):
+                base = segment.base_of(entry)
+                text = decompress(entry.encoding, bytes(frame), entry.length, self.objects[base] if base else b"")
+                assert text == self.history.objects[entry.key].text
+                assert entry.meta == self.history.objects[entry.key].meta
+                self.objects[entry.key] = text
+                self.sent.append(entry.key)
+        cut = decode_cut(said, 20)
+        self.shallow = (self.shallow | set(cut.shallow)) - set(cut.unshallow)
+        self.tips.update(want for want in wants if self.history.objects[want].meta == COMMIT)
+
+    def check(self) -> set[bytes]:
+        """What the tips reach is here, up to where history is cut; the commits."""
+        left, seen = list(self.tips), set[bytes]()
+        while left:
+            commit = left.pop()
+            if commit in seen:
+                continue
+            seen.add(commit)
+            tree, parents = FORM._format.commit(commit, self.objects[commit])
+            assert set(self.history.closure(tree)) <= self.objects.keys()
+            if commit not in self.shallow:
+                left += parents
+        return seen
+
+
+def begun(history: History, revisions: Iterable[bytes], refs: dict[bytes, bytes]) -> Client:
+    repository = PackRepository(MemoryTransport(), "project")
+    push(repository, history, revisions, dict(refs))
+    return Client(history, repository)
+
+
+@pytest.fixture
+def line() -> tuple[Client, list[bytes]]:
+    history = History()
+    made = history.line(6)
+    return begun(history, made, {MAIN: made[-1]}), made
+
+
+def grown(chance: random.Random, history: History, tips: list[bytes], count: int) -> Iterator[bytes]:
+    """Commits that change, move, remove and merge."""
+    for number in range(count):
+        parents = chance.sample(tips, min(len(tips), chance.choice((1, 1, 1, 2))))
+        files = dict(history.files(parents[0])) if parents and chance.random() < 0.95 else {}
+        for _ in range(chance.randint(1, 3)):
+            path = f"{chance.choice(('', 'a/', 'a/b/', 'c/'))}f{chance.randint(0, 4)}"
+            if path in files and chance.random() < 0.2:
+                files[f"moved/{number}"] = files.pop(path)
+            elif not any(each.startswith(f"{path}/") for each in files):
+                files[path] = b"%d\n" % chance.randint(0, 30) + b"a line of its own\n" * chance.randint(0, 40)
+        made = history.commit(files, parents, f"commit {number}")
+        if made in tips:
+            continue
+        tips.append(made)
+        if len(tips) > 4:
+            tips.remove(chance.choice(tips[:-1]))
+        yield made
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_is_fetched_in_whatever_order(seed: int) -> None:
+    """After each fetch the client has all that git thinks it has."""
+    chance = random.Random(seed)
+    print(f"seed {seed}")
+    history, tips = History(), list[bytes]()
+    made = list(dict.fromkeys(grown(chance, history, tips, 12)))
+    client = begun(history, made, {MAIN: made[-1]})
+    for _ in range(8):
+        new = [each for each in dict.fromkeys(grown(chance, history, tips, chance.randint(0, 4))) if each not in made]
+        if new:
+            made += new
+            push(client.repository, history, new, {MAIN: new[-1]})
+        wants = chance.sample(made, chance.randint(1, 3))
+        hows: tuple[dict[str, Any], ...] = (
+            {},
+            {"depth": chance.randint(1, 5)},
+            {"depth": chance.randint(1, 3), "relative": True},
+            {"depth": MAX_DEPTH},
+            {"excluded": [MAIN]},
+        )
+        how = chance.choice(hows)
+        with suppress(NoSuchPart) if "excluded" in how else nullcontext():
+            client.fetch(wants, **how)
+        client.check()
+    client.fetch([made[-1]], depth=MAX_DEPTH)
+    assert client.check() >= history.ancestors([made[-1]])
+    assert not client.shallow
+
+
+def test_a_depth_counts_commits_of_the_shortest_path() -> None:
+    history = History()
+    root, one, two, three = history.line(4)
+    merged = history.commit({**history.files(three), "x": b"x"}, [three, root])
+    client = begun(history, [root, one, two, three, merged], {MAIN: merged})
+    client.fetch([merged], depth=2)
+    assert client.check() == {merged, three, root}
+    assert client.shallow == {three, root}  # A root at that depth too, as with git.
+    client.fetch([merged], depth=1, relative=True)
+    assert client.check() == {merged, three, root, two}
+    assert client.shallow == {two}
+
+
+def test_only_what_is_missing_comes(line: tuple[Client, list[bytes]]) -> None:
+    client, made = line
+    client.fetch([made[-2]], depth=1)
+    assert len(client.sent) == 5  # The commit, two trees and two files.
+    client.fetch([made[-1]])
+    assert len(client.sent) == 4
+    client.fetch([made[-1]], depth=3)
+    assert client.shallow == {made[-3]}
+    assert len(client.sent) == 4
+    client.fetch([made[-1]], depth=1)
+    assert client.sent == []
+    assert client.shallow == {made[-3], made[-1]}
+
+
+def test_since_and_without_what_a_ref_reaches() -> None:
+    history = History()
+    made = history.line(5)
+    client = begun(history, made, {MAIN: made[-1], b"refs/tags/old": made[1]})
+    client.fetch([made[-1]], excluded=[b"old"])
+    assert client.check() == set(made[2:])
+    assert client.shallow == {made[2]}
+    client.fetch([made[-1]], since=1_800_000_000)
+    assert client.check() == set(made)
+    with pytest.raises(NoSuchPart, match="no commits selected for shallow requests"):
+        client.fetch([made[-1]], since=1_800_000_001)
+    with pytest.raises(NoSuchPart, match="no ref none whose history could be left out"):
+        client.fetch([made[-1]], excluded=[b"none"])
+
+
+def test_tags_follow_what_comes_and_what_is_there() -> None:
+    history = History()
+    made = history.line(4)
+    tag, far = history.tag(made[2]), history.tag(made[0], "far")
+    outer = history.tag(tag, "outer")
+    refs = {MAIN: made[-1], b"refs/tags/outer": outer, b"refs/tags/far": far}
+    client = begun(history, [*made, tag, outer, far], refs)
+    client.fetch([made[-1]], depth=1, follow=[b"refs/tags/"])
+    assert not {tag, far, outer} & client.objects.keys()
+    client.fetch([made[-1]], depth=2, follow=[b"refs/tags/"])
+    assert {tag, outer} <= client.objects.keys()
+    assert far not in client.objects
+    client.fetch([far], depth=1)
+    assert client.shallow == {made[0], made[2]}
+
+
+@pytest.mark.parametrize(
+    ("filters", "kinds"),
+    [
+        ([], {COMMIT: 6, TREE: 12, b"\3": 7}),
+        ([(BLOBS, 0)], {COMMIT: 6, TREE: 12}),
+        ([(BLOBS, 11)], {COMMIT: 6, TREE: 12, b"\3": 1}),
+        ([(TREES, 0)], {COMMIT: 6}),
+        ([(TREES, 1)], {COMMIT: 6, TREE: 6}),
+        ([(TREES, 2)], {COMMIT: 6, TREE: 12, b"\3": 1}),
+        ([(TREES, 2), (BLOBS, 0)], {COMMIT: 6, TREE: 12}),
+    ],
+)
+def test_filters(line: tuple[Client, list[bytes]], filters: list[tuple[int, int]], kinds: dict[bytes, int]) -> None:
+    client, made = line
+    client.fetch([made[-1]], filters=filters, partial=True)
+    metas = [client.history.objects[key].meta for key in client.sent]
+    assert {meta: metas.count(meta) for meta in metas} == kinds
+
+
+def test_objects_by_their_ids(line: tuple[Client, list[bytes]]) -> None:
+    """Each passes whatever filter there is."""
+    client, made = line
+    history = client.history
+    tree = FORM._format.commit(made[0], history.objects[made[0]].text)[0]
+    blob = history.key_at(made[2], "src/file.txt")
+    client.fetch([blob, blob, tree], filters=[(BLOBS, 0)], partial=True)
+    assert client.sent[0] == blob
+    assert {history.objects[key].meta for key in client.sent[1:]} == {TREE}
+    with pytest.raises(MissingRevision):
+        client.fetch([b"\7" * 20])
+
+
+def test_refs_of_any_object() -> None:
+    history = History()
+    (made,) = history.line(1)
+    blob = history.bare(history.key_at(made, "README"))
+    tag = history.tag(blob, "of-a-file")
+    client = begun(history, [made, blob, tag], {MAIN: made, b"refs/x/blob": blob, b"refs/tags/t": tag})
+    client.fetch([tag], depth=1)
+    assert client.sent == [tag, blob]
+    assert history.objects[tag].meta == TAG
+
+
+# -- hostile
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        (FetchSelector([b"x"] * (MAX_SHALLOW + 1)), "shallow commits in a fetch: 65537, expected no more than 65536"),
+        (FetchSelector(depth=MAX_DEPTH + 1), "depth of a fetch: 2147483648, expected no more than 2147483647"),
+        (FetchSelector(excluded=[b"x"] * (MAX_EXCLUDED + 1)), "excluded refs of a fetch: 257, expected no more"),
+        (FetchSelector(filters=[(0, 1)] * (MAX_FILTERS + 1)), "filters of a fetch: 17, expected no more than 16"),
+        (FetchSelector(follow=[b"x"] * (MAX_FILTERS + 1)), "followed prefixes of a fetch: 17, expected no more"),
+    ],
+)
+def test_too_much(line: tuple[Client, list[bytes]], asked: FetchSelector, why: str) -> None:
+    client, made = line
+    with pytest.raises(LimitExceeded, match=why):
+        client.repository.begin().plan_read(encode(asked), [made[-1]])
+
+
+@pytest.mark.parametrize(
+    ("selector", "why"),
+    [
+        (b"", "this selector of a git repository"),
+        (b"x", "this selector of a git repository"),
+        (FETCH, "this selector of a fetch"),
+        (FETCH + msgspec.msgpack.encode([[], "1"]), "this selector of a fetch"),
+        (FETCH + msgspec.msgpack.encode([[], 1 << 63]), "depth of a fetch: 9223372036854775808"),
+        (encode(FetchSelector(depth=-1)), "a depth of -1"),
+        (encode(FetchSelector(filters=[(2, 0)])), "the filter 2 of 0"),
+        (encode(FetchSelector(filters=[(0, -1)])), "the filter 0 of -1"),
+        (FETCH + msgspec.msgpack.encode([*msgspec.structs.astuple(FetchSelector()), 1]), "this selector of a fetch"),
+    ],
+)
+def test_no_selector(selector: bytes, why: str) -> None:
+    with pytest.raises((Unsupported, LimitExceeded), match=why):
+        decode(selector)
+
+
+def test_work_is_charged_and_ends_where_it_is_too_much(line: tuple[Client, list[bytes]]) -> None:
+    """Whatever a fetch asks for, the charges of a long history end it."""
+    client, made = line
+    transaction = client.repository.begin()
+    for asked in (FetchSelector(depth=MAX_DEPTH), FetchSelector(since=0), FetchSelector(list(made), 3, relative=True)):
+        transaction.allowance.restart()
+        transaction.plan_read(encode(asked), [made[-1]])
+        assert transaction.allowance.steps > 5
+        transaction.allowance.cancelled = True
+        with pytest.raises(Cancelled):
+            transaction.plan_read(encode(asked), [made[-1]])
+        transaction.allowance.cancelled = False
+
+
+def test_a_cut_that_is_none() -> None:
+    for said in (b"", b"\xc0", msgspec.msgpack.encode(([b"short"], []))):
+        with pytest.raises(ValueError, match="shallow commit"):
+            decode_cut(said, 20)
+
+
+def test_a_store_behind_a_link_is_read_in_few_trips() -> None:
+    """Not in one for each object."""
+    history = History()
+    made = history.commit(
+        {
+            f"{folder}/{number}": random.Random(100 * folder + number).randbytes(4000)
+            for folder in range(4)
+            for number in range(25)
+        }
+    )
+    transport = Trips(MemoryTransport())
+    push(PackRepository(transport, "project"), history, [made], {MAIN: made})
+    client = Client(history, PackRepository(transport, "project"))
+    transport.log.clear()
+    client.fetch([made], depth=1)
+    assert len(client.sent) == 106
+    assert 2 * len(transport.log) < len(client.sent), transport.log
