@@ -109,7 +109,7 @@ class ServerCredentials:
             there = self._place.key.replace(PLAIN, TLS, 1)
             raise NoToken(f"a token is not sent without encryption: use {there}")
         if self._is_refused:
-            raise NoToken(f"the refused token is the one in {TOKEN_VARIABLE}")
+            raise NoToken(f"it is the one in {TOKEN_VARIABLE}")
         found, source = self._given, self._opened()
         if not found and source is not None:
             found = source.ask()

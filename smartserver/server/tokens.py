@@ -97,7 +97,7 @@ class Tokens:
             raise UnusableFile(str(error)) from None
         for each in texts:
             if not is_user_name(each.user):
-                raise UnusableFile(f"token {each.id!r}: {each.user!r} is no name of a user")
+                raise UnusableFile(f"token {each.id!r}: {each.user!r} is not a valid user name")
             if each.path is not None:
                 check_pattern(f"token {each.id!r}: path", each.path)
         self.known = [KnownToken(each) for each in texts]

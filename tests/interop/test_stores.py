@@ -319,7 +319,7 @@ def test_what_goes_wrong_with_a_bucket_is_one_line(bucket: Account, monkeypatch:
     path = bucket.url("project")
     assert line(path) == f"fatal: hpss: no repository at '{path.removeprefix('hpss+')}'"
     assert "there is no such bucket" in line("hpss+s3://absent/project")
-    assert "keys have no place in it" in line("hpss+s3://key:secret@absent/project")
+    assert "access keys do not belong in the URL" in line("hpss+s3://key:secret@absent/project")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
     assert "refuses the keys (SignatureDoesNotMatch)" in line(path)
     for name in ("AWS_SECRET_ACCESS_KEY", "AWS_ACCESS_KEY_ID"):

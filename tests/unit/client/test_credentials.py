@@ -138,7 +138,7 @@ def test_what_the_environment_has_comes_first(folder: str) -> None:
     first.approve()
     first.reject()
     assert source.did == []
-    with pytest.raises(NoToken, match=r"^the refused token is the one in SMARTSERVER_TOKEN$"):
+    with pytest.raises(NoToken, match=r"^it is the one in SMARTSERVER_TOKEN$"):
         first.ask()
 
 

@@ -148,7 +148,7 @@ def test_the_tokens_are_beside_the_file_that_a_link_leads_to(access: Path) -> No
 @pytest.mark.parametrize(
     ("token", "why"),
     [
-        (Token("1", "a b", "", 0), "token '1': 'a b' is no name of a user"),
+        (Token("1", "a b", "", 0), "token '1': 'a b' is not a valid user name"),
         (Token("1", "a", "", 0, path="/x"), "token '1': path = '/x': a slash at its start"),
     ],
 )
