@@ -51,7 +51,7 @@ impl Ancestry {
         }
     }
 
-    pub fn parents(&self, revision: u32) -> &[u32] {
+    fn parents(&self, revision: u32) -> &[u32] {
         let at = revision as usize;
         &self.parents[self.starts[at] as usize..self.starts[at + 1] as usize]
     }

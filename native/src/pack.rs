@@ -29,7 +29,7 @@ use crate::frame::{decompress, Tally};
 use crate::guard::{failed, run};
 use crate::keys::Keys;
 use crate::objects::{has_id, type_name, COMMIT};
-use crate::segment::{decode, Kind, STORED};
+use crate::segment::{decode, OF_HASHES, STORED};
 use crate::sys::{file_of, Reader};
 use crate::texts::{Text, Texts};
 
@@ -120,8 +120,7 @@ struct Maker {
 impl Maker {
     /// Make the entries of what is new in a segment.
     fn add(&mut self, block: &[u8], came: &AtomicUsize) -> Result<(), Failure> {
-        let kinds = [Kind { check: 0, base: true }];
-        let Some(segment) = decode(block, &kinds) else { return Err(Failure::Segment(block.to_vec())) };
+        let Some(segment) = decode(block, &OF_HASHES) else { return Err(Failure::Segment(block.to_vec())) };
         let mut is_spooled = false;
         let mut at = segment.frames_at;
         for entry in &segment.entries {

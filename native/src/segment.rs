@@ -25,6 +25,9 @@ pub struct Kind {
     pub base: bool,
 }
 
+/// One kind of records, whose keys are hashes of their texts.
+pub const OF_HASHES: [Kind; 1] = [Kind { check: 0, base: true }];
+
 pub struct Parent<'a> {
     pub id: &'a [u8],
     pub absent: bool,
