@@ -4,6 +4,7 @@
 use pyo3::prelude::*;
 
 mod ancestry;
+mod bases;
 mod delta;
 mod frame;
 mod frames;
@@ -14,6 +15,7 @@ mod limits;
 mod meters;
 mod objects;
 mod pack;
+mod packing;
 mod proof;
 mod prover;
 mod reader;

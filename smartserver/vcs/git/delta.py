@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable
 
 from smartserver.records.varint import encode
-from smartserver.vcs.alike import common_end, common_start
+from smartserver.records.alike import common_end, common_start
 
 _NEAR_COPY = struct.Struct("<BHH").pack
 _FAR_COPY = struct.Struct("<BIH").pack

@@ -17,7 +17,7 @@ from smartserver.records.browse import Change, Header, Node, NodeType, message_o
 from smartserver.records.content import RepositoryView, Text, whole
 from smartserver.records.hunks import Buffer
 from smartserver.records.model import Key, Record, RevisionId
-from smartserver.vcs.alike import common_start
+from smartserver.records.alike import common_start
 from smartserver.vcs.hg.format import (
     changeset_manifest,
     differing,
