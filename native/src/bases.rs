@@ -1,4 +1,4 @@
-//! How a record is encoded, and on which base: the rules of `records/bases.py`.
+//! The choice of a record's encoding and base, by the rules of `records/bases.py`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const MAX_CHAIN: u64 = 1 << 30;
 
 pub const NONE: u32 = u32::MAX;
 
-/// How frames on a base are made in bulk.
+/// The levels of frames on a base in bulk.
 #[derive(Clone, Copy)]
 pub struct Looks {
     pub least: usize,
@@ -41,7 +41,7 @@ pub struct Looks {
 pub const LARGE_FIRST: Looks = Looks { least: 128 << 10, first: 3, enough: 1000, second: BULK_LEVEL };
 pub const ALIKE: Looks = Looks { least: 0, first: 1, enough: 2000, second: 5 };
 
-/// What is known of a record that was sent, or that a parent of what is sent has.
+/// A record that was sent, or that a parent of a sent revision has.
 #[derive(Clone, Copy)]
 pub struct Version {
     pub size: u32,
@@ -54,7 +54,7 @@ pub struct Version {
     pub last: u32,
 }
 
-/// How a record could be encoded; `cost` counts the bytes that name the base.
+/// One encoding of a record; `cost` counts the bytes that name the base.
 pub struct Choice {
     pub encoding: u8,
     pub frame: Bytes,
@@ -75,7 +75,7 @@ pub struct Item<'py> {
     pub candidates: Vec<(u32, Option<Bytes>)>,
     pub path: PyBackedBytes,
     pub text: Option<Bytes>,
-    /// Of a text that is held elsewhere, if it can be said in hunks.
+    /// Bytes of a text that is held elsewhere, if hunks can say it; else 0.
     pub length: usize,
     pub parts: Option<Bound<'py, PyAny>>,
 }
@@ -92,7 +92,7 @@ fn skip_distance(number: u32) -> u32 {
 }
 
 impl SegmentWriter {
-    /// How a record is encoded; one that is held gets its text where that is needed.
+    /// Choose the encoding of a record; one that is held gets its text where that is needed.
     pub fn settle(&mut self, py: Python<'_>, item: &mut Item<'_>, tags: &HashMap<u32, u64>) -> PyResult<Choice> {
         if item.text.is_none() {
             if self.kinds[item.kind as usize].check.is_none() {
@@ -165,7 +165,7 @@ impl SegmentWriter {
         Some(Choice { encoding, frame, base, number, cost, length, parts: Vec::new() })
     }
 
-    /// Whether this revision, or an ancestor in the push, introduced a version.
+    /// Tell whether this revision, or an ancestor in the push, introduced a version.
     fn is_in(&mut self, name: u32) -> bool {
         let mut copy = self.version(name).map_or(NONE, |version| version.last);
         while copy != NONE {
@@ -212,7 +212,7 @@ impl SegmentWriter {
         Ok(best)
     }
 
-    /// Whether a text of that size cannot rest on a version: its chain would be too long.
+    /// Tell whether a text of that size cannot rest on a version: its chain would be too long.
     fn is_too_deep(&self, base: u32, size: usize) -> bool {
         self.version(base)
             .map_or(true, |version| version.depth >= MAX_DEPTH || version.chain + size as u64 > MAX_CHAIN / 2)

@@ -1,4 +1,4 @@
-//! What smartserver does for each record, where Python would take 70 to 160 microseconds. Each class here is the
+//! The work of smartserver for each record, where Python would take 70 to 160 microseconds. Each class here is the
 //! twin of one of Python's, of the same name and contract; `smartserver/records/native.py` chooses.
 
 use pyo3::prelude::*;

@@ -87,7 +87,7 @@ impl Packer {
         (HUNKS, hunks)
     }
 
-    /// Whether a piece from the middle gains under 2 % alone, as compressed and encrypted files do.
+    /// Tell whether a piece from the middle gains under 2 % alone, as compressed and encrypted files do.
     fn is_incompressible(&mut self, text: &[u8]) -> bool {
         let middle = text.len().saturating_sub(PROBE) / 2;
         let piece = &text[middle..text.len().min(middle + PROBE)];
@@ -107,7 +107,7 @@ impl Packer {
     }
 }
 
-/// Whether a base counts, and is not too long.
+/// Tell whether a base counts, and is not too long.
 pub fn is_usable(text: &[u8], base: &[u8]) -> bool {
     base.len() >= MIN_BASE && base.len() + text.len() <= MAX_BASED
 }

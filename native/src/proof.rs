@@ -11,14 +11,14 @@ use crate::stored::Row;
 use crate::stream::{kib, Batch, Parents, Record, Stop, Stream, NONE};
 use crate::texts::Text;
 
-/// As in `store/incoming.py`: a record that would lie deeper is encoded anew, which Python does.
+/// Limits of `store/incoming.py`: Python encodes a record anew that would lie deeper.
 const MAX_STORED_DEPTH: u32 = 64;
 const MAX_CHAIN_KIB: u32 = 1 << 20;
 
 /// Bytes of a text and its base together, and of the texts of a segment, over which Python takes its turn.
 const LARGE: usize = 32 << 20;
 
-/// Where the base of a record lies.
+/// The place of a record's base.
 #[derive(Clone, Copy)]
 enum Base {
     None,
@@ -63,7 +63,7 @@ struct Proof<'a> {
 }
 
 impl Proof<'_> {
-    /// Whether a base that an ancestor brought refers to a record.
+    /// Tell whether a base that an ancestor brought refers to a record.
     fn grants(&self, key: &[u8]) -> bool {
         [COMMIT, TREE, BLOB].iter().any(|&each| self.granted.contains(&(each, id(key))))
     }

@@ -145,7 +145,7 @@ impl Prover {
         }
     }
 
-    /// Whether a revision came.
+    /// Tell whether a revision came.
     fn has(&self, revision: &[u8]) -> bool {
         self.state.revisions.find(revision).is_some()
     }
@@ -289,7 +289,7 @@ impl Prover {
         Ok(PyBytes::new(py, &body))
     }
 
-    /// What was done since the last call: frames decoded, their bytes, and those of the texts; texts hashed, and their
+    /// Counts since the last call: frames decoded, their bytes, and those of the texts; texts hashed, and their
     /// bytes; reads, and their bytes.
     fn tally(&mut self) -> [u64; 7] {
         let state = &mut self.state;

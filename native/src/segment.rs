@@ -16,12 +16,12 @@ const FULL_KEY: u64 = 1;
 /// Records of a segment up to which each is compared with all before it, which is quicker than a set.
 const FEW: usize = 12;
 
-/// What is known of a kind of record.
+/// A kind of record.
 #[derive(Clone, Copy)]
 pub struct Kind {
     /// Bytes of a check in the header.
     pub check: usize,
-    /// Whether a record may have a base.
+    /// Tell whether a record may have a base.
     pub base: bool,
 }
 
@@ -45,7 +45,7 @@ pub struct Entry<'a> {
     /// Bytes of the text.
     pub length: usize,
     pub frame_length: usize,
-    /// Where the header begins in the segment.
+    /// The place of the header in the segment.
     pub header: usize,
 }
 
@@ -53,7 +53,7 @@ pub struct Segment<'a> {
     pub revision: &'a [u8],
     pub parents: Vec<Parent<'a>>,
     pub entries: Vec<Entry<'a>>,
-    /// Where the frames begin.
+    /// The place of the first frame.
     pub frames_at: usize,
 }
 

@@ -112,7 +112,7 @@ impl Stored {
         })
     }
 
-    /// Whether one of some revisions, or an ancestor of theirs, brought a record.
+    /// Tell whether one of some revisions, or an ancestor of theirs, brought a record.
     pub fn is_below(&self, front: &[u32], key: &[u8]) -> PyResult<bool> {
         Python::attach(|py| self.python.bind(py).call_method1("is_below", (front, PyBytes::new(py, key)))?.extract())
     }

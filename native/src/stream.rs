@@ -24,7 +24,7 @@ const COPIES: usize = 256;
 /// In the cache of texts, the bit of the number of a stored record.
 const STORED: u32 = 1 << 31;
 
-/// What is known of one copy of a record.
+/// One copy of a record.
 #[derive(Clone, Copy)]
 pub struct Record {
     /// Its number in `names`.
@@ -43,19 +43,19 @@ pub struct Record {
     pub meta: u32,
     pub depth: u16,
     pub encoding: u8,
-    /// Of the frame of a file, by two keys of this process; 0 of others.
+    /// The mark of a file's frame, by two keys of this process; 0 for others.
     pub mark: u128,
 }
 
 impl Record {
-    /// What what rests on it is reckoned from.
+    /// The row from which records that rest on it are reckoned.
     pub fn row(&self) -> Row {
         let length = self.length as usize;
         Row { depth: u32::from(self.depth), chain: self.chain, lineage: self.lineage, length }
     }
 }
 
-/// Where the bytes of a stream are read again.
+/// The source from which the bytes of a stream are read again.
 pub enum Source {
     File(File),
     /// Gives bytes by offset and size.
@@ -77,11 +77,11 @@ impl From<PyErr> for Stop {
 
 /// The parents of a revision.
 pub struct Parents {
-    /// Those in the stream.
+    /// Parents in the stream.
     pub stream: Vec<u32>,
     /// Ordinals of the others; none of one that is not stored.
     pub stored: Vec<Option<u32>>,
-    /// What the revision rests on.
+    /// The stored revisions that the revision rests on.
     pub front: Front,
 }
 
@@ -94,7 +94,7 @@ pub struct Stream {
     pub metas: Keys,
     pub records: Vec<Record>,
     pub revisions: Keys,
-    /// Of each segment its source and where it begins there.
+    /// For each segment its source and its place there.
     pub segments: Vec<(u32, u64)>,
     pub end: u64,
     /// Parents as an index has them: numbers of revisions, or `OUTSIDE` and a number in `outside`.
@@ -106,7 +106,7 @@ pub struct Stream {
     /// Names of what may be the base of a record and lies elsewhere.
     pub external: Keys,
     pub ancestry: Ancestry,
-    /// Of each revision.
+    /// The front of each revision.
     pub fronts: Vec<Front>,
     pub texts: Texts,
     pub reader: Reader,
@@ -205,7 +205,7 @@ impl Stream {
         }
     }
 
-    /// Whether an ancestor that is stored brought a record.
+    /// Tell whether an ancestor that is stored brought a record.
     pub fn is_below(&self, parents: &Parents, key: &[u8]) -> Result<bool, Stop> {
         match &self.stored {
             Some(stored) => Ok(stored.is_below(parents.front.as_ref().ok_or(Stop::Turn)?, key)?),
@@ -221,7 +221,7 @@ impl Stream {
         }
     }
 
-    /// Whether one of some revisions is or descends from one that brought a record.
+    /// Tell whether one of some revisions is or descends from one that brought a record.
     pub fn is_reached(&mut self, name: u32, parents: &[u32]) -> Result<bool, Stop> {
         let mut copy = self.copies[name as usize].1;
         for _ in 0..COPIES {
@@ -274,7 +274,7 @@ impl Stream {
         Ok(text)
     }
 
-    /// Whether the same bytes came before as this record, on the same base.
+    /// Tell whether the same bytes came before as this record, on the same base.
     pub fn is_repeat(&self, entry: &Entry<'_>, mark: u128) -> bool {
         let Some(name) = self.find(entry.key) else { return false };
         let first = self.records[self.copies[name as usize].0 as usize];
@@ -421,7 +421,7 @@ impl Stream {
     }
 }
 
-/// What a text adds to the size of a chain.
+/// The size in KiB that a text adds to a chain.
 pub fn kib(length: usize) -> u32 {
     ((length + 1023) >> 10) as u32
 }

@@ -22,7 +22,7 @@ use crate::varint;
 const LOOK: u64 = 64;
 
 pub struct Kind {
-    /// What a check begins with, where a record has one.
+    /// The begin of a check, where a record has one.
     pub check: Option<Vec<u8>>,
     pub base: bool,
 }
@@ -109,7 +109,7 @@ impl SegmentWriter {
         PyBytes::new(py, b"").call_method1("join", (self.parts(py, revision, parents, items)?,))
     }
 
-    /// As `segment`, but frames of texts that came in parts are not joined.
+    /// The same as `segment`, but frames of texts that came in parts are not joined.
     fn parts<'py>(
         &mut self,
         py: Python<'py>,
@@ -192,14 +192,14 @@ impl SegmentWriter {
         joined(py, first, sent)
     }
 
-    /// Whether a record that may be a base was sent before.
+    /// Tell whether a record that may be a base was sent before.
     fn sent(&self, kind: u8, key: &[u8]) -> bool {
         let found = self.names.find(&[&[kind], key].concat());
         found.and_then(|name| self.version(name)).is_some_and(|version| version.last != NONE)
     }
 }
 
-/// What is sent behind the header.
+/// A part of a segment behind the header.
 enum Sent {
     Joined(Vec<Bytes>),
     Part(Py<PyBytes>),

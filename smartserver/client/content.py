@@ -9,7 +9,7 @@ from typing import NamedTuple
 from smartserver.records.bulk import read_bulk
 from smartserver.records.check import verify_record
 from smartserver.records.model import Kind, Parent, Record, RevisionId
-from smartserver.records.segment import STORED, SegmentStream, frames
+from smartserver.records.segment import STORED, SegmentStream, decode_segment, frames
 from smartserver.records.varint import Malformed
 from smartserver.wire.errors import RemoteProtocolError
 
@@ -33,11 +33,12 @@ def read_content(body: Iterable[bytes], kinds: Sequence[Kind]) -> Iterator[Part]
     first = next(chunks, None)
     if first is None:
         return  # There was nothing to send.
-    stream = SegmentStream(kinds, graph_first=False)
+    stream = SegmentStream(graph_first=False)
     try:
         for text in read_bulk(itertools.chain((first,), chunks)):
             stream.feed(text)
-            for segment, whole in stream.decoded():
+            for whole in stream.segments():
+                segment = decode_segment(whole, 0, kinds)
                 records = []
                 for entry, frame in zip(segment.entries, frames(segment, whole), strict=True):
                     if entry.base or entry.encoding != STORED:

@@ -464,8 +464,7 @@ class RequestBody:
         if self._announcement is None:
             context = self._context
             self._admit()
-            kinds = context.begin().kinds if context.find().exists else ()
-            self._announcement = SegmentStream(kinds, graph_first=True, limit=0, charge=context.allowance.charge)
+            self._announcement = SegmentStream(graph_first=True, limit=0, charge=context.allowance.charge)
         self._announcement.feed(chunk)
         if any(self._announcement.segments()):
             raise CorruptRecord(b"", b"", "a check brings the graph of its revisions and nothing else")

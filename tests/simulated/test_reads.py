@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from builders import GIT, KINDS, MAIN, History
-from bzr_builders import BZR, TRUNK, BzrHistory
+from bzr_builders import TRUNK, BzrHistory
 from simulated_joint import HistorySource, Joint
 
 from netem.cut_everywhere import Trial, cut_everywhere
@@ -26,7 +26,6 @@ from smartserver.client.updates import NewRepository, RefUpdate
 from smartserver.errors import CorruptFile, NoSuchPart, Unsupported
 from smartserver.records.model import Tip
 from smartserver.records.segment import SegmentStream, decode_revision
-from smartserver.records.system import system_of
 from smartserver.store.open_pack import pack_path
 from smartserver.vcs.bzr.kinds import INVENTORY, TEXT
 from smartserver.vcs.bzr.selector import History as Selected
@@ -122,7 +121,7 @@ def history_of(stage: Stage) -> None:
     names: list[tuple[int, Named]] = [(4, 4), (5, -2), (3, LINE[2])]
     for number, named in names:
         came_of = stage.remote().read(encode(Selected(named)), haves=[LINE[1]])
-        stream = SegmentStream(system_of(BZR).kinds, graph_first=False)
+        stream = SegmentStream(graph_first=False)
         for chunk in came_of.segments:
             stream.feed(chunk)
         came = [decode_revision(segment, 0).revision for segment in stream.segments()]

@@ -46,7 +46,7 @@ from smartserver.client.medium import MediumError
 from smartserver.client.mirrors import MIRROR_BYTES, MirrorFolder, Mirrors, discard
 from smartserver.client.places import served_by
 from smartserver.errors import CorruptRecord
-from smartserver.plugins.breezy.place import KINDS, Place
+from smartserver.plugins.breezy.place import Place
 from smartserver.plugins.breezy.server import cache_folder
 from smartserver.plugins.breezy.terminal import moving
 from smartserver.records.limits import MAX_TAKEN
@@ -542,7 +542,7 @@ class Coming:
                 yield self._spool.read(size)
 
     def _segments(self) -> Iterator[tuple[RevisionId, bytes]]:
-        stream = SegmentStream(KINDS, graph_first=False, limit=MAX_TAKEN)
+        stream = SegmentStream(graph_first=False, limit=MAX_TAKEN)
         came = 0
         seen: set[RevisionId] = set()
         outside: set[RevisionId] = set()

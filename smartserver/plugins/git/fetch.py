@@ -104,7 +104,7 @@ def segments_of(pulled: PullAnswer, kinds: Sequence[Kind], moved: OnSent) -> Ite
         Malformed: they cannot be read.
         CannotGoOn: there are not as many as were announced.
     """
-    stream = SegmentStream(kinds, graph_first=False, limit=MAX_TAKEN)
+    stream = SegmentStream(graph_first=False, limit=MAX_TAKEN)
     count = size = 0
     for chunk in pulled.body:
         stream.feed(chunk)

@@ -209,8 +209,8 @@ def test_both_forms_make_the_same_segments(*, bulk: bool) -> None:
     """Revisions with several texts, each edited in pieces of any length, moved, or copied from another branch."""
     chance = random.Random(7)
     texts = [prose(seed, 1000 + 300 * seed) for seed in range(12)]
-    forms = [form(KINDS, bulk=bulk, texts=lambda _, key: known[key], cache=20_000) for form in (NATIVE, PYTHON)]
     known = {key_of(text): text for text in texts}
+    forms = [form(KINDS, bulk=bulk, texts=lambda _, key: known[key], cache=20_000) for form in (NATIVE, PYTHON)]
     for number in range(200):
         items = []
         for at in chance.sample(range(12), chance.randrange(1, 5)):
