@@ -21,7 +21,7 @@ from smartserver.records.check import KeyCheck, verify_record
 from smartserver.records.content import ReadPlan, ReadScope, RepositoryView, as_graph
 from smartserver.records.delta import decompress
 from smartserver.records.model import GraphNode, Key, Kind, Parent, RevisionId
-from smartserver.records.segment import SegmentStream, frames
+from smartserver.records.segment import SegmentStream, decode_segment, frames
 from smartserver.records.system import References, System, register
 from smartserver.verbs.repository_list import ListRequest, RepositoryField, repository_list
 from smartserver.verbs.repository_pack import PackRequest, repository_pack
@@ -114,10 +114,11 @@ class Slates:
 def texts_of(body: Iterable[bytes]) -> dict[tuple[int, Key], bytes]:
     """The records of whole segments, each proved."""
     found: dict[tuple[int, Key], bytes] = {}
-    stream = SegmentStream(SLATE.kinds, graph_first=False)
+    stream = SegmentStream(graph_first=False)
     for chunk in body:
         stream.feed(chunk)
-        for segment, whole in stream.decoded():
+        for whole in stream.segments():
+            segment = decode_segment(whole, 0, SLATE.kinds)
             for entry, frame in zip(segment.entries, frames(segment, whole), strict=True):
                 base = found.get((entry.kind, segment.base_of(entry)), b"")
                 text = decompress(entry.encoding, frame, entry.length, base)

@@ -8,6 +8,7 @@ import pytest
 from needs import needs
 
 from smartserver.records.native import PARTS
+from smartserver.vcs.git.system import GIT
 
 
 def both(module: str, name: str, *, indirect: bool = False) -> pytest.MarkDecorator:
@@ -23,3 +24,9 @@ FORMS = [pytest.param("native", marks=needs("native parts")), "python"]
 
 IN_PYTHON = pytest.mark.parametrize("proving", ["python"], indirect=True)
 """Of a test that looks at how Python does it."""
+
+
+def prove_in_python(patched: pytest.MonkeyPatch) -> None:
+    """Let no segments be proved natively."""
+    for system in GIT.values():
+        patched.setattr(system, "hash_bytes", 0)

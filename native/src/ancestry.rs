@@ -1,4 +1,4 @@
-//! Who descends from whom among the revisions of one stream, as `store/ancestry.py` has it without what is stored.
+//! `Ancestry`: the descent of the revisions of one stream, as `store/ancestry.py` has it without what is stored.
 //!
 //! Along first parents each revision keeps one long jump. What is not found on such lines is marked downward, from the
 //! first merge, no further than asked, and kept for the next question.
@@ -27,7 +27,7 @@ pub struct Ancestry {
     depth: Vec<u32>,
     /// The first revision on its line, itself included, that has several parents.
     merge: Vec<u32>,
-    /// Where the parents of each begin.
+    /// Places where the parents of each begin.
     starts: Vec<u32>,
     parents: Vec<u32>,
     marks: LruCache<u32, Marks, RandomState>,
@@ -51,7 +51,7 @@ impl Ancestry {
         }
     }
 
-    pub fn parents(&self, revision: u32) -> &[u32] {
+    fn parents(&self, revision: u32) -> &[u32] {
         let at = revision as usize;
         &self.parents[self.starts[at] as usize..self.starts[at + 1] as usize]
     }
@@ -86,7 +86,7 @@ impl Ancestry {
         self.kept = 0;
     }
 
-    /// Whether a revision is or descends from another.
+    /// Tell whether a revision is or descends from another.
     pub fn reaches(&mut self, of: u32, wanted: u32) -> bool {
         self.steps += 4;
         if wanted >= of {

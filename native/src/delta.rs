@@ -10,7 +10,7 @@ const MAX_INSERT: usize = 127;
 
 /// Makes deltas, one after the other.
 pub struct Differ {
-    /// Where a piece of the base with that hash lies, and in which delta it was noted.
+    /// The place of a piece of the base with that hash, and the delta in which it was noted.
     places: Vec<(u32, u32)>,
     turn: u32,
 }
@@ -102,7 +102,7 @@ fn insert(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// How many bytes both begin with.
+/// Count the bytes that both begin with.
 pub fn common_start(one: &[u8], other: &[u8]) -> usize {
     let mut at = 0;
     for (a, b) in one.chunks_exact(8).zip(other.chunks_exact(8)) {
@@ -116,7 +116,7 @@ pub fn common_start(one: &[u8], other: &[u8]) -> usize {
     at + one[at..].iter().zip(&other[at..]).take_while(|(a, b)| a == b).count()
 }
 
-/// How many bytes both end with, `most` at most.
+/// Count the bytes that both end with, `most` at most.
 pub fn common_end(one: &[u8], other: &[u8], most: usize) -> usize {
     let (one, other) = (&one[one.len() - most..], &other[other.len() - most..]);
     let mut size = 0;

@@ -10,7 +10,7 @@ use crate::varint;
 
 const BLOCK: usize = 128 << 10;
 
-/// How much was decoded.
+/// Counts of decoded frames and bytes.
 #[derive(Default, Clone, Copy)]
 pub struct Tally {
     pub frames: u64,
@@ -68,7 +68,7 @@ pub fn decompress(
     }
 }
 
-/// Whether a frame claims no more than it can hold, and ends where it says.
+/// Tell whether a frame claims no more than it can hold, and ends where it says.
 fn is_sound(frame: &[u8], length: usize) -> bool {
     let Some(mut at) = blocks_at(frame, length) else { return false };
     let mut blocks = 0;
@@ -88,7 +88,7 @@ fn is_sound(frame: &[u8], length: usize) -> bool {
     at == frame.len() && length <= blocks * BLOCK
 }
 
-/// Where the blocks of a frame begin, if what it says of itself is right.
+/// The place where the blocks of a frame begin, if its header is right.
 fn blocks_at(frame: &[u8], length: usize) -> Option<usize> {
     let descriptor = *frame.first()?;
     if length > MAX_RECORD || descriptor & 0b11111 != 0 {

@@ -14,7 +14,7 @@ const VERSION: u8 = 1;
 const DIGEST: usize = 20;
 const ROW: usize = 41;
 
-/// What rows are sorted by: of the byte of a record's kind, and its key.
+/// The digest that rows are sorted by: of the byte of a record's kind, and its key.
 pub fn digest(name: &[u8]) -> [u8; DIGEST] {
     Blake2b::<U20>::digest(name).into()
 }
@@ -33,7 +33,7 @@ pub struct Row {
     pub digest: [u8; DIGEST],
 }
 
-/// What an index says, in the order of its pack.
+/// The content of an index, in the order of its pack.
 pub struct Columns<'a> {
     revisions: &'a Keys,
     /// The number of the pack's first revision.
@@ -166,7 +166,7 @@ impl Body {
         self.align();
     }
 
-    /// Where each of some byte strings ends in all of them together, after a zero.
+    /// The ends of some byte strings in all of them together, after a zero.
     fn ends<'b>(&mut self, items: impl Iterator<Item = &'b [u8]>) {
         let mut end = 0;
         self.0.extend_from_slice(&[0; 4]);

@@ -19,7 +19,7 @@ pub fn type_name(kind: u8) -> Option<&'static str> {
     }
 }
 
-/// Whether an object has that id, of 20 bytes (SHA-1) or 32 (SHA-256).
+/// Tell whether an object has that id, of 20 bytes (SHA-1) or 32 (SHA-256).
 pub fn has_id(kind: u8, text: &[u8], id: &[u8]) -> bool {
     let Some(name) = type_name(kind) else { return false };
     let head = format!("{name} {}\0", text.len());
@@ -33,7 +33,7 @@ pub fn has_id(kind: u8, text: &[u8], id: &[u8]) -> bool {
 /// An id of either hash; of a shorter one the rest is zeros.
 pub type Id = [u8; 32];
 
-/// What an object refers to: types and ids.
+/// References of an object: types and ids.
 pub type References = Vec<(u8, Id)>;
 
 pub fn id(bytes: &[u8]) -> Id {
@@ -89,8 +89,8 @@ fn entry_at(text: &[u8], at: usize, width: usize) -> Option<TreeEntry<'_>> {
     Some(TreeEntry { whole: &rest[..end], name: &named[..nul], key: &rest[end - width..end], kind })
 }
 
-/// Whether an entry has none of the faults that `vcs/git/fsck.py` looks for, and is no file that git itself reads.
-/// What only may have one is not clean.
+/// Tell whether an entry has none of the faults that `vcs/git/fsck.py` looks for, and is no file that git itself reads.
+/// An entry that only may have one is not clean.
 fn is_clean(entry: &TreeEntry<'_>) -> bool {
     let name = entry.name;
     if name.iter().any(|byte| matches!(byte, b'/' | b'\\' | b'~' | 0xe2 | 0xef)) || entry.key.iter().all(|&b| b == 0) {
@@ -111,7 +111,7 @@ fn is_clean(entry: &TreeEntry<'_>) -> bool {
     !(matches!(first, b'.' | b' ' | b':') || first >= 0x80 || is_read || entry.kind == EntryKind::Link)
 }
 
-/// Whether a name begins with another in lower case.
+/// Tell whether a name begins with another in lower case.
 fn begins(name: &[u8], with: &[u8]) -> bool {
     name.len() >= with.len() && name[..with.len()].eq_ignore_ascii_case(with)
 }
@@ -156,8 +156,8 @@ fn is_before((one, one_is_folder): (&[u8], bool), (other, other_is_folder): (&[u
     }
 }
 
-/// What a tree refers to and its base does not, and what only that does. False where it is not a plain one, or, if that
-/// matters (`judges`), may have faults; then both say nothing.
+/// The references of a tree that its base lacks, and those that only the base has. False where the tree is not a plain
+/// one, or, if that matters (`judges`), may have faults; then both say nothing.
 pub fn compare_trees(
     text: &[u8],
     base: &[u8],
@@ -222,7 +222,7 @@ pub fn compare_trees(
     is_alike || !judges || is_clean_tree(text, width)
 }
 
-/// Whether all entries of a tree are clean.
+/// Tell whether all entries of a tree are clean.
 fn is_clean_tree(text: &[u8], width: usize) -> bool {
     let mut at = 0;
     while at < text.len() {
@@ -259,7 +259,7 @@ fn hex_line(text: &[u8], name: &[u8], width: usize) -> Option<Id> {
     Some(id)
 }
 
-/// Whether a commit that can be read has none of the faults that `vcs/git/fsck.py` looks for.
+/// Tell whether a commit that can be read has none of the faults that `vcs/git/fsck.py` looks for.
 pub fn is_clean_commit(text: &[u8]) -> bool {
     if memchr::memchr(0, text).is_some() {
         return false;
@@ -276,7 +276,7 @@ pub fn is_clean_commit(text: &[u8]) -> bool {
     after.and_then(|rest| rest.strip_prefix(b"committer ")).and_then(after_ident).is_some()
 }
 
-/// What follows a clean line of who and when.
+/// The text after a clean line of name and date.
 fn after_ident(text: &[u8]) -> Option<&[u8]> {
     let is_mark = |byte: &u8| matches!(byte, b'<' | b'>' | b'\n');
     let open = text.iter().position(is_mark)?;

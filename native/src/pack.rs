@@ -3,7 +3,7 @@
 //! Segments are taken by a thread of its own, so that they are decoded while more of them come. Their frames lie in a
 //! spool file, from which a text that was dropped is decoded again. A record may be a delta of one written before.
 //!
-//! What is refused is not named here. Python's own part reads it again and raises what it is refused for.
+//! A refusal is not named here. Python's own part reads it again and raises what it is refused for.
 
 use std::collections::{HashSet, VecDeque};
 use std::fs::File;
@@ -29,7 +29,7 @@ use crate::frame::{decompress, Tally};
 use crate::guard::{failed, run};
 use crate::keys::Keys;
 use crate::objects::{has_id, type_name, COMMIT};
-use crate::segment::{decode, Kind, STORED};
+use crate::segment::{decode, OF_HASHES, STORED};
 use crate::sys::{file_of, Reader};
 use crate::texts::{Text, Texts};
 
@@ -39,7 +39,7 @@ const HEAD: usize = 12;
 /// Bytes of segments that wait for the thread.
 const QUEUED: usize = 8 << 20;
 
-/// How often a wait looks whether the user has interrupted it.
+/// Time between two looks of a wait at whether the user has interrupted it.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Bytes of entries that are written at once, and bytes of a text from which its entry is written as it is made.
@@ -62,9 +62,9 @@ struct Record {
     frame_length: u32,
     base: u32,
     check: u32,
-    /// Where its frame lies in the spool.
+    /// The place of its frame in the spool.
     at: u64,
-    /// Where its entry lies.
+    /// The place of its entry.
     place: u64,
 }
 
@@ -120,8 +120,7 @@ struct Maker {
 impl Maker {
     /// Make the entries of what is new in a segment.
     fn add(&mut self, block: &[u8], came: &AtomicUsize) -> Result<(), Failure> {
-        let kinds = [Kind { check: 0, base: true }];
-        let Some(segment) = decode(block, &kinds) else { return Err(Failure::Segment(block.to_vec())) };
+        let Some(segment) = decode(block, &OF_HASHES) else { return Err(Failure::Segment(block.to_vec())) };
         let mut is_spooled = false;
         let mut at = segment.frames_at;
         for entry in &segment.entries {
@@ -345,7 +344,7 @@ fn entry_head(out: &mut Vec<u8>, kind: u8, length: usize) {
     }
 }
 
-/// How far before its entry a delta's base lies.
+/// The distance from a delta's base to its entry.
 fn offset_back(out: &mut Vec<u8>, mut back: u64) {
     let mut bytes = [0; 10];
     let mut at = bytes.len() - 1;
@@ -432,7 +431,7 @@ fn disk(py: Python<'_>, wrong: &io::Error) -> PyErr {
     PyOSError::new_err((number, said.unwrap_or_else(|_| wrong.to_string())))
 }
 
-/// What both threads see.
+/// The state that both threads see.
 struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
@@ -549,7 +548,7 @@ impl PackBuilder {
         Ok(PackBuilder { shared, thread: Some(thread), maker: None, came: HashSet::new(), width })
     }
 
-    /// How many objects came so far.
+    /// Objects that came so far.
     #[getter]
     fn objects(&self) -> usize {
         self.shared.came.load(Ordering::Relaxed)
@@ -612,7 +611,7 @@ impl PackBuilder {
         }
     }
 
-    /// Whether an object came; after `settle`, and after `abandon`.
+    /// Tell whether an object came; after `settle`, and after `abandon`.
     fn __contains__(&self, key: &[u8]) -> bool {
         let came = |maker: &Maker| maker.keys.find(key).is_some_and(|at| maker.records[at as usize].kind != 0);
         self.maker.as_ref().map_or_else(|| self.came.contains(key), came)

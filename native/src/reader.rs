@@ -52,7 +52,7 @@ fn read(file: &File, at: u64, size: usize) -> Option<Vec<u8>> {
     Some(found)
 }
 
-/// What an index says of one copy of a record.
+/// An index's row of one copy of a record.
 struct Row {
     header: u64,
     frame: u64,
@@ -215,7 +215,7 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// What a block is kept by.
+    /// The number that a block is kept by.
     fn name(&self, index: u32, block: usize) -> Option<u32> {
         u32::try_from(block).ok().filter(|&block| block < 1 << 20 && index < 1 << 12).map(|block| index << 20 | block)
     }
@@ -256,7 +256,7 @@ struct Found {
 
 #[pyclass(module = "smartserver._native")]
 pub struct RecordReader {
-    /// Of each kind: whether git's ids prove it, and bytes of a check.
+    /// For each kind, whether git's ids prove it, and bytes of a check.
     kinds: Vec<(bool, usize)>,
     packs: RwLock<Vec<Option<Arc<Pack>>>>,
     blocks: Blocks,

@@ -16,14 +16,17 @@ const FULL_KEY: u64 = 1;
 /// Records of a segment up to which each is compared with all before it, which is quicker than a set.
 const FEW: usize = 12;
 
-/// What is known of a kind of record.
+/// A kind of record.
 #[derive(Clone, Copy)]
 pub struct Kind {
     /// Bytes of a check in the header.
     pub check: usize,
-    /// Whether a record may have a base.
+    /// Tell whether a record may have a base.
     pub base: bool,
 }
+
+/// One kind of records, whose keys are hashes of their texts.
+pub const OF_HASHES: [Kind; 1] = [Kind { check: 0, base: true }];
 
 pub struct Parent<'a> {
     pub id: &'a [u8],
@@ -42,7 +45,7 @@ pub struct Entry<'a> {
     /// Bytes of the text.
     pub length: usize,
     pub frame_length: usize,
-    /// Where the header begins in the segment.
+    /// The place of the header in the segment.
     pub header: usize,
 }
 
@@ -50,7 +53,7 @@ pub struct Segment<'a> {
     pub revision: &'a [u8],
     pub parents: Vec<Parent<'a>>,
     pub entries: Vec<Entry<'a>>,
-    /// Where the frames begin.
+    /// The place of the first frame.
     pub frames_at: usize,
 }
 

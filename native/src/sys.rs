@@ -1,4 +1,4 @@
-//! What needs `unsafe`: zstd's C functions, and a file that Python has opened. Nothing else in this crate does.
+//! All that needs `unsafe`: zstd's C functions, and a file that Python has opened. Nothing else in this crate does.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -95,7 +95,7 @@ impl Drop for Reader {
     }
 }
 
-/// What the parameters of a frame depend on.
+/// The values on which the parameters of a frame depend.
 type Wanted = (i32, u32, u32, bool);
 
 /// Writes frames without magic number.

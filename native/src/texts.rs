@@ -1,12 +1,38 @@
 //! `Cache`: values by number, the least recently used dropped first; `Texts`: one of texts.
 
 use std::hash::{Hash, RandomState};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use lru::LruCache;
+use pyo3::pybacked::PyBackedBytes;
 
 /// Not `Arc<[u8]>`, which would be a copy of what was decoded.
 pub type Text = Arc<Vec<u8>>;
+
+/// Bytes that several hold.
+#[derive(Clone)]
+pub enum Bytes {
+    Python(Arc<PyBackedBytes>),
+    Own(Arc<Vec<u8>>),
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Python(bytes) => bytes,
+            Bytes::Own(bytes) => bytes,
+        }
+    }
+}
+
+impl Default for Bytes {
+    fn default() -> Self {
+        Bytes::Own(Arc::default())
+    }
+}
 
 pub struct Cache<V, K: Hash + Eq = u32> {
     kept: LruCache<K, (V, usize), RandomState>,

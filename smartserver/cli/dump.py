@@ -150,7 +150,7 @@ def told_by(source: CopyEndpoint, earlier: Snapshot | None, spooled: BinaryIO, r
     body = _received(pulled.body, size, received)
     if earlier is None:
         return dumped(told, None, segments, size, body, pages), segments, len(known.refs)
-    stream, segments = SegmentStream(system.kinds, graph_first=False), 0
+    stream, segments = SegmentStream(graph_first=False), 0
     for chunk in body:
         stream.feed(chunk)
         for segment in stream.segments():

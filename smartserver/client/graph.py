@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from smartserver.records.bulk import read_bulk
 from smartserver.records.model import GraphNode, Kind
-from smartserver.records.segment import SegmentStream
+from smartserver.records.segment import SegmentStream, decode_segment
 from smartserver.records.varint import Malformed
 from smartserver.wire.errors import RemoteProtocolError
 
@@ -23,11 +23,12 @@ def read_graph(body: Iterable[bytes], kinds: Sequence[Kind]) -> Iterator[GraphNo
     first = next(chunks, None)
     if first is None:
         return  # There was nothing to send.
-    stream = SegmentStream(kinds, graph_first=False)
+    stream = SegmentStream(graph_first=False)
     try:
         for text in read_bulk(itertools.chain((first,), chunks)):
             stream.feed(text)
-            for segment, _ in stream.decoded():
+            for whole in stream.segments():
+                segment = decode_segment(whole, 0, kinds)
                 if segment.entries:
                     raise ValueError(f"{len(segment.entries)} records")
                 yield GraphNode(segment.revision, segment.parents)

@@ -20,17 +20,21 @@ from typing import Final, NamedTuple
 from smartserver.records import delta, limits
 from smartserver.records.cache import Cache
 from smartserver.records.check import check_bytes, make_check
-from smartserver.records.hunks import Hunk, encode_hunks
+from smartserver.records.hunks import Hunk, encode_hunks, single_hunk
 from smartserver.records.keys import ABSENT, KeyTable
 from smartserver.records.model import BaseTag, Entry, GraphNode, Key, Kind, Parent, RevisionId, made
 from smartserver.records.native import twin
-from smartserver.records.segment import STORED, encode_header
+from smartserver.records.segment import HUNKS, STORED, encode_header
 
 SKIP: Final = 32
 """The k of the skip chains. 16, 32 and 64 make 71.5, 67.5 and 64.1 MB of one history, at depths to 45, 77 and 136."""
 
 CANDIDATES: Final = 2
 """Parents whose version is tried, both always: of 45,000 tries in one history a limit on the first frame spares 1 %."""
+
+FEW: Final = 64
+"""Bytes of one piece in which a text may differ from its base for a hunk, which zstd would not make shorter. A third of
+the records of one history are such; a first push of it takes a tenth less of the client, and 2 % fewer bytes."""
 
 SIBLINGS: Final = 5
 """Newest files of the same folder and extension that a text without predecessor is probed against."""
@@ -387,7 +391,10 @@ class SegmentWriter:
         if not delta.usable_base(record.text, text):
             return None
         looks = self._looks
-        if looks is None or len(record.text) + len(text) < looks.least:
+        hunk = single_hunk(record.text, text, FEW)
+        if hunk is not None:
+            encoding, frame = HUNKS, hunk
+        elif looks is None or len(record.text) + len(text) < looks.least:
             encoding, frame = delta.compress(record.text, text, self._level)
         else:
             encoding, frame = delta.compress(record.text, text, looks.first)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from smartserver.records import limits
+from smartserver.records.alike import common_end, common_start
 from smartserver.records.varint import Malformed, decode, encode
 
 Buffer = bytes | memoryview
@@ -28,6 +29,18 @@ def encode_hunks(hunks: Iterable[Hunk]) -> bytes:
         out += (encode(start - at), encode(end - start), encode(len(added)), added)
         at = end
     return b"".join(out)
+
+
+def single_hunk(text: bytes, base: bytes, most: int) -> bytes | None:
+    """The one hunk that makes a text of its base, where at most `most` bytes stand in it and it is shorter than the
+    text; else None."""
+    head = common_start(text, base)
+    tail = common_end(text, base, min(len(text), len(base)) - head)
+    added = text[head : len(text) - tail]
+    if len(added) > most:
+        return None
+    hunk = encode_hunks([(head, len(base) - tail, added)])
+    return hunk if len(hunk) < len(text) else None
 
 
 def decode_hunks(said: bytes) -> list[Hunk]:

@@ -209,7 +209,6 @@ class SegmentStream:
 
     def __init__(
         self,
-        kinds: Sequence[Kind],
         *,
         graph_first: bool,
         limit: int = limits.MAX_SEGMENT,
@@ -217,7 +216,6 @@ class SegmentStream:
     ) -> None:
         """`charge` is told how many revisions and parents of the graph were read, as they are."""
         self._charge = charge
-        self._kinds = tuple(kinds)
         self._limit = limit
         self._graph_due = graph_first
         self._graph: AnnouncedGraph | None = None
@@ -264,15 +262,6 @@ class SegmentStream:
         """The segments that are here whole and were not given before."""
         while self._whole:
             yield self._whole.popleft()
-
-    def decoded(self) -> Iterator[tuple[Segment, bytes]]:
-        """As `segments`, each with its header.
-
-        Raises:
-            Malformed, LimitExceeded: as `decode_segment`.
-        """
-        for whole in self.segments():
-            yield decode_segment(whole, 0, self._kinds), whole
 
     def finish(self) -> None:
         """Check that the stream ended where a segment does.

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from smartserver.records.browse import Contents
     from smartserver.records.content import MapReader, ReadPlan, ReadScope, RepositoryView, TipReader
     from smartserver.records.faults import FaultChecker
-    from smartserver.records.native import Prover
 
 ALL: Final = "smartserver.vcs.all"
 """The module that imports every system."""
@@ -116,6 +115,9 @@ class System:
 
     settings_matter = False
     """Whether `settings_entries` gives any: a copy has to know the settings of its target before."""
+
+    hash_bytes = 0
+    """Bytes of each key, where all records are objects of git's: a native part proves those. 0 elsewhere."""
 
     in_hunks = False
     """Whether clients push records as hunks: then a bulk stream has them uncompressed."""
@@ -259,11 +261,6 @@ class System:
         from smartserver.records.faults import FaultChecker  # Not before: a client judges nothing.
 
         return FaultChecker()
-
-    def prover(self, cache: int, judges: bool, is_stored: Callable[[int, Key], bool] | None) -> Prover | None:
-        """What proves its segments natively; None where nothing does. As of `native.prover`."""
-        del cache, judges, is_stored
-        return None
 
     def read(self, stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
         """What `Repository.read` sends. The selector is this system's own: nothing else reads it.

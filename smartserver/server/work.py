@@ -309,8 +309,7 @@ class RequestWork:
         if self._announcement is None:
             context = self._context
             self._admit_all()
-            kinds = context.begin().kinds if context.find().exists else ()
-            self._announcement = SegmentStream(kinds, graph_first=True, limit=0, charge=context.allowance.charge)
+            self._announcement = SegmentStream(graph_first=True, limit=0, charge=context.allowance.charge)
         self._announcement.feed(content)
         if any(self._announcement.segments()):
             raise CorruptRecord(b"", b"", "a check brings the graph of its revisions and nothing else")

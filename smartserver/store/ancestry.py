@@ -97,7 +97,7 @@ class _Marks:
 class Ancestry:
     """The graph of one stream over the stored one; not for several threads at once."""
 
-    def __init__(self, graph: Graph, charge: Charge = free, *, marks_kept: int = MARKS_KEPT) -> None:
+    def __init__(self, graph: Graph, charge: Charge = free) -> None:
         self.stored = graph.count
         """How many revisions lie below those of the stream."""
         self._graph = graph
@@ -116,7 +116,7 @@ class Ancestry:
         """The first revision on its line, itself included, that has several parents in the stream."""
         self._fronts: list[_Front] = []
         # What is over the limit costs no more than that: it is kept alone.
-        self._marks = Cache[object, _Marks](marks_kept, lambda marks: min(len(marks), marks_kept))
+        self._marks = Cache[object, _Marks](MARKS_KEPT, lambda marks: min(len(marks), MARKS_KEPT))
 
     def __len__(self) -> int:
         """How many revisions, stored ones included."""
@@ -161,6 +161,15 @@ class Ancestry:
                     aside.clear()
                     room = 1
         return any(is_marked(far, ordinal) for far in aside)
+
+    def is_stored_below(self, front: Iterable[int], ordinals: Iterable[int]) -> bool:
+        """Whether one of some stored revisions is or descends from any of `ordinals`, which are stored, too."""
+        named = frozenset(front)
+        for each in ordinals:
+            self._count(QUESTION)
+            if each in named or self._stored_marks(named).has(each):
+                return True
+        return False
 
     def _is_near_ancestor(self, ancestor: int, ordinal: int) -> bool | None:
         """Whether `ordinal` is or descends from `ancestor`; None where only marks tell."""

@@ -13,8 +13,8 @@ from smartserver.errors import shown
 from smartserver.records.cache import Cache
 from smartserver.records.delta import decompress
 from smartserver.records.model import Key, Record, made
-from smartserver.records.native import Prover
 from smartserver.store.index import ONE_BYTE, Row
+from smartserver.store.native import Prover
 from smartserver.store.numbered import Numbered
 from smartserver.store.parts import PART
 
@@ -123,7 +123,7 @@ class Arrivals:
 
     def extend(self, prover: Prover, stored: int) -> None:
         """Append what a prover has beyond this. `stored`: the ordinal of its first revision."""
-        names, metas, frames, rests, rows = prover.columns(len(self))
+        names, metas, frames, (*rests, stored_keys), rows = prover.columns(len(self))
         start, copies = 0, self._copies
         for end in names[1]:
             number = len(copies)
@@ -143,6 +143,7 @@ class Arrivals:
             strict=True,
         ):
             column.frombytes(numbers)
+        self._stored_keys.update(stored_keys)
 
     def move(self, number: int, frame: Frame) -> None:
         """Say where a record came to lie, and how it is encoded there."""

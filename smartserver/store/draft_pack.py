@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 from smartserver.records.model import Kind, Segment
-from smartserver.records.native import Prover
 from smartserver.spans import Part, span
 from smartserver.store.blocks import Blocks, seal
 from smartserver.store.index import Index, Row
 from smartserver.store.index_build import IndexBuilder
+from smartserver.store.native import Prover
 from smartserver.store.numbered import Numbering
 from smartserver.store.pack import PackWriter
 from smartserver.store.quarantine import Quarantine

@@ -26,7 +26,6 @@ from smartserver.records.limits import (
     MAX_TAKEN,
 )
 from smartserver.records.model import BaseTag, Entry, Key, Record, RevisionId, Segment, made
-from smartserver.records.native import Prover, count_work
 from smartserver.records.segment import STORED, decode_segment, encode_segment, frames
 from smartserver.records.system import system_of
 from smartserver.store import large
@@ -36,12 +35,14 @@ from smartserver.store.draft_pack import DraftPack
 from smartserver.store.graph import Graph
 from smartserver.store.index import Index, Row, kib
 from smartserver.store.judge import Judge
+from smartserver.store.native import Prover, count_work, make_prover
 from smartserver.store.numbered import Numbered, Numbering
 from smartserver.store.parts import cut
 from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
 from smartserver.store.quarantine import Quarantine
 from smartserver.store.record import PackEntry
 from smartserver.store.snapshot import Location, Snapshot
+from smartserver.store.stored import StoredRecords
 from smartserver.store.transaction import Transaction
 from transports.errors import TransportError
 
@@ -89,11 +90,7 @@ class Intake:
         """That of the own record of the first revision, and mostly of all: nearly all are commits."""
         self._other_metas: dict[RevisionId, bytes] = {}
         """Of the revisions whose own record has another."""
-        prover = None
-        if self._snapshot is None or not self._snapshot.far:
-            is_stored = None if self._snapshot is None else self._is_stored
-            prover = self._system.prover(TEXT_BYTES, policy.level is not Level.OFF, is_stored)
-        self._prover = prover
+        self._prover = self._make_prover(policy.level is not Level.OFF)
         self._at_once = MOST
         """Segments that are tried together."""
         self._is_read_from_file = False
@@ -153,6 +150,13 @@ class Intake:
                 self._take(decode_segment(content, 0, self._kinds), content)
                 self.taken += 1
 
+    def _make_prover(self, judges: bool) -> Prover | None:
+        """Make the native prover; of a repository behind a link Python reads all bases of a segment in one go."""
+        snapshot, width = self._snapshot, self._system.hash_bytes
+        if snapshot is None:
+            return make_prover(width, TEXT_BYTES, judges, None)
+        return None if snapshot.far else make_prover(width, TEXT_BYTES, judges, StoredRecords(snapshot, self._ancestry))
+
     def _take_proved(self, came: Sequence[tuple[RevisionId, bytes]], at: int) -> bool:
         """Take segments, from number `at` on, that are proved natively; whether the next one is not."""
         prover = self._prover
@@ -198,7 +202,7 @@ class Intake:
         if prover is None or self._unreachable:
             return
         for revision, parents in prover.revisions(len(revisions)):
-            ancestry.add([ancestry.stored + parent for parent in parents])
+            ancestry.add([ancestry.stored + parent if parent >= 0 else -1 - parent for parent in parents])
             revisions.add(revision)
             self._note_meta(revision, prover.own_meta)
         if prover.records > len(self._arrivals):

@@ -205,7 +205,7 @@ class PackReader:
             CorruptFile: a segment cannot be read, or the file is not what was written.
         """
         offset = self.first
-        stream = SegmentStream(self.kinds, graph_first=False, limit=self.end - self.first)
+        stream = SegmentStream(graph_first=False, limit=self.end - self.first)
         try:
             for chunk in self.chunks():
                 stream.feed(chunk)

@@ -20,7 +20,6 @@ from smartserver.records.content import Text
 from smartserver.records.delta import decompress, decompress_parts, window
 from smartserver.records.hunks import Buffer
 from smartserver.records.model import BaseTag, Entry, Key, Parent, Record, RevisionId
-from smartserver.records.native import RecordReader, record_reader
 from smartserver.records.segment import ZSTD, decode_parents
 from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
@@ -30,6 +29,7 @@ from smartserver.store.format import LOG
 from smartserver.store.graph import Graph, Part
 from smartserver.store.headers import decode_header
 from smartserver.store.index import EXTERNAL, NO_BASE, Index, IndexRow, Row, record_digest
+from smartserver.store.native import RecordReader, record_reader
 from smartserver.store.open_pack import NONE_READ, FilesRead, OpenPack, Resolve, index_path, pack_path
 from smartserver.store.pack import PackReader
 from smartserver.store.record import PackEntry

@@ -54,11 +54,8 @@ class Upload:
         self._quarantine = quarantine
         self._policy = policy
         self._intake = Intake(transaction, quarantine, policy)
-        self._kinds = transaction.kinds
         self._checked = transaction.snapshot
-        self._stream = SegmentStream(
-            self._kinds, graph_first=graph_first, limit=MAX_TAKEN, charge=self.allowance.charge
-        )
+        self._stream = SegmentStream(graph_first=graph_first, limit=MAX_TAKEN, charge=self.allowance.charge)
         self._graph_first = graph_first
         self._seen: list[GraphNode] = []
         self._segments = 0

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from hashlib import blake2b
 
 from smartserver.errors import CorruptFile
-from smartserver.records.native import Prover, count_work
 from smartserver.records.system import system_of
 from smartserver.store.blocks import seal
 from smartserver.store.index import Index
+from smartserver.store.native import Prover, count_work, make_prover
 from smartserver.store.open_pack import OpenPack
 from smartserver.store.pack import CHUNK, TRAILER
 from smartserver.store.snapshot import Snapshot
@@ -33,7 +33,7 @@ Progress = Callable[[int], None]
 
 def check_packs(snapshot: Snapshot, progress: Progress) -> SegmentReport | None:
     """What was read and found, which has no problem; None where something is wrong, or cannot be proved natively."""
-    prover = system_of(snapshot.state.vcs).prover(TEXTS, False, None)
+    prover = make_prover(system_of(snapshot.state.vcs).hash_bytes, TEXTS, False, None)
     if prover is None or snapshot.far:
         return None
     check = SegmentCheck(snapshot)

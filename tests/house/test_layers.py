@@ -170,7 +170,7 @@ def test_every_package_is_in_the_table() -> None:
         ("smartserver/cli/serve.py", "import click, twisted.internet\nfrom smartserver.server import tcp", []),
         ("smartserver/client/medium.py", "from twisted.internet import reactor", ["twisted"]),
         ("smartserver/new/thing.py", "", ["no row"]),
-        ("smartserver/vcs/bzr/pages.py", "from smartserver.vcs import alike, bzr", []),
+        ("smartserver/vcs/bzr/pages.py", "from smartserver.vcs import base, bzr", []),
         ("smartserver/vcs/bzr/pages.py", "from smartserver.vcs.git import pack", ["smartserver.vcs.git.pack"]),
         ("transports/local.py", "from smartserver.errors import SmartServerError", ["smartserver.errors"]),
         ("transports/local.py", "import msgspec", ["msgspec"]),

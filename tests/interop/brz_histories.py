@@ -300,7 +300,7 @@ class Served:
         """What a pull brings."""
         transaction = self.repository.begin()
         pulling = transaction.plan_pull(wanted, haves, absent)
-        stream = SegmentStream(KINDS, graph_first=False)
+        stream = SegmentStream(graph_first=False)
         body = transaction.open_body(pulling)
         while chunk := body.read(50_000):
             stream.feed(chunk)

@@ -192,7 +192,7 @@ class Served:
     def segments(self, wanted: Sequence[bytes], haves: Sequence[bytes] = ()) -> list[bytes]:
         """What a pull brings, as a bulk stream, which hg asks for."""
         transaction = self.repository.begin()
-        stream = SegmentStream(KINDS, graph_first=False)
+        stream = SegmentStream(graph_first=False)
         plan = msgspec.structs.replace(transaction.plan_pull(wanted, haves, ()), bulk=True, expanded=True)
         body = transaction.open_body(plan)
         for chunk in read_bulk(iter(lambda: body.read(50_000), b"")):

@@ -62,8 +62,8 @@ def test_the_ancestry_of_a_stream(
     stored = min(stored, len(parents))
     expected = ancestors_of(parents)
     steps: list[int] = []
-    with mock.patch.object(ancestry_module, "CHECK", 0):
-        ancestry = Ancestry(graph_of(parents[:stored], {7, 20}, read=read), steps.append, marks_kept=kept)
+    with mock.patch.multiple(ancestry_module, CHECK=0, MARKS_KEPT=kept):
+        ancestry = Ancestry(graph_of(parents[:stored], {7, 20}, read=read), steps.append)
         for number in range(stored, len(parents)):
             assert ancestry.add(parents[number]) == number
         for asked in order:

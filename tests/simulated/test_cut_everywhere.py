@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from builders import KINDS, MAIN, History, check_whole, create, refs_of, request_id
+from builders import MAIN, History, check_whole, create, refs_of, request_id
 from simulated_joint import NEW, HistorySource, Joint
 
 from netem.cut_everywhere import CutPoint, Trial, cut_everywhere
@@ -257,7 +257,7 @@ def test_a_pull_as_a_bulk_stream_keeps_the_whole_segments_that_came() -> None:
     def pull(stage: Stage) -> None:
         came: list[bytes] = []
         stage.came = came
-        stream = SegmentStream(KINDS, graph_first=False)
+        stream = SegmentStream(graph_first=False)
         for chunk in stage.remote.pull([LINE[2]], bulk=True).body:
             stream.feed(chunk)
             came.extend(stream.segments())

@@ -167,7 +167,7 @@ class Pushes(RuleBasedStateMachine):
             body = b"".join(pulled.body)
         except MediumError:
             return
-        stream = SegmentStream(NEW.kinds, graph_first=False)
+        stream = SegmentStream(graph_first=False)
         stream.feed(body)
         came = [decode_segment(each, 0, NEW.kinds).revision for each in stream.segments()]
         stream.finish()

@@ -69,7 +69,7 @@ def push(remote: RemoteRepository, source: Source, ref: bytes, tip: bytes) -> Up
 
 def count_segments(body: Iterable[bytes]) -> int:
     """Read a body to its end: how many whole segments it has."""
-    stream = SegmentStream(KINDS, graph_first=False)
+    stream = SegmentStream(graph_first=False)
     count = 0
     for chunk in body:
         stream.feed(chunk)

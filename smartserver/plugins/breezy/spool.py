@@ -14,7 +14,6 @@ from typing import IO, Any, Final
 from smartserver.client.exchange import PullAnswer
 from smartserver.client.medium import MediumError
 from smartserver.errors import CorruptRecord
-from smartserver.plugins.breezy.place import KINDS
 from smartserver.plugins.breezy.terminal import moving
 from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.model import RevisionId
@@ -79,7 +78,7 @@ class Spool:
                 yield self._file.read(size)
 
     def _receive(self) -> Iterator[tuple[RevisionId, bytes]]:
-        stream = SegmentStream(KINDS, graph_first=False, limit=MAX_TAKEN)
+        stream = SegmentStream(graph_first=False, limit=MAX_TAKEN)
         received = 0
         came: set[RevisionId] = set()
         outside: set[RevisionId] = set()

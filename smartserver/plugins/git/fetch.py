@@ -193,7 +193,7 @@ def segments_of(pulled: Arrival, kinds: Sequence[Kind], moved: OnSent) -> Iterat
         Malformed: they cannot be read.
         CannotGoOn: there are not as many as were announced.
     """
-    stream = SegmentStream(kinds, graph_first=False, limit=MAX_TAKEN)
+    stream = SegmentStream(graph_first=False, limit=MAX_TAKEN)
     count = size = 0
     for chunk in pulled.body:
         stream.feed(chunk)

@@ -64,7 +64,7 @@ from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.segment import SegmentStream
 from smartserver.spans import Part, spent
 from smartserver.vcs.hg.insert import Arrived
-from smartserver.vcs.hg.kinds import BOOKMARKS, EVOLUTION, KINDS, NODE_BYTES, NULL, OBSOLETE, PUBLIC, YES
+from smartserver.vcs.hg.kinds import BOOKMARKS, EVOLUTION, NODE_BYTES, NULL, OBSOLETE, PUBLIC, YES
 from smartserver.vcs.hg.markers import KnownVersion, encode_selector
 from smartserver.vcs.hg.repository import HgRepository
 from smartserver.vcs.hg.selector import GRAPH, Names, decode_found, encode
@@ -303,7 +303,7 @@ class Remote:
     def _receive(self, body: Any, count: int) -> None:
         arrived = self.arrived = Arrived(self.local)
         self.ui.atexit(arrived.close)
-        stream = SegmentStream(KINDS, graph_first=False, limit=MAX_TAKEN)
+        stream = SegmentStream(graph_first=False, limit=MAX_TAKEN)
         with self.progress(b"receiving", count) as progress:
             for chunk in body:
                 stream.feed(chunk)

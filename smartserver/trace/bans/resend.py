@@ -120,7 +120,7 @@ class _Body:
     """The body of a push, read as it is sent; one that is none says nothing."""
 
     def __init__(self, flags: RequestFlag) -> None:
-        self._stream: SegmentStream | None = SegmentStream((), graph_first=bool(flags & RequestFlag.GRAPH_FIRST))
+        self._stream: SegmentStream | None = SegmentStream(graph_first=bool(flags & RequestFlag.GRAPH_FIRST))
         self._bulk = BulkDecoder() if flags & RequestFlag.BULK else None
 
     def revisions(self, chunk: bytes) -> Iterator[RevisionId]:

@@ -13,8 +13,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from smartserver.records.alike import common_end, common_start
 from smartserver.records.model import Key
-from smartserver.vcs.alike import common_end, common_start
 from smartserver.vcs.bzr.compat import StoreKey, differences, encode_length
 
 WHOLE_FROM = 3

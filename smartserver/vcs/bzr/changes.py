@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from smartserver.records.alike import common_end, common_start
 from smartserver.records.model import Key
-from smartserver.vcs.alike import common_end, common_start
 from smartserver.vcs.bzr.pages import (
     CHILD_BYTES,
     ENTRY_PARTS,

@@ -9,8 +9,8 @@ import re
 import struct
 from collections.abc import Callable
 
+from smartserver.records.alike import common_end, common_start
 from smartserver.records.varint import encode
-from smartserver.vcs.alike import common_end, common_start
 
 _NEAR_COPY = struct.Struct("<BHH").pack
 _FAR_COPY = struct.Struct("<BIH").pack

@@ -18,12 +18,11 @@ from smartserver.vcs.git.names import HEAD, HEADS
 from smartserver.vcs.patterns import compile_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from smartserver.records.browse import Contents
     from smartserver.records.content import ReadPlan, ReadScope, RepositoryView, TipReader
     from smartserver.records.faults import FaultChecker
-    from smartserver.records.native import Prover
 
 _NAMES: Final = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob", TAG: b"tag"}
 _METAS: Final = {name: meta for meta, name in _NAMES.items()}
@@ -77,6 +76,7 @@ class GitSystem(System):
         self.kinds = (Kind("object", check, True),)
         self.keys = {check: KeyCheck(lambda _, meta, length: _begin(check, meta, length))}
         self._format = FORMATS[object_format]
+        self.hash_bytes = self._format.id_bytes
 
     @functools.cached_property
     def faults(self) -> FaultChecker:
@@ -136,12 +136,6 @@ class GitSystem(System):
                 now.setdefault(target, set()).add(new)
                 before.setdefault(target, set()).add(old)
         return _groups(now), _groups(before)
-
-    def prover(self, cache: int, judges: bool, is_stored: Callable[[int, Key], bool] | None) -> Prover | None:
-        """The native one, where that was built."""
-        from smartserver.records.native import prover  # Not before: git's helper proves nothing.
-
-        return prover(self._format.id_bytes, cache, judges, is_stored)
 
     def read(self, stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
         """A part of the commits, or of their objects: a shallow or partial fetch."""

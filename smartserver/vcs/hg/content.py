@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from smartserver.errors import MissingRevision, NoSuchPart, shown
+from smartserver.records.alike import common_start
 from smartserver.records.browse import Change, Header, Node, NodeType, message_of
 from smartserver.records.content import RepositoryView, Text, whole
 from smartserver.records.hunks import Buffer
 from smartserver.records.model import Key, Record, RevisionId
-from smartserver.vcs.alike import common_start
 from smartserver.vcs.hg.format import (
     changeset_manifest,
     differing,

@@ -11,8 +11,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from smartserver.records.alike import common_end, common_start
 from smartserver.records.hunks import Hunk
-from smartserver.vcs.alike import common_end, common_start
 from smartserver.vcs.hg.kinds import NULL, Node, file_key
 from smartserver.vcs.patterns import compile_pattern
 

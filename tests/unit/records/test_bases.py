@@ -10,7 +10,7 @@ import pytest
 from needs import needs
 
 from smartserver.records import delta, limits
-from smartserver.records.bases import Candidate, HeldRecord, NewRecord, SegmentWriter, skip_distance
+from smartserver.records.bases import FEW, Candidate, HeldRecord, NewRecord, SegmentWriter, skip_distance
 from smartserver.records.check import verify_record
 from smartserver.records.hunks import Hunk
 from smartserver.records.model import BaseTag, Entry, Kind, Parent, Segment
@@ -193,6 +193,38 @@ def test_chains_stay_under_the_limit_of_depth(monkeypatch: pytest.MonkeyPatch) -
     assert max(push.depth.values()) == 5
 
 
+@pytest.mark.parametrize(("size", "encoding"), [(1, HUNKS), (FEW, HUNKS), (FEW + 1, ZSTD)])
+def test_a_text_that_differs_in_one_short_piece_is_a_hunk(size: int, encoding: int) -> None:
+    push = Push(bulk=False)
+    old = prose(1)
+    push.send(b"r0", [], record(old))
+    (entry,) = push.send(b"r1", [b"r0"], record(old[:2000] + b"#" * size + old[2007:], old))
+    assert entry.encoding == encoding
+
+
+@needs("native parts")
+@pytest.mark.parametrize("bulk", [False, True])
+@pytest.mark.parametrize("form", ["native"], indirect=True)
+def test_both_forms_make_the_same_segments(*, bulk: bool) -> None:
+    """Revisions with several texts, each edited in pieces of any length, moved, or copied from another branch."""
+    chance = random.Random(7)
+    texts = [prose(seed, 1000 + 300 * seed) for seed in range(12)]
+    known = {key_of(text): text for text in texts}
+    forms = [form(KINDS, bulk=bulk, texts=lambda _, key: known[key], cache=20_000) for form in (NATIVE, PYTHON)]
+    for number in range(200):
+        items = []
+        for at in chance.sample(range(12), chance.randrange(1, 5)):
+            place, size = chance.randrange(len(texts[at])), chance.choice([0, 1, 60, 64, 65, 70, 600])
+            new = texts[at][:place] + chance.randbytes(size) + texts[at][place + chance.randrange(9) :]
+            kind = chance.choice([0, 0, 2])
+            items.append(record(new, *chance.sample(texts, 1), texts[at], path=b"lib/%d.py" % at, kind=kind))
+            known[key_of(new)] = new
+            texts[at] = new
+        parents = [Parent(b"r%d" % parent) for parent in chance.sample(range(number), min(number, 2))]
+        native, python = [form.segment(b"r%d" % number, parents, items) for form in forms]
+        assert native == python
+
+
 # ---- copies
 
 
@@ -261,7 +293,7 @@ class Held:
     """A writer of records whose texts are asked for where they are needed, and the texts."""
 
     def __init__(self, hunks: list[Hunk]) -> None:
-        self.texts = {b"base": prose(1), b"new": edited(prose(1), 1)}
+        self.texts = {b"base": prose(1), b"new": edited(prose(1), 1) + prose(2, 200)}
         self.asked: list[tuple[bytes, bytes]] = []
         self._hunks = hunks
         self.writer = SegmentWriter(KINDS, bulk=True, texts=lambda kind, key: self.texts[key], hunks=self._find)

@@ -305,7 +305,7 @@ SMALL = encode_segment(b"r", (), (), (), KINDS)
 @pytest.mark.parametrize("graph_first", [False, True])
 def test_stream_in_pieces(size: int, graph_first: bool) -> None:
     data = (GRAPH_BYTES if graph_first else b"") + SMALL + WHOLE + SMALL + WHOLE
-    stream = SegmentStream(KINDS, graph_first=graph_first)
+    stream = SegmentStream(graph_first=graph_first)
     assert read(stream, [data[at : at + size] for at in range(0, len(data), size)]) == [SMALL, WHOLE, SMALL, WHOLE]
     assert list(stream.graph() or ()) == (GRAPH if graph_first else [])
 
@@ -313,7 +313,7 @@ def test_stream_in_pieces(size: int, graph_first: bool) -> None:
 @pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview])
 def test_stream_keeps_nothing_of_a_chunk(wrap: type) -> None:
     chunk = bytearray(SMALL + WHOLE[:50])
-    stream = SegmentStream(KINDS, graph_first=False)
+    stream = SegmentStream(graph_first=False)
     stream.feed(wrap(chunk))
     chunk[:] = bytes(len(chunk))
     stream.feed(wrap(WHOLE[50:]))
@@ -331,7 +331,7 @@ def test_stream_keeps_nothing_of_a_chunk(wrap: type) -> None:
     ],
 )
 def test_stream_that_ends_early(graph_first: bool, data: bytes, why: str) -> None:
-    stream = SegmentStream(KINDS, graph_first=graph_first)
+    stream = SegmentStream(graph_first=graph_first)
     stream.feed(data)
     with pytest.raises(Malformed, match=why):
         stream.finish()
@@ -342,9 +342,9 @@ def test_stream_limits(size: int) -> None:
     data = WHOLE + varint.encode(len(WHOLE) + 1) + b"x"
     chunks = [data[at : at + size] for at in range(0, len(data), size)]
     with pytest.raises(LimitExceeded, match=f"{len(WHOLE) + 1}, expected no more than {len(WHOLE)}"):
-        read(SegmentStream(KINDS, graph_first=False, limit=len(WHOLE)), chunks)
+        read(SegmentStream(graph_first=False, limit=len(WHOLE)), chunks)
     with pytest.raises(LimitExceeded, match="graph"):
-        SegmentStream(KINDS, graph_first=True).feed(varint.encode(limits.MAX_GRAPH + 1))
+        SegmentStream(graph_first=True).feed(varint.encode(limits.MAX_GRAPH + 1))
 
 
 @pytest.mark.parametrize("head", [b"\x80\x00", b"\xff" * 10])
@@ -352,14 +352,14 @@ def test_stream_limits(size: int) -> None:
 def test_stream_with_a_bad_length(head: bytes, size: int) -> None:
     data = WHOLE + head + WHOLE
     with pytest.raises(Malformed, match=f"at byte {len(WHOLE)}: an integer"):
-        read(SegmentStream(KINDS, graph_first=False), [data[at : at + size] for at in range(0, len(data), size)])
+        read(SegmentStream(graph_first=False), [data[at : at + size] for at in range(0, len(data), size)])
 
 
 def test_a_large_segment_is_held_once() -> None:
     size = 16 << 20
     text = bytes(size)
     whole = encode_segment(R, (), [PLAIN._replace(length=size, frame_length=size)], [text], KINDS)
-    stream = SegmentStream(KINDS, graph_first=False)
+    stream = SegmentStream(graph_first=False)
     tracemalloc.start()
     try:
         for at in range(0, len(whole), 1 << 18):

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 from builders import History, Repeatable
-from twins import FORMS
+from twins import FORMS, prove_in_python
 
-from smartserver.records.system import System
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.repository import PackRepository
-from smartserver.vcs.git.system import GitSystem
 from transports.base import Transport
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
@@ -43,4 +41,4 @@ def folder() -> MemoryTransport:
 def proving(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments are proved by native parts, where they can do it, or by Python."""
     if request.param == "python":
-        monkeypatch.setattr(GitSystem, "prover", System.prover)
+        prove_in_python(monkeypatch)

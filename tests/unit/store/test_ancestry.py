@@ -95,10 +95,11 @@ def test_a_stream_costs_a_few_steps_for_each_edge(family: Callable[[int], list[l
     assert most < 32 << 20
 
 
-def test_a_stream_that_makes_every_answer_far_is_refused() -> None:
+def test_a_stream_that_makes_every_answer_far_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reachability has no answer that is near for every question: the steps are charged, and end the stream."""
     allowance = Allowance()
-    ancestry = Ancestry(Graph(), allowance.charge, marks_kept=0)
+    monkeypatch.setattr(ancestry_module, "MARKS_KEPT", 0)
+    ancestry = Ancestry(Graph(), allowance.charge)
     parents = far_merges(40_000)
 
     def push() -> None:

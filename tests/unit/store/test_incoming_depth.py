@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 from builders import GIT, KINDS, MAIN, SETTINGS, History, Repeatable, check_whole, push, request_id, upload
 from incoming_uploads import FILE, raw
+from twins import IN_PYTHON
 
 from smartserver.records.delta import compress
 from smartserver.records.model import BaseTag
@@ -98,6 +99,7 @@ def test_encoded_anew_within_one_push_and_one_segment(
     assert max(row.depth for row in snapshot.packs[0].index.rows()) == MAX_STORED_DEPTH
 
 
+@IN_PYTHON
 def test_a_chain_over_the_limit_is_begun_anew(
     repository: PackRepository, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import KINDS, History, push
+from builders import History, push
 from trips import Trips
 
 from smartserver.errors import Cancelled, LimitExceeded, MissingRevision, NoSuchPart, Unsupported
 from smartserver.records.bulk import read_bulk
 from smartserver.records.delta import decompress
-from smartserver.records.segment import SegmentStream, frames
+from smartserver.records.segment import SegmentStream, decode_segment, frames
 from smartserver.store.model import ContentPlan
 from smartserver.store.repository import PackRepository
 from smartserver.vcs.git.format import COMMIT, TAG, TREE
@@ -58,12 +58,13 @@ class Client:
         plan, said = transaction.plan_read(encode(selector), wants, sorted(self.tips))
         assert isinstance(plan, ContentPlan)
         body = transaction.open_body(plan)
-        stream = SegmentStream(KINDS, graph_first=False)
+        stream = SegmentStream(graph_first=False)
         for text in read_bulk(iter(lambda: body.read(1 << 16), b"")):
             stream.feed(text)
         stream.finish()
         self.sent = []
-        for segment, whole in stream.decoded():
+        for whole in stream.segments():
+            segment = decode_segment(whole, 0, KINDS)
             for entry, frame in zip(segment.entries, frames(segment, whole), strict=True):
                 base = segment.base_of(entry)
                 text = decompress(entry.encoding, bytes(frame), entry.length, self.objects[base] if base else b"")

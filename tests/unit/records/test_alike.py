@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from smartserver.vcs.alike import common_end, common_start
+from smartserver.records.alike import common_end, common_start
 
 
 def test_what_two_texts_begin_and_end_with() -> None:

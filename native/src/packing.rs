@@ -1,0 +1,137 @@
+//! `Packer`: the frames of a push, at the levels of `records/delta.py`.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use pyo3::prelude::*;
+
+use crate::delta::{common_end, common_start};
+use crate::limits::{MAX_BASED, MIN_BASE};
+use crate::meters;
+use crate::segment::{HUNKS, STORED, ZSTD, ZSTD_HUNKS};
+use crate::sys::Writer;
+use crate::texts::Bytes;
+use crate::varint;
+
+pub const LEVEL: i32 = 9;
+pub const BULK_LEVEL: i32 = 5;
+const LARGE_LEVEL: i32 = 3;
+const LARGE: usize = 64 << 10;
+const HUNKS_LEVEL: i32 = 3;
+const LEAST_PACKED: usize = 256;
+const PROBE_LEVEL: i32 = 1;
+const PROBE: usize = 64 << 10;
+const PROBED: usize = 128 << 10;
+
+/// Bytes of text and base from which Python's other threads may run meanwhile.
+const LONG: usize = 64 << 10;
+
+pub struct Packer {
+    writer: Writer,
+    /// Frames made, bytes of texts and of frames, nanoseconds.
+    tally: [u64; 4],
+}
+
+impl Packer {
+    pub fn new() -> Self {
+        Packer { writer: Writer::new(), tally: [0; 4] }
+    }
+
+    /// Encoding and frame of a text; one that would be no smaller is stored.
+    pub fn compress(&mut self, py: Python<'_>, text: &Bytes, base: &Bytes, mut level: i32) -> (u8, Bytes) {
+        let base = if is_usable(text, base) { apart(text, base) } else { Bytes::default() };
+        if text.len() >= PROBED && base.is_empty() && self.is_incompressible(text) {
+            return (STORED, text.clone());
+        }
+        if text.len() >= LARGE && base.is_empty() {
+            level = level.min(LARGE_LEVEL);
+        }
+        let start = Instant::now();
+        let writer = &mut self.writer;
+        let frame = if text.is_empty() {
+            &[]
+        } else if text.len() + base.len() < LONG {
+            writer.write(text, &base, level)
+        } else {
+            py.detach(|| writer.write(text, &base, level))
+        };
+        let made = frame.len();
+        let chosen =
+            if made >= text.len() { (STORED, text.clone()) } else { (ZSTD, Bytes::Own(Arc::new(frame.to_vec()))) };
+        self.writer.trim();
+        let [frames, came, gave, nanoseconds] = &mut self.tally;
+        *frames += 1;
+        *came += text.len() as u64;
+        *gave += made as u64;
+        *nanoseconds += start.elapsed().as_nanos() as u64;
+        chosen
+    }
+
+    /// Bytes of a quick frame.
+    pub fn probe(&mut self, text: &Bytes, base: &Bytes) -> usize {
+        self.writer.write(text, &apart(text, base), PROBE_LEVEL).len()
+    }
+
+    /// Encoding and frame of hunks.
+    pub fn pack_hunks(&mut self, py: Python<'_>, hunks: Vec<u8>) -> (u8, Bytes) {
+        let hunks = Bytes::Own(Arc::new(hunks));
+        if hunks.len() > LEAST_PACKED {
+            let (encoding, frame) = self.compress(py, &hunks, &Bytes::default(), HUNKS_LEVEL);
+            if encoding == ZSTD {
+                let mut packed = Vec::with_capacity(frame.len() + 9);
+                varint::write(&mut packed, hunks.len() as u64);
+                packed.extend_from_slice(&frame);
+                return (ZSTD_HUNKS, Bytes::Own(Arc::new(packed)));
+            }
+        }
+        (HUNKS, hunks)
+    }
+
+    /// Tell whether a piece from the middle gains under 2 % alone, as compressed and encrypted files do.
+    fn is_incompressible(&mut self, text: &[u8]) -> bool {
+        let middle = text.len().saturating_sub(PROBE) / 2;
+        let piece = &text[middle..text.len().min(middle + PROBE)];
+        self.writer.write(piece, b"", PROBE_LEVEL).len() * 100 > piece.len() * 98
+    }
+
+    /// Add what was done to the meters of this process, and begin anew.
+    pub fn count(&mut self, py: Python<'_>) -> PyResult<()> {
+        let [frames, came, made, nanoseconds] = std::mem::take(&mut self.tally);
+        let counts = [
+            ("COMPRESSED", frames),
+            ("COMPRESSED_IN", came),
+            ("COMPRESSED_OUT", made),
+            ("COMPRESSION_TIME", nanoseconds),
+        ];
+        meters::count(py, &counts)
+    }
+}
+
+/// Tell whether a base counts, and is not too long.
+pub fn is_usable(text: &[u8], base: &[u8]) -> bool {
+    base.len() >= MIN_BASE && base.len() + text.len() <= MAX_BASED
+}
+
+/// The one hunk that makes a text of its base, where at most `most` bytes stand in it and it is shorter than the text.
+pub fn single_hunk(text: &[u8], base: &[u8], most: usize) -> Option<Vec<u8>> {
+    let head = common_start(text, base);
+    let tail = common_end(text, base, text.len().min(base.len()) - head);
+    let added = &text[head..text.len() - tail];
+    if added.len() > most {
+        return None;
+    }
+    let mut hunk = Vec::with_capacity(added.len() + 12);
+    varint::write(&mut hunk, head as u64);
+    varint::write(&mut hunk, (base.len() - tail - head) as u64);
+    varint::write_bytes(&mut hunk, added);
+    (hunk.len() < text.len()).then_some(hunk)
+}
+
+/// A base that does not overlap the text in memory: zstd would drop it.
+fn apart(text: &Bytes, base: &Bytes) -> Bytes {
+    if text.as_ptr() == base.as_ptr() {
+        Bytes::Own(Arc::new(base.to_vec()))
+    } else {
+        base.clone()
+    }
+}

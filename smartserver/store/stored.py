@@ -1,0 +1,48 @@
+"""`StoredRecords`: the records of a repository that a stream rests on, as a native prover asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from smartserver.records.model import Key, RevisionId
+from smartserver.store.ancestry import Ancestry
+from smartserver.store.snapshot import Snapshot
+
+_KIND = 0
+"""The kind of every record that is proved natively."""
+
+
+class StoredRecords:
+    """Answers from one snapshot: see `native.Stored`."""
+
+    def __init__(self, snapshot: Snapshot, ancestry: Ancestry) -> None:
+        self._snapshot = snapshot
+        self._ancestry = ancestry
+
+    def ordinal(self, revision: RevisionId) -> int | None:
+        """As of `Snapshot`."""
+        return self._snapshot.ordinal(revision)
+
+    def rows(self, keys: Sequence[Key]) -> list[tuple[int, int, int, int] | None]:
+        """As of `native.Stored`."""
+        found = [self._snapshot.first(_KIND, key) for key in keys]
+        return [None if at is None else (at.depth, at.chain_kib, at.lineage, at.length) for at in found]
+
+    def record(self, key: Key) -> tuple[bytes, bytes]:
+        """As of `native.Stored`.
+
+        Raises:
+            CorruptFile, TransportError: it cannot be read.
+        """
+        location = self._snapshot.first(_KIND, key)
+        assert location is not None  # The prover asked for its row before.
+        record = self._snapshot.record(location)
+        return record.meta, record.text
+
+    def is_below(self, front: Sequence[int], key: Key) -> bool:
+        """As of `native.Stored`."""
+        return self._ancestry.is_stored_below(front, self._snapshot.introducers(_KIND, key))
+
+    def meta_below(self, front: Sequence[int], key: Key) -> bytes | None:
+        """As of `native.Stored`."""
+        return self._snapshot.metas([(_KIND, key)])[0] if self.is_below(front, key) else None

@@ -1,0 +1,72 @@
+"""Constants that both languages say are equal. A constant of the crate is either Python's, too, or of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from smartserver.records import bases, delta, limits, segment
+from smartserver.store import ancestry, arrivals, blocks, incoming, index, large, snapshot
+from smartserver.vcs.git import objects
+
+CRATE = Path(__file__).parents[2] / "native" / "src"
+
+PYTHON: Mapping[str, Sequence[ModuleType]] = {
+    "ancestry.rs": (ancestry,),
+    "bases.rs": (bases, limits),
+    "frame.rs": (delta,),
+    "index.rs": (index,),
+    "limits.rs": (limits,),
+    "objects.rs": (objects,),
+    "packing.rs": (delta,),
+    "proof.rs": (incoming, large),
+    "prover.rs": (arrivals,),
+    "reader.rs": (blocks, index, snapshot),
+    "segment.rs": (segment,),
+    "stored.rs": (ancestry,),
+}
+"""The modules that say the constants of each file of the crate, with or without an underscore."""
+
+OWN = {
+    "bases.rs": {"NONE"},
+    "packing.rs": {"LONG"},
+    "prover.rs": {"DECODED", "STEPS"},
+    "reader.rs": {"BETWEEN", "ENTRY", "HASH", "HEAD", "KEPT", "MOST_BYTES", "MOST_STEPS"},
+    "segment.rs": {"FEW", "FULL_KEY"},
+}
+"""Constants that Python has not."""
+
+NAMES = {("proof.rs", "MAX_CHAIN_KIB"): "MAX_CHAIN"}
+"""Constants with another name in Python."""
+
+CONSTANT = re.compile(r"^(?:pub )?const (\w+): \w+ = ([^{};]+);", re.M)
+
+
+def said(text: str, known: dict[str, int]) -> int:
+    """The number of an expression."""
+    for pattern, python in ((r"u32::MAX", "0xffffffff"), (r" as u32", " & 0xffffffff"), (r"(?<=\d)i32", "")):
+        text = re.sub(pattern, python, text)
+    value: int = eval(text, {"__builtins__": {}}, dict(known))
+    return value
+
+
+@pytest.mark.parametrize("name", sorted(PYTHON))
+def test_both_languages_say_the_same(name: str) -> None:
+    found: dict[str, int] = {}
+    for constant, text in CONSTANT.findall((CRATE / name).read_text()):
+        if text.startswith("b"):
+            continue
+        found[constant] = said(text, found)
+        if constant in OWN.get(name, ()):
+            continue
+        wanted = NAMES.get((name, constant), constant)
+        places = [vars(module) for module in PYTHON[name]]
+        values = [place[each] for place in places for each in (wanted, "_" + wanted) if each in place]
+        assert values, f"{name}: {constant} is no constant of Python's, nor listed as one of the crate's own"
+        value = getattr(values[0], "size", values[0]) >> (10 if constant == "MAX_CHAIN_KIB" else 0)
+        assert found[constant] == (value if value >= 0 else value & 0xFFFFFFFF), constant
+    assert found
