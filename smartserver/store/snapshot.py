@@ -119,8 +119,13 @@ class Snapshot:
             if not is_far:  # Of a large one there is a copy, which is read in blocks.
                 came = [entry for entry in came if entry.index_length <= far.SMALL]
             files = {index_path(entry.name): entry.index_length for entry in came}
-            if opened and is_far:
-                files |= {pack_path(entry.name): entry.length for entry in came if entry.length <= far.SMALL}
+            if is_far and (opened or Capability.OBJECTS not in transport.capabilities):
+                size = 0
+                for entry in reversed(came):
+                    size += entry.length
+                    if size > far.SMALL:
+                        break
+                    files[pack_path(entry.name)] = entry.length
             left = {path: size for path, size in files.items() if path not in brought}
             read = {**brought, **dict(far.get_all(transport, left))}
         for entry in state.packs:
