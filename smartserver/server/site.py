@@ -22,7 +22,7 @@ from smartserver.server.request_log import EndedRequest
 from smartserver.server.upkeep import UpkeepQueue
 from smartserver.store.caches import TextCache
 from smartserver.store.format import CLUSTER, FORMAT, foreign_in, is_marked, is_ours
-from smartserver.store.log import Perform, first_reads
+from smartserver.store.log_view import Perform, first_reads
 from smartserver.store.model import ListingEntry
 from smartserver.store.repository import PackRepository
 from smartserver.store.states import RepositoryLook

@@ -24,7 +24,8 @@ from smartserver.store.creation import Creation
 from smartserver.store.far import is_far
 from smartserver.store.group import Group
 from smartserver.store.index_build import Pace, unpaced
-from smartserver.store.log import Log, Perform
+from smartserver.store.log import Log
+from smartserver.store.log_view import Perform
 from smartserver.store.model import PackReport, VerifyReport
 from smartserver.store.quarantine import Quarantine, nothing
 from smartserver.store.repack import AHEAD, rows
