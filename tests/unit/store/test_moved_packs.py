@@ -12,9 +12,8 @@ from pack_samples import Stored, history, note, opened, stored
 from smartserver.errors import RepositoryChanged
 from smartserver.store import far
 from smartserver.store.format import PACKS
-from smartserver.store.open_pack import pack_path
+from smartserver.store.open_pack import SegmentReader, pack_path
 from smartserver.store.repository import PackRepository
-from smartserver.store.segment_reader import SegmentReader
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.upkeep import KEPT
 from transports.base import Transport
