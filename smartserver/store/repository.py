@@ -369,8 +369,7 @@ class PackRepository:
             OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
         """
         long_ago = self._collected is None or self.clock() - self._collected >= COLLECT_INTERVAL
-        upkeep.cover_large(self.log, self.clock)
-        upkeep.checkpoint_if_due(self.log, self.randomness)
+        upkeep.tidy_log(self.log, self.clock, self.randomness)
         self.repack_if_needed(pace)
         self.summarise(pace)
         if long_ago:
@@ -382,8 +381,7 @@ class PackRepository:
         Raises:
             CorruptFile, Unsupported, TransportError: nothing changed.
         """
-        upkeep.cover_large(self.log, self.clock)
-        upkeep.checkpoint_if_due(self.log, self.randomness, upkeep.MOST_OVER_LINK)
+        upkeep.tidy_log(self.log, self.clock, self.randomness, upkeep.MOST_OVER_LINK)
 
     @property
     def unsaved(self) -> int:
@@ -398,8 +396,7 @@ class PackRepository:
         Raises:
             OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
         """
-        upkeep.cover_large(self.log, self.clock)
-        upkeep.checkpoint_if_due(self.log, self.randomness)
+        upkeep.tidy_log(self.log, self.clock, self.randomness)
         self.collect_garbage_files()
 
     def collect_garbage_files(self) -> int:
