@@ -72,8 +72,8 @@ class Files:
         else:
             offset, name = int.from_bytes(more[:8]), self.open[first].lstrip(b"<")
             if kind == READ:
-                found = bytes(self.files[name][offset:][: int.from_bytes(more[8:12])])
-                peer.say(content(number, found) if found else status(number, 1))
+                text = bytes(self.files[name][offset:][: int.from_bytes(more[8:12])])
+                peer.say(content(number, text) if text else status(number, 1))
             elif self.open[first].startswith(b"<"):
                 self.torn.append(name)
                 peer.say(status(number, 4))
