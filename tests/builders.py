@@ -20,7 +20,8 @@ from smartserver.records.system import MapType, System, register, system_of
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.index import record_digest
 from smartserver.store.repository import PackRepository
-from smartserver.store.snapshot import Location, Snapshot
+from smartserver.store.snapshot import Snapshot
+from smartserver.store.stored_records import Location
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Upload
 from smartserver.vcs.git.format import BLOB, COMMIT, TAG, TREE

@@ -1,13 +1,13 @@
 """`SftpTransport`: a folder of another machine, over SFTP version 3 (draft-ietf-secsh-filexfer-02).
 
 paramiko carries the channel; its own SFTP client waits for each answer, so the protocol is spoken here, with as much in
-flight as may be: `sftp_packets` (bytes), `sftp_session` (who asked what), `sftp_talks` (what each operation says).
+flight as may be: `sftp_packets` (bytes), `sftp_session` (who asked what), `sftp_handles` (how a file is opened and read
+in one flight), `sftp_talks` and `sftp_changes` (what each operation says).
 """
 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import posixpath
 import re
 import threading
@@ -19,6 +19,7 @@ from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from transports import paths
+from transports import sftp_changes as changes
 from transports import sftp_packets as sftp
 from transports import sftp_talks as talks
 from transports.base import Capability, ReadFile, Stat, Step, Transport, WriteFile
@@ -170,13 +171,13 @@ class _SftpWriteFile(WriteFile):
         while self._unanswered > most:
             size, pending = self._under_way.popleft()
             self._unanswered -= size
-            talks.check_written(self._place, [pending.answer()])
+            changes.check_written(self._place, [pending.answer()])
 
     def _finish(self, requests: Sequence[sftp.Request]) -> None:
         """Send these after what was written, in the same flight, and wait for all of it."""
         sent = [self._session.send(each) for each in requests]
         self._settle()
-        talks.check_finished(self._place, [each.answer() for each in sent])
+        changes.check_finished(self._place, [each.answer() for each in sent])
 
     def sync(self) -> None:
         handle = self._open()
@@ -194,7 +195,7 @@ class _SftpWriteFile(WriteFile):
     def finish(self) -> None:
         """`sync` and `close` in one trip."""
         handle, self._handle = self._open(), None
-        self._finish(talks.finish(handle, fsync=self._session.has(sftp.FSYNC)))
+        self._finish(changes.finish(handle, fsync=self._session.has(sftp.FSYNC)))
 
 
 _ASKS = (Get, GetPublished, ReadRanges, GetStat, ListDirectory, SyncDirectory)
@@ -236,7 +237,7 @@ class _Part:
     undo: list[sftp.Request]
     starts: int
     """The flight it begins with."""
-    asked: Sequence[sftp.Request] = ()
+    asked: Sequence[sftp.Request | sftp.Following] = ()
     settle: Callable[[], object] | None = None
     error: TransportError | None = None
 
@@ -313,7 +314,7 @@ class SftpTransport(Transport):
 
     def _create(self, path: str) -> _SftpWriteFile:
         place, session = self._at(path), self._line.session()
-        return _SftpWriteFile(self._line, session, place, converse(session, talks.create(place)))
+        return _SftpWriteFile(self._line, session, place, converse(session, changes.create(place)))
 
     def create(self, path: str) -> WriteFile:
         return self._create(path)
@@ -333,26 +334,26 @@ class SftpTransport(Transport):
     def link(self, source: str, target: str) -> None:
         if not self._line.session().has(sftp.HARDLINK):
             raise NotSupported("link")
-        self._have(talks.link(self._at(source), self._at(target)))
+        self._have(changes.link(self._at(source), self._at(target)))
 
     def publish(self, source: str, target: str) -> None:
         self.perform([Publish(source, target)])
 
     def get_published(self, path: str) -> bytes:
         place = self._at(path)
-        return self._have(talks.must(place, talks.published(place, [])))
+        return self._have(talks.must(place, talks.published(place, [], both=True)))
 
     def withdraw(self, path: str, aside: str) -> None:
         self.perform([Withdraw(path, aside)])
 
     def delete(self, path: str) -> None:
-        self._have(talks.delete(self._at(path)))
+        self._have(changes.delete(self._at(path)))
 
     def make_directory(self, path: str) -> None:
-        self._have(talks.make_directory(self._at(path), []))
+        self._have(changes.make_directory(self._at(path), []))
 
     def remove_directory(self, path: str) -> None:
-        self._have(talks.remove_directory(self._at(path)))
+        self._have(changes.remove_directory(self._at(path)))
 
     def list_directory(self, path: str) -> list[str]:
         place = self._at(path)
@@ -377,38 +378,25 @@ class SftpTransport(Transport):
         if not steps:
             return
         session = self._line.session()
-        groups = list(_groups(steps))
-        folders: dict[str, bytes] = {}
-        try:
-            for group, following in itertools.zip_longest(groups, groups[1:], fillvalue=()):
-                try:
-                    self._fly(session, group, folders, following)
-                except NotSupported as wrong:
-                    if wrong.capability != "link":
-                        raise
-                    self._line.links = False
-                    self._fly(session, group, folders, following)
-        finally:
-            for handle in folders.values():
-                session.later(sftp.close(handle))
+        for group in _groups(steps):
+            try:
+                self._fly(session, group)
+            except NotSupported as wrong:
+                if wrong.capability != "link":
+                    raise
+                self._line.links = False
+                self._fly(session, group)
 
-    def _fly(
-        self, session: Session, group: Sequence[Step], folders: dict[str, bytes], following: Sequence[Step]
-    ) -> None:
-        """Perform steps that may fly together. The server does what it is sent in that order (draft, 6.1).
-
-        `folders`: handles of folders that are to be synced. Those of the `following` group are opened with this one."""
+    def _fly(self, session: Session, group: Sequence[Step]) -> None:
+        """Perform steps that may fly together. The server does what it is sent in that order (draft, 6.1)."""
         parts: list[_Part] = []
         writes = False
         for step in group:
             undo: list[sftp.Request] = []
-            # A question is sent after all that was asked before it: of a `Put`, that is the second flight.
-            talk = self._talk(session, step, undo, folders)
+            # A question is sent after all that was asked before it: of a `Put`, that may be the second flight.
+            talk = self._talk(session, step, undo)
             parts.append(_Part(talk, undo, starts=int(writes and isinstance(step, _ASKS))))
             writes = writes or isinstance(step, Put)
-        synced = dict.fromkeys(step.path for step in following if isinstance(step, SyncDirectory))
-        opens = [self._open_folder(session, path, folders) for path in synced if path not in folders]
-        parts += [_Part(talk, [], starts=int(writes)) for talk in opens]
         flight, going = 0, parts
         while any(not part.ended for part in going):
             for part in going:
@@ -423,33 +411,25 @@ class SftpTransport(Transport):
             flight += 1
         undo = [request for part in reversed(parts[len(going) + 1 :]) for request in part.undo]
         for request in undo:
-            if request.changes_nothing:
+            if request.closes:
                 session.later(request)
         # Whatever comes of it, what is told is why it had to be.
-        session.exchange([request for request in undo if not request.changes_nothing])
+        session.exchange([request for request in undo if not request.closes])
         for part in going:
             if part.settle is not None:
                 part.settle()
         if len(going) < len(parts) and (error := parts[len(going)].error) is not None:
             raise error
 
-    def _open_folder(self, session: Session, path: str, folders: dict[str, bytes]) -> Talk[Callable[[], object]]:
-        """Open a folder to be synced by a later group, which says what is wrong where that fails."""
-        with contextlib.suppress(TransportError):
-            handle = yield from talks.open_to_sync(self._at(path), fsync=session.has(sftp.FSYNC))
-            if handle is not None:
-                folders[path] = handle
-        return lambda: None
-
-    def _talk(
-        self, session: Session, step: Step, undo: list[sftp.Request], folders: dict[str, bytes]
-    ) -> Talk[Callable[[], object]]:
+    def _talk(self, session: Session, step: Step, undo: list[sftp.Request]) -> Talk[Callable[[], object]]:
         place = self._at(step.path)
         match step:
             case Get():
-                return _settling(talks.content(place, undo), step.settle)
+                expected = {} if step.size is None else {"size": step.size}
+                return _settling(talks.content(place, undo, **expected), step.settle)
             case GetPublished():
-                return _settling(talks.published(place, undo), step.settle)
+                # OpenSSH's server has links, so a folder is seldom there.
+                return _settling(talks.published(place, undo, both=not session.is_openssh), step.settle)
             case ReadRanges():
                 return _settling(talks.read_ranges(place, step.ranges, undo), step.settle)
             case GetStat():
@@ -457,34 +437,33 @@ class SftpTransport(Transport):
             case ListDirectory():
                 return _settling(talks.names_of_folder(place, undo), step.settle)
             case SyncDirectory():
-                opened, fsync = folders.pop(step.path, None), session.has(sftp.FSYNC)
-                undo += [] if opened is None else [sftp.close(opened)]
-                return _settling(talks.sync_directory(place, opened, fsync=fsync, undo=undo), lambda _: None)
+                talk = changes.sync_directory(place, fsync=session.has(sftp.FSYNC), undo=undo)
+                return _settling(talk, lambda _: None)
         changing = self._change(session, place, step, undo)
         return _settling(changing, lambda _: None)
 
     def _change(self, session: Session, place: Place, step: Step, undo: list[sftp.Request]) -> Talk[None]:
         match step:
             case Put():
-                return talks.put(place, step.content, fsync=session.has(sftp.FSYNC), undo=undo)
+                return changes.put(place, step.content, fsync=session.has(sftp.FSYNC), undo=undo)
             case MakeDirectory():
-                return talks.make_directory(place, undo)
+                return changes.make_directory(place, undo)
             case Rename():
-                return talks.rename(place, self._at(step.target), posix=session.has(sftp.POSIX_RENAME))
+                return changes.rename(place, self._at(step.target), posix=session.has(sftp.POSIX_RENAME))
             case Publish():
                 return self._publish(session, place, self._at(step.target))
             case Withdraw():
-                return talks.withdraw(place, self._at(step.target), posix=session.has(sftp.POSIX_RENAME))
+                return changes.withdraw(place, self._at(step.target), posix=session.has(sftp.POSIX_RENAME))
             case Delete():
-                return talks.delete(place)
+                return changes.delete(place)
             case _:
                 raise TypeError(f"no step of SFTP: {step}")
 
     def _publish(self, session: Session, source: Place, target: Place) -> Talk[None]:
         if not (self._line.links and session.has(sftp.HARDLINK)):
-            yield from talks.publish_as_folder(source, target, posix=session.has(sftp.POSIX_RENAME))
+            yield from changes.publish_as_folder(source, target, posix=session.has(sftp.POSIX_RENAME))
             return
-        yield from talks.link(source, target)
+        yield from changes.link(source, target)
         # Its answer is not waited for: the file is published, whatever becomes of its old name.
         with contextlib.suppress(TransportFailed):
             session.send(sftp.remove(source.path))

@@ -112,7 +112,8 @@ def log_in(account: Account, patience: float = PATIENCE) -> Session:
     try:
         proxy = f" through `{way.command}`" if way.command else ""
         with _told(f"cannot log in to {way.where}{proxy}"):
-            return Session(carrier.channel(way, patience), way.where, patience=patience)
+            channel = carrier.channel(way, patience)
+            return Session(channel, way.where, patience=patience, is_openssh=carrier.is_openssh)
     except BaseException:
         carrier.close()
         raise
@@ -174,6 +175,11 @@ class _Carrier:
         self._channel.invoke_subsystem("sftp")
         self._channel.settimeout(patience)
         return self
+
+    @property
+    def is_openssh(self) -> bool:
+        """Whether the server says that it is OpenSSH's."""
+        return str(self._connection.remote_version).startswith("SSH-2.0-OpenSSH")
 
     def recv(self, nbytes: int, /) -> bytes:
         """Wait for bytes."""

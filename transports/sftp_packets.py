@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import stat as stat_bits
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from transports.base import EntryKind, Stat
@@ -106,13 +106,34 @@ class Request:
         return len(self.body) + self.answer
 
     @property
-    def changes_nothing(self) -> bool:
-        """Whether only this session minds if it is done, and when."""
-        return self.kind == _Kind.CLOSE
+    def opens(self) -> bool:
+        """Whether its answer may be a handle."""
+        return self.kind in (_Kind.OPEN, _Kind.OPENDIR)
+
+    @property
+    def closes(self) -> bytes:
+        """The handle that it closes: of what only this session minds if it is done, and when. Empty for any other."""
+        return self.body[4:] if self.kind == _Kind.CLOSE else b""
 
     def packet(self, number: int) -> bytes:
         """It as bytes, under that id."""
         return struct.pack(">IBI", 5 + len(self.body), self.kind, number) + self.body
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """A request about what the last request before it opens. It is sent with that one where its handle can be predicted
+    (`sftp_handles`); where that cannot be, or was wrong, its answer is `NOT_SENT`."""
+
+    make: Callable[[bytes], Request]
+    """Gives it, with the handle."""
+    changes: bool = False
+    """Whether it changes a file."""
+
+    @property
+    def weight(self) -> int:
+        """As of the request."""
+        return self.make(bytes(4)).weight
 
 
 def _string(value: bytes) -> bytes:
@@ -279,6 +300,9 @@ class Attributes:
 
 
 Answer = Status | Handle | Content | Names | Attributes
+
+NOT_SENT = Status(-1, "not sent")
+"""The answer to a `Following` that was not sent, or whose handle was another."""
 
 
 class _Reader:

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from transports import sftp_packets as sftp
 from transports.errors import TransportFailed
+from transports.sftp_handles import Handles
 
 WINDOW = 4 * 1024 * 1024
 """Bytes of files under way at most, of one exchange: 32 Mbit/s on a link of 1000 ms, and what memory is taken."""
@@ -60,8 +61,21 @@ _Box = queue.SimpleQueue[tuple[int, sftp.Answer] | None]
 class Session:
     """An open channel. It lasts until it is lost or closed, and then for ever raises `TransportFailed`."""
 
-    def __init__(self, channel: Channel, where: str, *, patience: float = PATIENCE, window: int = WINDOW) -> None:
-        """Our greeting is sent with the first request, or when the server's answer to it is asked for."""
+    def __init__(
+        self,
+        channel: Channel,
+        where: str,
+        *,
+        patience: float = PATIENCE,
+        window: int = WINDOW,
+        is_openssh: bool = False,
+    ) -> None:
+        """Our greeting is sent with the first request, or when the server's answer to it is asked for.
+
+        `is_openssh`: the server says that it is OpenSSH's.
+        """
+        self.is_openssh = is_openssh
+        """Whether the server says that it is OpenSSH's."""
         self._channel = channel
         self._where = where
         self._patience = patience
@@ -69,11 +83,12 @@ class Session:
         self._sending = threading.Lock()
         """Who holds it may wait for the channel."""
         self._guard = threading.Lock()
-        """Of the two that follow. Nobody waits who holds it."""
-        self._due: dict[int, tuple[_Box, int]] = {}
+        """Of the three that follow. Nobody waits who holds it."""
+        self._due: dict[int, tuple[_Box, int, sftp.Request]] = {}
+        self._handles = Handles(predictable=is_openssh)
         self._why = ""
         """Why it is of no more use."""
-        self._later: deque[sftp.Request] = deque()
+        self._later: deque[sftp.Request | sftp.Following] = deque()
         """Added to without a lock: a file that is collected does so, in whatever its thread was doing."""
         self._number = 0
         self._heard = 0
@@ -81,6 +96,8 @@ class Session:
         self._greeted = threading.Event()
         self._version = sftp.Version(0, frozenset())
         self._greeting = sftp.init()
+        if is_openssh:  # Whether it is true is known after the first flight, whatever that asks for.
+            self._later.extend([sftp.open_directory(b"."), sftp.Following(sftp.close)])
         threading.Thread(target=self._read, name=f"sftp {where}", daemon=True).start()
 
     @property
@@ -104,15 +121,16 @@ class Session:
         self._check()
         return extension in self._version.extensions
 
-    def exchange(self, requests: Sequence[sftp.Request]) -> list[sftp.Answer]:
+    def exchange(self, requests: Sequence[sftp.Request | sftp.Following]) -> list[sftp.Answer]:
         """Send them in order and wait for the answers, which come in the same order. What is more than `window` waits
-        for answers to what is under way.
+        for answers to what is under way; then what follows is not predicted.
 
         Raises:
             TransportFailed: the connection is lost: what the server did of them is unknown.
         """
         box: _Box = queue.SimpleQueue()
         answers: dict[int, sftp.Answer] = {}
+        filled: list[sftp.Request | None] = []
         sent = under_way = 0
         while len(answers) < len(requests):
             first = sent
@@ -120,11 +138,16 @@ class Session:
                 under_way += requests[sent].weight
                 sent += 1
             if sent > first:
-                self._post(requests[first:sent], box, first)
-            for place, answer in self._take(box):
-                answers[place] = answer
-                under_way -= requests[place].weight
-        return [answers[place] for place in range(len(requests))]
+                filled += self._post(requests[first:sent], box, first)
+                for place in range(first, sent):
+                    if filled[place] is None:
+                        answers[place] = sftp.NOT_SENT
+                        under_way -= requests[place].weight
+            if len(answers) < sent:
+                for place, answer in self._take(box):
+                    answers[place] = answer
+                    under_way -= requests[place].weight
+        return _counted(requests, filled, [answers[place] for place in range(len(requests))])
 
     def send(self, request: sftp.Request) -> Pending:
         """Send it; its answer is asked for later.
@@ -152,19 +175,24 @@ class Session:
 
     # -- within
 
-    def _post(self, requests: Sequence[sftp.Request], box: _Box, first: int) -> None:
+    def _post(
+        self, requests: Sequence[sftp.Request | sftp.Following], box: _Box, first: int
+    ) -> list[sftp.Request | None]:
+        """Send requests; what was sent for each of them, if it was."""
         with self._sending:
             with self._guard:
                 self._check()
                 unminded: _Box = queue.SimpleQueue()
-                places = [(self._later.popleft(), (unminded, 0)) for _ in range(len(self._later))]
-                places += [(request, (box, place)) for place, request in enumerate(requests, first)]
+                later = [self._later.popleft() for _ in range(len(self._later))]
+                filled = self._handles.fill([*later, *requests])
                 packets = []
-                for request, place in places:
-                    self._number = (self._number + 1) & 0xFFFFFFFF
-                    self._due[self._number] = place
-                    packets.append(request.packet(self._number))
+                for place, request in enumerate(filled, first - len(later)):
+                    if request is not None:
+                        self._number = (self._number + 1) & 0xFFFFFFFF
+                        self._due[self._number] = box if place >= first else unminded, place, request
+                        packets.append(request.packet(self._number))
             self._send(b"".join(packets))
+        return filled[len(later) :]
 
     def _send(self, packets: bytes) -> None:
         """What is not sent whole ends it: the server would take what comes next for the rest."""
@@ -219,7 +247,7 @@ class Session:
     def _end(self, why: str) -> None:
         with self._guard:
             self._why = self._why or why
-            boxes = {id(box): box for box, _ in self._due.values()}
+            boxes = {id(box): box for box, _, _ in self._due.values()}
             self._due.clear()
         for box in boxes.values():
             box.put(None)
@@ -261,10 +289,29 @@ class Session:
         number, said = answer
         with self._guard:
             due = self._due.pop(number, None)
+            if due is not None:
+                self._handles.answered(due[2], said)
         if due is None:
             raise sftp.BadPacket(f"the server answered request {number}, which nobody asked")
-        box, place = due
+        box, place, _ = due
         box.put((place, said))
+
+
+def _counted(
+    requests: Sequence[sftp.Request | sftp.Following],
+    filled: Sequence[sftp.Request | None],
+    answers: list[sftp.Answer],
+) -> list[sftp.Answer]:
+    """The answers; `NOT_SENT` to what was sent under a handle that what was opened does not have."""
+    opened: bytes | None = None
+    for place, (request, sent) in enumerate(zip(requests, filled, strict=True)):
+        if isinstance(request, sftp.Following):
+            if sent is None or opened is None or sent != request.make(opened):
+                answers[place] = sftp.NOT_SENT
+        elif request.opens:
+            answer = answers[place]
+            opened = answer.handle if isinstance(answer, sftp.Handle) else None
+    return answers
 
 
 class Pending:

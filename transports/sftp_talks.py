@@ -1,6 +1,9 @@
 """What is said for each operation over SFTP: a *talk* yields the requests that may fly together, is given their
 answers, and returns what came of it. So many talks can be had at once, and take the trips of the longest.
 
+What is asked of a file that is opened is sent with the opening (`Following`); where that could not be, it is asked in
+the next flight, so each talk has both ways.
+
 What a status does not tell (version 3 has one code for most that can go wrong) is asked together with what may be
 refused: so it is known as of that moment, and for no trip more. A talk that changes something puts what takes it back
 into `undo`; to be used by who has several at once, where an earlier one fails.
@@ -12,25 +15,26 @@ import contextlib
 import itertools
 from collections.abc import Generator, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from transports import sftp_packets as sftp
-from transports.base import RECORD, EntryKind, published_folder
+from transports.base import RECORD, EntryKind
 from transports.errors import (
     DirectoryNotEmpty,
     FileExists,
     NoSpace,
     NoSuchFile,
     NotADirectory,
-    NotSupported,
     PermissionDenied,
     TransportError,
     TransportFailed,
 )
-from transports.sftp_packets import Attributes, Code, Content, Handle, Names, Open, Request, Status
+from transports.sftp_packets import NOT_SENT, Attributes, Code, Content, Following, Handle, Names, Open, Request, Status
 
 Result = TypeVar("Result")
-Talk = Generator[Sequence[Request], Sequence[sftp.Answer], Result]
+Asked = Request | Following
+Talk = Generator[Sequence[Asked], Sequence[sftp.Answer], Result]
 
 ERRORS: dict[
     int,
@@ -68,6 +72,10 @@ NO_FILE = "not a plain file"
 PIECES = 1024
 """Reads in one flight: 32 MiB, eight times what a session has under way. A file that is larger takes a flight more for
 each of them; one whose server only says so costs no more than these."""
+
+
+EARLY = 64
+"""Reads, or writes, of a file that are sent with its opening: 2 MiB. Of a larger one a trip is a small part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,29 +116,30 @@ def explain(place: Place, status: Status) -> Talk[TransportError]:
             return NoSuchFile(place.name)
         if isinstance(answer, Attributes) and answer.kind is not EntryKind.DIRECTORY:
             return NotADirectory(place.name)
-    return NoSuchFile(place.name) if error else _failed(place, status)
+    return NoSuchFile(place.name) if error else failed(place, status)
 
 
-def _failed(place: Place, status: Status, *, what: str = "", takes_room: bool = False) -> TransportError:
+def failed(place: Place, status: Status, *, what: str = "", takes_room: bool = False) -> TransportError:
     """The error of a status, by itself. `takes_room`: of a disk, where version 3 has one code for a full one and most
     else; `what` is said before."""
     error = ERRORS.get(status.code)
-    return error(place.name) if error else TransportFailed(place.name, what + _says(status, takes_room=takes_room))
+    return error(place.name) if error else TransportFailed(place.name, what + said(status, takes_room=takes_room))
 
 
-def _says(status: Status, *, takes_room: bool) -> str:
+def said(status: Status, *, takes_room: bool) -> str:
+    """What a server says, as of `failed`."""
     nothing_more = status.code == Code.FAILURE and status.message.lower() in ("", "failure")
     return f"the server says: {status}" + (" (its disk may be full)" if takes_room and nothing_more else "")
 
 
-def _status(answer: sftp.Answer) -> Status:
+def status_of(answer: sftp.Answer) -> Status:
     """What was said, where a status or something else was asked for."""
     return answer if isinstance(answer, Status) else Status(Code.BAD_MESSAGE, f"{type(answer).__name__}, unasked")
 
 
-def _refused(answer: sftp.Answer) -> Status | None:
+def refusal(answer: sftp.Answer) -> Status | None:
     """The status that says that something was not done."""
-    status = _status(answer)
+    status = status_of(answer)
     return None if status.code == Code.OK else status
 
 
@@ -148,7 +157,7 @@ def look(place: Place) -> Talk[Attributes | None]:
 
 def _nothing(place: Place, answer: sftp.Answer) -> Talk[None]:
     """Raise why nothing can be asked of it, but where that is because it is not there."""
-    status = _status(answer)
+    status = status_of(answer)
     if status.code != Code.NO_SUCH_FILE:
         error = yield from explain(place, status)
         if not isinstance(error, NoSuchFile | NotADirectory):
@@ -167,21 +176,25 @@ def names(place: Place, undo: list[Request]) -> Talk[list[str] | None]:
     """The names in a folder, sorted; None where there is none. One that is not UTF-8 cannot be a path of a transport,
     and is left out."""
     for times in (*LISTED, READ_ON):
-        opened, found = yield [sftp.open_directory(place.path), sftp.stat(place.path)]
+        reads = [] if times == READ_ON else [*[Following(sftp.read_directory)] * times, Following(sftp.close)]
+        opened, found, *early = yield [sftp.open_directory(place.path), sftp.stat(place.path), *reads]
+        closed = early.pop() if early else NOT_SENT
         if not isinstance(opened, Handle):
             if isinstance(found, Attributes) and found.kind is not EntryKind.DIRECTORY:
                 raise NotADirectory(place.name)
             yield from _nothing(place, opened)
             return None
         ask, close = sftp.read_directory(opened.handle), sftp.close(opened.handle)
-        undo[:] = [close]
         if times == READ_ON:
             break
-        *answers, _ = yield [*[ask] * times, close]
-        undo.clear()
-        parts = _parts(place, answers)
+        if closed is NOT_SENT:
+            undo[:] = [close]
+            *early, _ = yield [*[ask] * times, close]
+            undo.clear()
+        parts = _parts(place, early)
         if len(parts) < times:
             return _sorted(parts)
+    undo[:] = [close]
     try:
         parts = yield from _read_on(place, ask)
     except TransportError:
@@ -210,8 +223,8 @@ def _read_on(place: Place, ask: Request) -> Talk[list[Names]]:
 def _parts(place: Place, answers: Sequence[sftp.Answer]) -> list[Names]:
     """The answers with names in them: less than were asked for where the folder has no more."""
     for answer in answers:
-        if not isinstance(answer, Names) and _status(answer).code != Code.EOF:
-            raise _failed(place, _status(answer))
+        if not isinstance(answer, Names) and status_of(answer).code != Code.EOF:
+            raise failed(place, status_of(answer))
     return [answer for answer in answers if isinstance(answer, Names)]
 
 
@@ -233,17 +246,16 @@ def _sorted(parts: Iterable[Names]) -> list[str]:
 
 def opened(place: Place) -> Talk[tuple[bytes, Attributes] | None]:
     """The handle of a file to read, and what the file is; None where there is none."""
-    answer, found = yield _opening(place)
+    answer, found = yield [sftp.open_file(place.path, Open.READ), sftp.stat(place.path)]
     return (yield from _opened(place, answer, found))
 
 
-def _opening(place: Place) -> list[Request]:
-    return [sftp.open_file(place.path, Open.READ), sftp.stat(place.path)]
-
-
-def _opened(place: Place, answer: sftp.Answer, found: sftp.Answer) -> Talk[tuple[bytes, Attributes] | None]:
+def _opened(
+    place: Place, answer: sftp.Answer, found: sftp.Answer, *, is_closed: bool = False
+) -> Talk[tuple[bytes, Attributes] | None]:
+    """`is_closed`: the file was closed again in the flight in which it was opened."""
     if isinstance(found, Attributes) and found.kind is not EntryKind.FILE:
-        if isinstance(answer, Handle):
+        if isinstance(answer, Handle) and not is_closed:
             yield [sftp.close(answer.handle)]
         raise TransportFailed(place.name, NO_FILE)
     if isinstance(answer, Handle):
@@ -271,10 +283,10 @@ class _Piece:
     def take(self, place: Place, answer: sftp.Answer) -> None:
         if isinstance(answer, Content):
             self.got += answer.content[: self.size - len(self.got)]
-        elif (status := _status(answer)).code == Code.EOF:
+        elif (status := status_of(answer)).code == Code.EOF:
             self.ended = True
         else:
-            raise _failed(place, status)
+            raise failed(place, status)
 
     @property
     def short(self) -> bool:
@@ -296,6 +308,66 @@ def _joined(ranges: Sequence[tuple[int, int]], pieces: Sequence[_Piece]) -> list
     for piece in pieces:
         parts[piece.at].append(piece.got)
     return [b"".join(each) for each in parts]
+
+
+class _Opening:
+    """A file that is opened to be read. Where that can be, it is read and closed in the same flight."""
+
+    def __init__(self, place: Place, ranges: Sequence[tuple[int, int]]) -> None:
+        """`ranges`: none is read early where they are many, or large."""
+        self._place = place
+        pieces = list(itertools.islice(_pieces(ranges, set()), EARLY + 1))
+        self._pieces = pieces if len(pieces) <= EARLY else []
+        reads = [Following(partial(_read_piece, piece.offset, piece.size)) for piece in self._pieces]
+        self.requests: list[Asked] = [sftp.open_file(place.path, Open.READ), sftp.stat(place.path), *reads]
+        if reads:
+            self.requests.append(Following(sftp.close))
+        self._answers: Sequence[sftp.Answer] = (NOT_SENT, NOT_SENT)
+
+    def take(self, answers: Sequence[sftp.Answer]) -> None:
+        """Take the answers to `requests`."""
+        self._answers = answers
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the ranges were read."""
+        return len(self._answers) > 2 and self._answers[-1] is not NOT_SENT
+
+    @property
+    def handle(self) -> bytes:
+        """Its handle, if it is open; empty where it is not."""
+        answer = self._answers[0]
+        return answer.handle if isinstance(answer, Handle) and not self.is_closed else b""
+
+    @property
+    def kind(self) -> EntryKind | None:
+        """What the path names; None where nothing is there."""
+        found = self._answers[1]
+        return found.kind if isinstance(found, Attributes) else None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it could be opened."""
+        return isinstance(self._answers[0], Handle)
+
+    def file(self) -> Talk[tuple[bytes, Attributes] | None]:
+        """As `opened`."""
+        return _opened(self._place, self._answers[0], self._answers[1], is_closed=self.is_closed)
+
+    def read(self) -> list[_Piece]:
+        """What was read, each range until it came short."""
+        pieces: list[_Piece] = []
+        ended = set[int]()
+        for piece, answer in zip(self._pieces, self._answers[2:], strict=False):
+            if piece.at not in ended:
+                piece.take(self._place, answer)
+                ended.update([piece.at] if piece.short else [])
+                pieces.append(piece)
+        return pieces
+
+
+def _read_piece(offset: int, size: int, handle: bytes) -> Request:
+    return sftp.read(handle, offset, size)
 
 
 def read(place: Place, handle: bytes, ranges: Sequence[tuple[int, int]]) -> Talk[list[bytes]]:
@@ -340,54 +412,82 @@ def _read_once(
     return pieces
 
 
-def content(place: Place, undo: list[Request]) -> Talk[bytes | None]:
-    """All of a file, whose size is asked for first, in two trips if that flies together; None where there is none."""
+def content(place: Place, undo: list[Request], size: int = 0) -> Talk[bytes | None]:
+    """All of a file; None where there is none. `size`: bytes it is expected to have."""
     for _ in range(TRIES):
-        found = yield from opened(place)
+        opening = _Opening(place, _more_than(size))
+        opening.take((yield opening.requests))
+        found = yield from opening.file()
         if found is None:
             return None
-        whole = yield from _read_whole(place, *found, undo)
+        whole = yield from _read_whole(place, opening, *found, undo)
         if whole is not None:
             return whole
+        size = found[1].size
     raise TransportFailed(place.name, "it is another each time it is read")
 
 
 def _read_whole(
-    place: Place, handle: bytes, attributes: Attributes, undo: list[Request], others: Sequence[bytes] = ()
+    place: Place,
+    opening: _Opening,
+    handle: bytes,
+    attributes: Attributes,
+    undo: list[Request],
+    others: Sequence[bytes] = (),
 ) -> Talk[bytes | None]:
-    """All of a file; None where another file was opened than was looked at."""
-    # One byte more than there should be: who gets it has opened another.
-    pieces = yield from _read_once(place, handle, [(0, attributes.size + 1)], undo, others)
+    """All of a file; None where another was opened than was looked at, or less than all was read with the opening."""
+    if not opening.is_closed:
+        # One byte more than there should be: who gets it has opened another.
+        pieces = yield from _read_once(place, handle, [(0, attributes.size + 1)], undo, others)
+    else:
+        pieces = opening.read()
+        if others:
+            yield [sftp.close(each) for each in others]
+        if not any(piece.short for piece in pieces):  # There may be more.
+            return None
     whole = b"".join(piece.got for piece in pieces)
     return whole if len(whole) == attributes.size else None
 
 
-def published(place: Place, undo: list[Request]) -> Talk[bytes | None]:
-    """All of what was published, in as many trips as `content`: both forms are asked for at once."""
+def _more_than(size: int) -> list[tuple[int, int]]:
+    """A range of whole pieces that has that many bytes and more."""
+    return [(0, (size // sftp.PIECE + 1) * sftp.PIECE)]
+
+
+def published(place: Place, undo: list[Request], *, both: bool) -> Talk[bytes | None]:
+    """All of what was published. `both`: both forms are asked for at once; else the second one only where there is a
+    folder, which takes another trip, and half the bytes."""
+    size = 0
     for _ in range(TRIES):
-        file, found, in_folder, record = yield [*_opening(place), *_opening(place.record)]
-        is_folder = isinstance(found, Attributes) and found.kind is EntryKind.DIRECTORY
-        if is_folder or isinstance(in_folder, Handle):
-            at, opening = place.record, _opened(place.record, in_folder, record)
-            others = [file.handle] if isinstance(file, Handle) else []  # Some servers open a folder.
-        else:
-            at, opening, others = place, _opened(place, file, found), []
-        opened_file = yield from opening
-        if opened_file is None:
+        file, record = (_Opening(each, _more_than(size)) for each in (place, place.record))
+        answers = yield [*file.requests, *(record.requests if both else [])]
+        file.take(answers[: len(file.requests)])
+        if both:
+            record.take(answers[len(file.requests) :])
+        elif file.kind is EntryKind.DIRECTORY:
+            record.take((yield record.requests))
+        in_folder = file.kind is EntryKind.DIRECTORY or record.is_open
+        at, opening = (place.record, record) if in_folder else (place, file)
+        others = [file.handle] if in_folder and file.handle else []  # Some servers open a folder.
+        found = yield from opening.file()
+        if found is None:
             if others:
                 yield [sftp.close(each) for each in others]
             return None
-        whole = yield from _read_whole(at, *opened_file, undo, others)
+        whole = yield from _read_whole(at, opening, *found, undo, others)
         if whole is not None:
             return whole
+        size = found[1].size
     raise TransportFailed(place.name, "it is another each time it is read")
 
 
 def read_ranges(place: Place, ranges: Sequence[tuple[int, int]], undo: list[Request]) -> Talk[list[bytes]]:
-    """Ranges of a file in two trips; shorter only at its end."""
+    """Ranges of a file; shorter only at its end."""
     for _ in range(TRIES):
-        handle, attributes = yield from must(place, opened(place))
-        pieces = yield from _read_once(place, handle, ranges, undo)
+        opening = _Opening(place, ranges)
+        opening.take((yield opening.requests))
+        handle, attributes = yield from must(place, opening.file())
+        pieces = opening.read() if opening.is_closed else (yield from _read_once(place, handle, ranges, undo))
         if all(not piece.short or piece.ended or piece.offset + len(piece.got) >= attributes.size for piece in pieces):
             return _joined(ranges, pieces)
     raise TransportFailed(place.name, "it is another each time it is read")
@@ -401,212 +501,4 @@ def real_path(place: Place) -> Talk[bytes]:
         if isinstance(answer, Names) and len(answer.names) == 1:
             rest = place.name[len(each.name) :].strip("/").encode()
             return answer.names[0].rstrip(b"/") + (b"/" + rest if rest else b"") or b"/"
-    raise _failed(place, _status(answers[0]))
-
-
-# -- what changes
-
-
-def create(place: Place) -> Talk[bytes]:
-    """The handle of a new file."""
-    how = Open.WRITE | Open.CREATE | Open.EXCLUSIVE
-    answer, there = yield [sftp.open_file(place.path, how), sftp.lstat(place.path)]
-    if isinstance(answer, Handle):
-        return answer.handle
-    raise (yield from _taken(place, answer, there))
-
-
-def _taken(place: Place, answer: sftp.Answer, there: sftp.Answer) -> Talk[TransportError]:
-    """Why a name cannot be had: somebody has it, or another reason."""
-    if isinstance(there, Attributes):
-        return FileExists(place.name)
-    error = yield from explain(place, _status(answer))
-    return _failed(place, _status(answer), takes_room=True) if isinstance(error, TransportFailed) else error
-
-
-def put(place: Place, whole: bytes, *, fsync: bool, undo: list[Request]) -> Talk[None]:
-    """A new file with that content, durable where the server has `FSYNC`. What does not succeed whole is left torn."""
-    handle = yield from create(place)
-    undo[:] = [sftp.close(handle), sftp.remove(place.path)]
-    writes = [
-        sftp.write(handle, start, memoryview(whole)[start : start + sftp.PIECE])
-        for start in range(0, len(whole), sftp.PIECE)
-    ]
-    # All at once: a sync after a write that failed makes nothing worse, and what came of each is looked at.
-    answers = yield [*writes, *finish(handle, fsync=fsync)]
-    undo[:] = [sftp.remove(place.path)]
-    check_written(place, answers[: len(writes)])
-    check_finished(place, answers[len(writes) :])
-
-
-def finish(handle: bytes, *, fsync: bool) -> list[Request]:
-    """Make what was written durable, and close the file."""
-    return [*([sftp.fsync(handle)] if fsync else []), sftp.close(handle)]
-
-
-def check_written(place: Place, answers: Iterable[sftp.Answer]) -> None:
-    """Raise why something was not written."""
-    for answer in answers:
-        if refused := _refused(answer):
-            raise _failed(place, refused, what="not written, ", takes_room=True)
-
-
-def check_finished(place: Place, answers: Iterable[sftp.Answer]) -> None:
-    """Raise why it may not be durable: always `TransportFailed`, since a sync is never tried again."""
-    for answer in answers:
-        if refused := _refused(answer):
-            raise TransportFailed(place.name, f"sync failed, {_says(refused, takes_room=True)}")
-
-
-def make_directory(place: Place, undo: list[Request]) -> Talk[None]:
-    """One folder."""
-    answer, there = yield [sftp.make_directory(place.path), sftp.lstat(place.path)]
-    if _refused(answer):
-        raise (yield from _taken(place, answer, there))
-    undo[:] = [sftp.remove_directory(place.path)]
-
-
-def remove_directory(place: Place) -> Talk[None]:
-    """One empty folder."""
-    answer, there = yield [sftp.remove_directory(place.path), sftp.lstat(place.path)]
-    if refused := _refused(answer):
-        if isinstance(there, Attributes) and there.kind is not EntryKind.DIRECTORY:
-            raise NotADirectory(place.name)
-        error = yield from explain(place, refused)
-        if isinstance(there, Attributes) and isinstance(error, TransportFailed) and (yield from names(place, [])):
-            raise DirectoryNotEmpty(place.name)
-        raise error
-
-
-def delete(place: Place) -> Talk[None]:
-    """A file."""
-    (answer,) = yield [sftp.remove(place.path)]
-    if refused := _refused(answer):
-        raise (yield from explain(place, refused))
-
-
-def rename(source: Place, target: Place, *, posix: bool) -> Talk[None]:
-    """Another name. Without `POSIX_RENAME` it is the server's affair whether a file that has the name is replaced;
-    where it refuses nothing else is tried: to delete that file first would leave a moment without either."""
-    answers = yield _renaming(source, target, posix=posix)
-    yield from _check_renamed(source, target, answers, posix=posix)
-
-
-def _rename(source: Place, target: Place, *, posix: bool) -> Request:
-    return (sftp.posix_rename if posix else sftp.rename)(source.path, target.path)
-
-
-def _renaming(source: Place, target: Place, *, posix: bool) -> list[Request]:
-    # What had the name is looked at before and after: of two who take turns at it one may let go of it in between.
-    return [
-        sftp.lstat(target.path),
-        _rename(source, target, posix=posix),
-        sftp.lstat(source.path),
-        sftp.lstat(target.path),
-    ]
-
-
-def _check_renamed(source: Place, target: Place, answers: Sequence[sftp.Answer], *, posix: bool) -> Talk[None]:
-    before, answer, left, after = answers
-    refused = _refused(answer)
-    if refused is None:
-        return
-    if refused.code == Code.PERMISSION_DENIED:
-        raise PermissionDenied(target.name)
-    if not isinstance(left, Attributes):
-        raise (yield from explain(source, _status(left)))
-    there = after if isinstance(after, Attributes) else before
-    if isinstance(there, Attributes):
-        raise _in_the_way(target, left.kind, there.kind, refused, posix=posix)
-    raise (yield from explain(target, refused))
-
-
-def _in_the_way(target: Place, moved: EntryKind, there: EntryKind, refused: Status, *, posix: bool) -> TransportError:
-    if moved is EntryKind.DIRECTORY:
-        return DirectoryNotEmpty(target.name) if there is EntryKind.DIRECTORY else NotADirectory(target.name)
-    if there is EntryKind.DIRECTORY:
-        return TransportFailed(target.name, "is a directory")
-    return _failed(target, refused) if posix else NotSupported("rename over a file")
-
-
-def link(source: Place, target: Place) -> Talk[None]:
-    """A second name of a file, which nothing has but an empty folder. `NotSupported` where that is refused for another
-    reason than that the name is taken or something is missing: version 3 does not tell whether there are links."""
-    _, answer, left, there = yield [
-        sftp.remove_directory(target.path),
-        sftp.hardlink(source.path, target.path),
-        sftp.lstat(source.path),
-        sftp.lstat(target.path),
-    ]
-    if refused := _refused(answer):
-        if isinstance(left, Attributes) and left.kind is not EntryKind.FILE:
-            raise TransportFailed(source.name, NO_FILE)
-        error = yield from _unpublished(source, target, refused, left, there)
-        raise NotSupported("link") if isinstance(error, TransportFailed | PermissionDenied) else error
-
-
-def publish_as_folder(source: Place, target: Place, *, posix: bool) -> Talk[None]:
-    """As of `Transport`, in one flight, and without a sync of the folder. A queue of requests does not stop at an
-    error, so each is harmless whatever became of those before it."""
-    folder = Place(source.root, published_folder(source.name))
-    _, made, moved, answer, _, _, _, left, there = yield [
-        sftp.remove_directory(target.path),
-        sftp.make_directory(folder.path),
-        _rename(source, folder.record, posix=posix),
-        _rename(folder, target, posix=posix),
-        # Refused when it was published: then there is no such folder.
-        _rename(folder.record, source, posix=posix),
-        sftp.remove_directory(folder.path),
-        # Without a source, the folder was renamed empty.
-        sftp.remove_directory(target.path),
-        sftp.lstat(source.path),
-        sftp.lstat(target.path),
-    ]
-    if _refused(moved) or _refused(answer):
-        why = next(filter(_refused, (made, moved, answer)))
-        raise (yield from _unpublished(source, target, why, left, there))
-
-
-def _unpublished(
-    source: Place, target: Place, answer: sftp.Answer, left: sftp.Answer, there: sftp.Answer
-) -> Talk[TransportError]:
-    """Why a file was not published; `left` and `there`: what the names are now."""
-    if not isinstance(left, Attributes):
-        return (yield from explain(source, _status(left)))
-    return (yield from _taken(target, answer, there))
-
-
-def withdraw(place: Place, aside: Place, *, posix: bool) -> Talk[None]:
-    """Remove what was published: it is renamed first in either form, so that it takes one flight."""
-    *answers, _, _, _ = yield [
-        *_renaming(place, aside, posix=posix),
-        sftp.remove(aside.path),
-        sftp.remove(aside.record.path),
-        sftp.remove_directory(aside.path),
-    ]
-    yield from _check_renamed(place, aside, answers, posix=posix)
-
-
-def open_to_sync(place: Place, *, fsync: bool) -> Talk[bytes | None]:
-    """The handle of a folder whose names are to be made durable; None where the server cannot: it must have `FSYNC`,
-    and open folders."""
-    asked = [sftp.stat(place.path), *([sftp.open_file(place.path, Open.READ)] if fsync else [])]
-    found, *more = yield asked
-    handles = [each.handle for each in more if isinstance(each, Handle)]
-    if isinstance(found, Attributes) and found.kind is EntryKind.DIRECTORY:
-        return handles[0] if handles else None
-    if handles:
-        yield [sftp.close(each) for each in handles]
-    if isinstance(found, Attributes):
-        raise NotADirectory(place.name)
-    raise (yield from explain(place, _status(found)))
-
-
-def sync_directory(place: Place, opened: bytes | None, *, fsync: bool, undo: list[Request]) -> Talk[None]:
-    """Make the names in a folder durable, as far as the server can. `opened`: its handle, where there is one."""
-    handle = opened or (yield from open_to_sync(place, fsync=fsync))
-    if handle is not None:
-        undo[:] = [sftp.close(handle)]
-        answers = yield finish(handle, fsync=True)
-        undo.clear()
-        check_finished(place, answers)
+    raise failed(place, status_of(answers[0]))

@@ -1,4 +1,4 @@
-//! `RecordReader`: records of packs, their chains decoded, as `store/snapshot.py` reads them.
+//! `RecordReader`: records of packs, their chains decoded, as `store/stored_records.py` reads them.
 //!
 //! It gives a record that can be read, or nothing: whatever is damaged, Python reads again, and names it. The text
 //! is that of its chain; whether it is what its key says is looked at here for git's, and by Python for all others.

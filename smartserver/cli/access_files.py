@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from smartserver.cli.errors import CommandError
-from smartserver.cli.place import cluster_of, is_store_url, near, open_store, postgres_log
+from smartserver.cli.place import cluster_of, is_store_url, near, open_store, postgres
 from smartserver.server.rules import AccessFile
 from smartserver.server.tokens import TokenFile, TokenPlace, token_path
 from smartserver.server.watched import UnusableFile, WatchedSource
@@ -18,7 +18,7 @@ from transports.errors import CodedError
 
 if TYPE_CHECKING:
     from smartserver.server.shared_files import SharedFiles
-    from smartserver.store.postgres_log import Database
+    from smartserver.store.postgres import Database
 
 FILE = click.argument("file", metavar="FILE|STORE")
 
@@ -80,5 +80,5 @@ def database_of(store: str) -> Database:
     found = cluster_of(store, open_store(store))
     if found is None:
         raise CommandError(f"{store} has no logs in a database: see `smartserver cluster --help`")
-    made: Database = postgres_log().Database(found[2].log, found[2].store)
+    made: Database = postgres().Database(found[2].log, found[2].store)
     return made

@@ -100,8 +100,10 @@ def _with_logs(store: Transport, place: str) -> Transport:
     if found is None:
         return store
     root, path, cluster = found
-    library = postgres_log()
-    logged: Transport = library.PostgresLog(root, library.Database(cluster.log, cluster.store))
+    library = postgres()
+    from smartserver.store.postgres_log import PostgresLog
+
+    logged: Transport = PostgresLog(root, library.Database(cluster.log, cluster.store))
     return logged.child(path) if path else logged
 
 
@@ -120,17 +122,17 @@ def cluster_of(place: str, store: Transport | None = None) -> tuple[Transport, s
         raise CommandError(str(error)) from None
 
 
-def postgres_log() -> ModuleType:
+def postgres() -> ModuleType:
     """The module that keeps logs in PostgreSQL.
 
     Raises:
         CommandError: its library is missing.
     """
     try:
-        from smartserver.store import postgres_log
+        from smartserver.store import postgres
     except ModuleNotFoundError:
         raise CommandError("logs in PostgreSQL need psycopg: pip install 'smartserver[postgres]'") from None
-    return postgres_log
+    return postgres
 
 
 def near(place: str) -> str:

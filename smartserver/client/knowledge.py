@@ -135,14 +135,6 @@ class Knowledge:
         return self._below.strip("/")[len(self.at) :].strip("/").encode() or b"."
 
     @property
-    def leads_inside(self) -> bool:
-        """True if the path led into a branch, by the refs last seen."""
-        parts = (self.named or b"").split(b"/")
-        names = [b"/".join(parts[:count]) for count in range(len(parts), 0, -1)]
-        found = next((name for name in [*names, b"."] if name in self._saved.refs), None)
-        return found is not None and found != self.named
-
-    @property
     def met(self) -> bool:
         """True if a repository was seen there."""
         return bool(self._saved.incarnation)

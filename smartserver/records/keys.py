@@ -15,8 +15,8 @@ from smartserver.records.model import Key
 ABSENT: Final = -1
 """The number of a key that is not in the table."""
 
-_LEAST: Final = 64
-"""Slots of an empty table: a small push has a few keys."""
+_LEAST: Final = 16
+"""Slots of an empty table: most pushes bring some ten records."""
 
 _LOW: Final = 0xFFFFFFFF
 
@@ -24,25 +24,29 @@ _LOW: Final = 0xFFFFFFFF
 class KeyTable:
     """Keys, numbered from 0 in the order in which they were added.
 
-    The slots are a hash table with open addressing. A slot is 0 where it is free; else its upper half is the lower half
-    of the key's hash, by which it is found and placed again in a larger table, and its lower half the number and one.
+    The slots are a hash table with open addressing, at most two thirds full. A slot is 0 where it is free; else its
+    upper half is the lower half of the key's hash, by which it is found and placed again in a larger table, and its
+    lower half the number and one. Nobody can foresee what Python's hash of bytes is.
     """
 
     def __init__(self) -> None:
         self._slots = array("Q", bytes(8 * _LEAST))
         self._mask = _LEAST - 1
-        self._keys = bytearray()
-        self._ends = array("Q", (0,))
+        self._used = 0
+        self.joined = bytearray()
+        """All keys, in order; not to be changed."""
+        self.ends: array[int] = array("Q", (0,))
+        """The end of each key in it, after the zero where the first begins; not to be changed."""
 
     def __len__(self) -> int:
-        return len(self._ends) - 1
+        return len(self.ends) - 1
 
     def __contains__(self, key: Key) -> bool:
         return self.find(key) >= 0
 
     def key(self, number: int) -> Key:
         """The key of a number."""
-        return bytes(self._keys[self._ends[number] : self._ends[number + 1]])
+        return bytes(self.joined[self.ends[number] : self.ends[number + 1]])
 
     def find(self, key: Key) -> int:
         """The number of a key; `ABSENT` where it was not added."""
@@ -52,27 +56,28 @@ class KeyTable:
         while slot := slots[at]:
             if slot >> 32 == low:
                 number = (slot & _LOW) - 1
-                if self._keys[self._ends[number] : self._ends[number + 1]] == key:
+                if self.joined[self.ends[number] : self.ends[number + 1]] == key:
                     return number
             at = at + 1 & mask
         return ABSENT
 
     def number(self, key: Key) -> int:
         """The number of a key, which is added where it is new."""
-        slots, keys, ends, mask = self._slots, self._keys, self._ends, self._mask
+        slots, ends, mask = self._slots, self.ends, self._mask
         low = hash(key) & _LOW
         at = low & mask
         while slot := slots[at]:
             if slot >> 32 == low:
                 number = (slot & _LOW) - 1
-                if keys[ends[number] : ends[number + 1]] == key:
+                if self.joined[ends[number] : ends[number + 1]] == key:
                     return number
             at = at + 1 & mask
         number = len(ends) - 1
-        keys += key
-        ends.append(len(keys))
+        self.joined += key
+        ends.append(len(self.joined))
         slots[at] = low << 32 | number + 1
-        if 2 * number > mask:
+        self._used += 1
+        if self._used * 3 > len(slots) * 2:
             self._grow()
         return number
 

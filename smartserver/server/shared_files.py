@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from smartserver.server.tokens import Tokens
 from smartserver.server.watched import UnusableFile
-from smartserver.store.postgres_log import Database
+from smartserver.store.postgres import Database
 from transports.errors import CodedError, TransportFailed
 
 log = logging.getLogger("smartserver")

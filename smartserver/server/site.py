@@ -25,7 +25,7 @@ from smartserver.server.sizes import NO_LIMITS, SizeLimits
 from smartserver.server.upkeep import UpkeepQueue
 from smartserver.store.caches import TextCache
 from smartserver.store.format import CLUSTER, FORMAT, foreign_in, is_marked, is_ours
-from smartserver.store.log import Perform, first_reads
+from smartserver.store.log_view import Perform, first_reads
 from smartserver.store.model import ListingEntry
 from smartserver.store.repository import PackRepository
 from smartserver.store.states import RepositoryLook

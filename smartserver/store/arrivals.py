@@ -168,7 +168,7 @@ class Arrivals:
             and self._sizes[number] == place.size
             and self._lengths[number] == place.length
             and self._encodings[number] == place.encoding
-            and self._known_metas[self._metas[number]] == meta
+            and self._known_metas.key(self._metas[number]) == meta
             and self.base(number)[1] == base_key
             and all(
                 self._read(self._offsets[number] + at, min(PART, place.size - at)) == frame[at : at + PART]
@@ -179,7 +179,7 @@ class Arrivals:
     def meta(self, kind: int, key: Key) -> bytes | None:
         """The meta of a record's first copy; None where it did not come."""
         number = self.first(kind, key)
-        return None if number is None else self._known_metas[self._metas[number]]
+        return None if number is None else self._known_metas.key(self._metas[number])
 
     def length(self, kind: int, key: Key) -> int:
         """Bytes of a record's text; 0 where it did not come."""
@@ -204,7 +204,7 @@ class Arrivals:
 
     def key(self, number: int) -> Key:
         """The key of a copy."""
-        return self._names[number][1:]
+        return self._names.key(number)[1:]
 
     def bases(self, first: int) -> Sequence[int]:
         """Of each copy from number `first` on, the number of its base, negative where that is no copy."""
@@ -237,7 +237,7 @@ class Arrivals:
             base, key = self.base(chain[-1])
             if not key:
                 break
-            kind = self._names[number][0]
+            kind = self._names.key(number)[0]
             known = self.recent.get(kind, key) or (self._stored(kind, key) if base is None else None)
             if known is not None:
                 text = known.text
@@ -249,8 +249,8 @@ class Arrivals:
             number = chain.pop()
             frame = self._read(self._offsets[number], self._sizes[number])
             text = decompress(self._encodings[number], frame, self._lengths[number], text)
-            name = self._names[number]
-            record = Record(name[0], name[1:], self._known_metas[self._metas[number]], text)
+            name = self._names.key(number)
+            record = Record(name[0], name[1:], self._known_metas.key(self._metas[number]), text)
             if not chain:
                 return record
             self.recent.put(record)

@@ -26,7 +26,7 @@ from smartserver.records.segment import (
     read_length,
 )
 from smartserver.records.varint import MAX_BYTES, Malformed, decode
-from smartserver.store.segment_reader import SegmentReader
+from smartserver.store.open_pack import SegmentReader
 
 LARGEST: Final = 4 << 20
 """Bytes of a segment that is expanded, before and after."""

@@ -17,7 +17,7 @@ from smartserver.store.checkpoint import (
     newest_first,
 )
 from smartserver.store.format import CHECKPOINTS, INCOMING, LOG
-from smartserver.store.log import Since
+from smartserver.store.log_view import Since
 from smartserver.store.record import hash_of, numbers_of, record_path
 from smartserver.store.state import State
 from transports.base import Transport

@@ -53,7 +53,8 @@ from smartserver.store.creation import Creation
 from smartserver.store.draft import entry_of
 from smartserver.store.far import is_far
 from smartserver.store.group import Draft, Group
-from smartserver.store.log import Head, Log
+from smartserver.store.log import Log
+from smartserver.store.log_view import Head
 from smartserver.store.record import NOTHING, Entry
 from smartserver.store.remains import LookBelow
 from smartserver.store.state import State

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from smartserver.errors import InvalidPath
 from smartserver.store.format import FORMAT, INCOMING, LINE, LOG
-from smartserver.store.log import Head, Perform
+from smartserver.store.log_view import Head, Perform
 from smartserver.store.record import encode_record, first_record, hash_of, record_path
 from smartserver.store.remains import LookBelow, PlaceLook
 from smartserver.store.state import first_state

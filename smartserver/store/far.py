@@ -23,7 +23,8 @@ trips are little of it, and few enough to be held for each reader and writer."""
 MOVES = 4
 """Times in one read that packs are looked for in the newest state because one is gone."""
 SMALL = 64 << 10
-"""Bytes of a pack that a process which goes on reads with its index, and holds: mostly it is asked for next."""
+"""Bytes of the newest packs that are read with their indexes, and held: mostly they are asked for next. Each read of an
+object is paid for: of objects only a process does so that goes on."""
 NEAR = 4 << 20
 """Bytes of a record that are read with its header: a trip saved is worth more than the bytes."""
 

@@ -9,13 +9,13 @@ server writes a frame that is not the client's.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain, takewhile
 
-from smartserver.errors import ConflictingRecord, CorruptRecord, LimitExceeded, MissingBase, MissingParents, shown
+from smartserver.errors import ConflictingRecord, CorruptRecord, LimitExceeded, MissingBase, MissingParents
 from smartserver.records.check import TextProof, check_bytes, verify_record
-from smartserver.records.delta import compress, decompress, decompress_parts
+from smartserver.records.delta import decompress, decompress_parts
 from smartserver.records.faults import SAFE, Level, Policy
 from smartserver.records.limits import (
     BYTES_OF_RECORD,
@@ -26,33 +26,30 @@ from smartserver.records.limits import (
     MAX_TAKEN,
 )
 from smartserver.records.model import BaseTag, Entry, Key, Record, RevisionId, Segment, made
-from smartserver.records.segment import STORED, decode_segment, encode_segment, frames
+from smartserver.records.segment import decode_segment, encode_segment, frames
 from smartserver.records.system import system_of
 from smartserver.store import large
 from smartserver.store.ancestry import Ancestry
-from smartserver.store.arrivals import NO_BASE, STORED_BASE, TEXT_BYTES, Arrivals, Frame
+from smartserver.store.arrivals import NO_BASE, TEXT_BYTES, Frame
 from smartserver.store.draft_pack import DraftPack
 from smartserver.store.graph import Graph
-from smartserver.store.index import Index, Row, kib
+from smartserver.store.index import Index, Row
 from smartserver.store.judge import Judge
+from smartserver.store.known_records import KnownRecords
 from smartserver.store.native import Prover, count_work, make_prover
-from smartserver.store.numbered import Numbered, Numbering
+from smartserver.store.numbered import Numbering
 from smartserver.store.parts import cut
 from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
 from smartserver.store.quarantine import Quarantine
 from smartserver.store.record import PackEntry
-from smartserver.store.snapshot import Location, Snapshot
-from smartserver.store.stored import StoredRecords
+from smartserver.store.snapshot import Snapshot
+from smartserver.store.stored_bases import StoredBases
 from smartserver.store.transaction import Transaction
 from transports.errors import TransportError
 
 MAX_STORED_DEPTH = 64
 """A record that would lie deeper is encoded anew: pushes of one revision each, on the direct predecessor, add a step
 every time."""
-REBASED_DEPTH = 47
-"""How deep a base may lie that is chosen for it: the next 16 pushes then need no encoding."""
-HOPS = (32, 1024, 32768)
-"""Distances of the k-ary base rule, k = 32."""
 KEYS_NAMED = 4096
 """Missing bases, or revisions, an error names."""
 
@@ -82,10 +79,9 @@ class Intake:
         self._ancestry = Ancestry(graph, self._allowance.charge)
         self._numbering = Numbering()
         self._references = ReferenceCache()
-        self._arrivals = Arrivals(self._numbering.records, self._read, self._stored_record)
-        self._judge = Judge(
-            transaction.vcs, policy, self._is_stored, self._measure, self._read_record, self._allowance.charge
-        )
+        self._known = KnownRecords(self._snapshot, self._allowance, self._numbering.records, self._read)
+        known, charge = self._known, self._allowance.charge
+        self._judge = Judge(transaction.vcs, policy, known.is_stored, known.measure, known.read, charge)
         self._first_meta: bytes | None = None
         """That of the own record of the first revision, and mostly of all: nearly all are commits."""
         self._other_metas: dict[RevisionId, bytes] = {}
@@ -102,7 +98,7 @@ class Intake:
         self._content = b""
         self._start = 0
         self._unreachable: dict[Key, None] = {}
-        self._known: set[RevisionId] = set()
+        self._met: set[RevisionId] = set()
         self.taken = 0
         """Segments so far."""
         self.left_out: list[RevisionId] = []
@@ -155,7 +151,7 @@ class Intake:
         snapshot, width = self._snapshot, self._system.hash_bytes
         if snapshot is None:
             return make_prover(width, TEXT_BYTES, judges, None)
-        return None if snapshot.far else make_prover(width, TEXT_BYTES, judges, StoredRecords(snapshot, self._ancestry))
+        return None if snapshot.far else make_prover(width, TEXT_BYTES, judges, StoredBases(snapshot, self._ancestry))
 
     def _take_proved(self, came: Sequence[tuple[RevisionId, bytes]], at: int) -> bool:
         """Take segments, from number `at` on, that are proved natively; whether the next one is not."""
@@ -205,8 +201,8 @@ class Intake:
             ancestry.add([ancestry.stored + parent if parent >= 0 else -1 - parent for parent in parents])
             revisions.add(revision)
             self._note_meta(revision, prover.own_meta)
-        if prover.records > len(self._arrivals):
-            self._arrivals.extend(prover, ancestry.stored)
+        if prover.records > len(self._known.arrivals):
+            self._known.arrivals.extend(prover, ancestry.stored)
 
     def _came(self, revision: RevisionId) -> bool:
         """Whether a revision is one of the new ones."""
@@ -224,9 +220,9 @@ class Intake:
         self._allowance.charge(1 + len(segment.parents) + len(segment.entries))
         revision = segment.revision
         if self._graph.ordinal(revision) is not None:
-            if revision in self._known:
+            if revision in self._met:
                 raise CorruptRecord(revision, revision, TWICE)
-            self._known.add(revision)
+            self._met.add(revision)
             self.left_out.append(revision)
             self.bytes_left_out += len(content)
             return
@@ -252,13 +248,14 @@ class Intake:
             MissingBase: records rest on what neither their revision nor an ancestor introduced.
         """
         # Nothing is decoded any more, and what refers to itself lives on until the next collection.
-        self._arrivals.recent.clear()
+        self._known.arrivals.recent.clear()
         if self._prover is not None:
             self._prover.forget()
         if self._unreachable:
             raise MissingBase(list(self._unreachable)[:KEYS_NAMED])
         # To write the index of much history takes memory too.
-        self._arrivals, self._references = Arrivals(Numbered(), _nowhere, _nothing), ReferenceCache()
+        self._references = ReferenceCache()
+        self._known.forget()
         return None if self._draft is None else self._draft.seal()
 
     def write_down(self, trailer: bytes) -> None:
@@ -281,7 +278,7 @@ class Intake:
 
     def discard(self) -> None:
         """Delete what was written, as far as that works."""
-        self._arrivals.recent.clear()
+        self._known.arrivals.recent.clear()
         if self._draft is not None:
             with contextlib.suppress(TransportError):  # What a close says of bytes nobody wants is no matter.
                 self._draft.close()
@@ -293,7 +290,7 @@ class Intake:
         It and what it holds refer to each other: of a push of much history that would be a hundred megabytes until the
         next collection.
         """
-        self._arrivals = Arrivals(Numbered(), _nowhere, _nothing)
+        self._known.forget()
         self._numbering = Numbering()
         self._ancestry = Ancestry(Graph())
         self._draft = self._prover = None
@@ -324,17 +321,17 @@ class Intake:
 
     def _proof(self, segment: Segment, ordinal: int) -> SegmentProof:
         reaches = partial(self._ancestry.reaches_any, ordinal)
-        return SegmentProof(self._system, segment, reaches, self._copies, self._metas, self._references)
+        return SegmentProof(self._system, segment, reaches, self._known.copies, self._known.metas, self._references)
 
     def _check(self, segment: Segment, ordinal: int, draft: DraftPack) -> None:
         if self._snapshot is not None and self._snapshot.far:
             self._fetch(segment, self._snapshot)
         proof = self._proof(segment, ordinal)
-        first = len(self._arrivals)
+        first = len(self._known.arrivals)
         rows: list[Row] = []
         rewritten: dict[int, tuple[Entry, bytes]] = {}
         at = self._start + segment.frames_at
-        arrivals, checks = self._arrivals, self._checks
+        arrivals, checks = self._known.arrivals, self._checks
         for index, (entry, frame) in enumerate(zip(segment.entries, frames(segment, self._content), strict=True)):
             if entry.length > MAX_TAKEN:
                 raise LimitExceeded(BYTES_OF_RECORD, entry.length, MAX_TAKEN)
@@ -346,7 +343,7 @@ class Intake:
                 self._unreachable[wrong.key] = None
                 self._name_unreachable(segment, ordinal)
                 return
-            row, number, stored = self._row(entry, base_key, first + index)
+            row, number, stored = self._known.row(entry, base_key, first + index)
             place = made(Frame, (entry.encoding, at, entry.frame_length, entry.length, number, stored))
             # A check beside the key would have to be proved, too.
             if checks[entry.kind] or not self._is_repeat(proof, entry, place, base_key, frame):
@@ -354,7 +351,7 @@ class Intake:
                 if row.chain_kib <= large.LARGE >> 10:  # Nearly always: no large one lies in it.
                     anew = self._prove(proof, entry, base_key, frame, row)
                 else:
-                    base_length = partial(self._text_length, entry.kind, base_key)
+                    base_length = partial(self._known.text_length, entry.kind, base_key)
                     with large.turn(row.chain_kib, entry.length, base_length, self._allowance):
                         anew = self._prove(proof, entry, base_key, frame, row)
                 if anew is not None:
@@ -379,7 +376,7 @@ class Intake:
         """Read what the records of a segment rest on, or must be equal to, in one go."""
         wanted = [(entry.kind, segment.base_of(entry)) for entry in segment.entries if entry.base != BaseTag.NONE]
         wanted += [(entry.kind, entry.key) for entry in segment.entries if self._conflicts[entry.kind]]
-        known = self._arrivals
+        known = self._known.arrivals
         news = [
             each for each in dict.fromkeys(wanted) if known.recent.get(*each) is None and known.first(*each) is None
         ]
@@ -389,7 +386,7 @@ class Intake:
         self, proof: SegmentProof, entry: Entry, base_key: Key | None, frame: memoryview, row: Row
     ) -> tuple[tuple[Entry, bytes], Row] | None:
         """Prove a record to be what its entry says; where it lies too deep, how it is encoded anew and its row."""
-        base = None if base_key is None else self._base(entry.kind, base_key)
+        base = None if base_key is None else self._known.record(entry.kind, base_key)
         # The base of a record that lies too deep.
         left = base_key if row.depth > MAX_STORED_DEPTH or row.chain_kib > MAX_CHAIN >> 10 else None
         if entry.length > large.LARGE and left is None and self._is_content(entry):
@@ -401,14 +398,14 @@ class Intake:
         if self._conflicts[entry.kind]:
             self._refuse_conflict(entry, record)
         if self._kinds[entry.kind].base and len(record.text) == entry.length:
-            self._arrivals.recent.put(record)
+            self._known.arrivals.recent.put(record)
         if entry.kind == self._system.own_kind and entry.key == proof.revision:
             proof.own = record
-        return None if left is None else self._encode_anew(proof, entry, record, row, left)
+        return None if left is None else self._known.encode_anew(proof, entry, record, row, left)
 
     def _charge(self, entry: Entry, base_key: Key | None, row: Row) -> None:
         """Charge the decoding of a record, and of all its base rests on where that was not seen lately."""
-        if base_key is None or self._arrivals.recent.get(entry.kind, base_key) is not None:
+        if base_key is None or self._known.arrivals.recent.get(entry.kind, base_key) is not None:
             self._allowance.decode(entry.length)
         else:
             self._allowance.decode(row.chain_kib << 10)
@@ -419,7 +416,7 @@ class Intake:
         """Whether the same bytes came before in this stream: a copy of them needs no decoding to be proved."""
         return (
             entry.key != proof.revision  # A revision's own record is looked into.
-            and self._arrivals.repeats(entry.kind, entry.key, entry.meta, base_key or b"", place, frame)
+            and self._known.arrivals.repeats(entry.kind, entry.key, entry.meta, base_key or b"", place, frame)
             and proof.add_repeat(entry, base_key)
         )
 
@@ -436,7 +433,7 @@ class Intake:
         if self._system.is_list(entry.kind, entry.meta):
             return False
         # One of a key that is known is compared with that.
-        return not (self._conflicts[entry.kind] and self._measure(entry.kind, entry.key) is not None)
+        return not (self._conflicts[entry.kind] and self._known.measure(entry.kind, entry.key) is not None)
 
     def _decode_parts(self, revision: RevisionId, entry: Entry, frame: memoryview, base: Record | None) -> Record:
         """As `_decode`, a part at a time; what it gives has the first bytes of the text."""
@@ -456,69 +453,10 @@ class Intake:
 
     def _refuse_conflict(self, entry: Entry, record: Record) -> None:
         """Where the key says nothing of the text, a key that may be a base must still mean one text."""
-        if self._snapshot is not None or self._arrivals.first(entry.kind, entry.key) is not None:
-            known = self._arrivals.record(entry.kind, entry.key)
+        if self._snapshot is not None or self._known.arrivals.first(entry.kind, entry.key) is not None:
+            known = self._known.arrivals.record(entry.kind, entry.key)
             if known is not None and known.text != record.text:
                 raise ConflictingRecord(entry.key)
-
-    def _row(self, entry: Entry, base_key: Key | None, before: int) -> tuple[Row, int, Key]:
-        """Depth, chain and lineage of an entry, record `before` of the stream; and its base as `Frame` says it."""
-        if base_key is None:
-            return Row(0, kib(entry.length), 0), NO_BASE, b""
-        # The lowest copy, which is never in the stream where the repository has one.
-        base = None if self._snapshot is None else self._stored_row(entry.kind, base_key)
-        number, stored = STORED_BASE, base_key
-        if base is None:
-            first = self._arrivals.first(entry.kind, base_key)
-            if first is None or first >= before:
-                raise LookupError(f"base {shown(base_key)} was found a moment ago")
-            base, number, stored = self._arrivals.row(first), first, b""
-        depth, chain_kib, lineage = base
-        return made(Row, (depth + 1, chain_kib + kib(entry.length), lineage + 1)), number, stored
-
-    def _encode_anew(
-        self, proof: SegmentProof, entry: Entry, record: Record, row: Row, base_key: Key
-    ) -> tuple[tuple[Entry, bytes], Row]:
-        """The record on the base the k-ary rule names in its own chain, or in full."""
-        chain = list(self._chain(entry.kind, base_key))
-        for hop in HOPS:
-            wanted = max(0, row.lineage - hop)
-            # There is one: the base's own lineage is only one less.
-            links = [link for link in chain if link[0].lineage >= wanted]
-            chosen, place = min(links, key=lambda link: link[0].lineage)
-            chain_kib = chosen.chain_kib + kib(entry.length)
-            if chosen.depth > REBASED_DEPTH or chain_kib > MAX_CHAIN >> 10:
-                continue
-            base = self._link(entry.kind, place)
-            if not proof.introduced(entry.kind, base.key):
-                continue  # The copy the chain goes through may be another branch's.
-            encoding, frame = compress(record.text, base.text)
-            if encoding == STORED:
-                break
-            based = entry._replace(encoding=encoding, base=BaseTag.FULL_KEY, base_key=base.key, frame_length=len(frame))
-            return (based, frame), Row(chosen.depth + 1, chain_kib, row.lineage)
-        encoding, frame = compress(record.text)
-        full = entry._replace(encoding=encoding, base=BaseTag.NONE, base_key=b"", frame_length=len(frame))
-        return (full, frame), Row(0, kib(entry.length), row.lineage)
-
-    def _chain(self, kind: int, key: Key | None) -> Iterator[tuple[Row, int | Location]]:
-        """A record and the bases it rests on, as numbers of the stream, then places in the repository."""
-        while key:
-            location = None if self._snapshot is None else self._snapshot.first(kind, key)
-            while location is not None and self._snapshot is not None:
-                yield Row(location.depth, location.chain_kib, location.lineage), location
-                location, key = self._snapshot.base(location), None
-            number = self._arrivals.first(kind, key) if key else None
-            if number is None:
-                break
-            yield self._arrivals.row(number), number
-            _, key = self._arrivals.base(number)
-
-    def _link(self, kind: int, place: int | Location) -> Record:
-        if isinstance(place, int):
-            return self._base(kind, self._arrivals.key(place))
-        assert self._snapshot is not None  # The place is in it.
-        return self._snapshot.record(place)
 
     def _rewrite(self, segment: Segment, rewritten: dict[int, tuple[Entry, bytes]]) -> Segment:
         entries = list(segment.entries)
@@ -534,8 +472,8 @@ class Intake:
         """Say where the records of a segment that was encoded anew lie."""
         at = self._start + segment.frames_at
         for number, entry in enumerate(segment.entries, first):
-            _, base, stored = self._row(entry, segment.base_of(entry) or None, number)
-            self._arrivals.move(number, Frame(entry.encoding, at, entry.frame_length, entry.length, base, stored))
+            _, base, stored = self._known.row(entry, segment.base_of(entry) or None, number)
+            self._known.arrivals.move(number, Frame(entry.encoding, at, entry.frame_length, entry.length, base, stored))
             at += entry.frame_length
 
     def _name_unreachable(self, segment: Segment, ordinal: int) -> None:
@@ -549,76 +487,7 @@ class Intake:
             except UnreachableBase as wrong:
                 self._unreachable[wrong.key] = None
             proof.claim(entry)
-            self._arrivals.add(entry.kind, entry.key, entry.meta, ordinal, Frame(0, 0, 0, 0, NO_BASE, b""), Row())
-
-    def _copies(self, kind: int, key: Key) -> Iterable[int]:
-        came = self._arrivals.ordinals_newest_first(kind, key)  # The newest is the likeliest to be an ancestor's.
-        if len(came) > 1:
-            self._allowance.charge(len(came) >> 2)  # Four are listed in the time of a step.
-        return came if self._snapshot is None else chain(came, self._snapshot.introducers(kind, key))
-
-    def _metas(self, places: Sequence[tuple[int, Key]]) -> list[bytes]:
-        """The metas of records that are in the stream or stored."""
-        came = [self._arrivals.meta(*place) for place in places]
-        stored = [place for place, meta in zip(places, came, strict=True) if meta is None]
-        rest = iter(self._snapshot.metas(stored) if self._snapshot is not None else ())
-        return [next(rest) if meta is None else meta for meta in came]
-
-    def _measure(self, kind: int, key: Key) -> tuple[bytes, int] | None:
-        """Meta and text length of a record that came or is stored; None where it is neither. Nothing is decoded."""
-        number = self._arrivals.first(kind, key)
-        if number is None and not self._is_stored(kind, key):
-            return None
-        return self._metas([(kind, key)])[0], self._text_length(kind, key)
-
-    @contextlib.contextmanager
-    def _read_record(self, kind: int, key: Key) -> Iterator[Record]:
-        """A record that came or is stored, decoded under the rules of `_check`: charged, a large one in its turn."""
-        if self._arrivals.recent.get(kind, key) is not None:
-            yield self._base(kind, key)
-            return
-        number = self._arrivals.first(kind, key)
-        base_length: Callable[[], int]
-        if number is not None:
-            row, base_length = (
-                self._arrivals.row(number),
-                partial(self._text_length, kind, self._arrivals.base(number)[1]),
-            )
-        else:
-            snapshot = self._snapshot
-            location = None if snapshot is None else snapshot.first(kind, key)
-            if snapshot is None or location is None:
-                raise LookupError(f"record {shown(key)} was found a moment ago")
-            row = Row(location.depth, location.chain_kib, location.lineage)
-            base_length = partial(_base_length, snapshot, location)
-        self._allowance.decode(row.chain_kib << 10)
-        with large.turn(row.chain_kib, self._text_length(kind, key), base_length, self._allowance):
-            yield self._base(kind, key)
-
-    def _base(self, kind: int, key: Key) -> Record:
-        found = self._arrivals.record(kind, key)
-        if found is None:
-            raise LookupError(f"base {shown(key)} was found a moment ago")
-        return found
-
-    def _stored_record(self, kind: int, key: Key) -> Record | None:
-        location = None if self._snapshot is None else self._snapshot.first(kind, key)
-        if location is None or self._snapshot is None:
-            return None
-        return self._snapshot.record(location)
-
-    def _is_stored(self, kind: int, key: Key) -> bool:
-        return self._stored_row(kind, key) is not None
-
-    def _stored_row(self, kind: int, key: Key) -> Row | None:
-        return None if self._snapshot is None else self._snapshot.first_row(kind, key)
-
-    def _text_length(self, kind: int, key: Key | None) -> int:
-        """Of a base's text; 0 for no base."""
-        if key is None:
-            return 0
-        stored = None if self._snapshot is None else self._snapshot.first(kind, key)
-        return self._arrivals.length(kind, key) if stored is None else stored.length
+            self._known.arrivals.add(entry.kind, entry.key, entry.meta, ordinal, Frame(0, 0, 0, 0, NO_BASE, b""), Row())
 
     def _read(self, offset: int, size: int) -> bytes:
         """Bytes of the pack so far, of the segment under check too."""
@@ -636,16 +505,3 @@ def _meet(mine: Index, stored: Index, first: int) -> bool:
         return any(row.segment >= first and mine.find_digest(stored.digest(at)) for at, row in enumerate(stored.rows()))
     same = chain.from_iterable(stored.find_digest(mine.digest(at)) for at in range(mine.records))
     return any(stored.at(at).segment >= first for at in same)
-
-
-def _base_length(snapshot: Snapshot, location: Location) -> int:
-    base = snapshot.base(location)
-    return 0 if base is None else base.length
-
-
-def _nowhere(offset: int, size: int) -> bytes:
-    raise LookupError(f"{size} bytes at {offset} of a pack that was let go of")
-
-
-def _nothing(_kind: int, _key: Key) -> None:
-    return None

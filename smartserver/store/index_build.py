@@ -276,7 +276,7 @@ class IndexBuilder:
                     if at < 0:
                         base = EXTERNAL | self._external.setdefault(external, len(self._external))
                 else:
-                    at = self._names.find(self._names[positions[raw]])
+                    at = self._names.find(self._names.key(positions[raw]))
                 if at >= 0:
                     base, depth, chain = at, self._depths[at] + 1, self._chains[at] + kib(length)
             self._names.add(digest)
@@ -309,7 +309,7 @@ class IndexBuilder:
         for row, position in enumerate(order):
             row_of[position] = row
         revisions = self._revisions
-        by_id = array("I", sorted(range(len(revisions)), key=revisions.__getitem__))
+        by_id = array("I", sorted(range(len(revisions)), key=revisions.key))
         external_offsets, external_blob = _blob(ONE_BYTE[kind] + key for kind, key in self._external)
         outside_offsets, outside_blob = _blob(self._outside)
         counts = (rows, len(revisions), len(self._parent_entries), len(self._external), len(self._outside))
@@ -343,7 +343,7 @@ class IndexBuilder:
         for first in range(0, len(self._bases), PACED):
             pace()
             found += b"".join(
-                [self._digest(self._names[at]) for at in range(first, min(first + PACED, len(self._bases)))]
+                [self._digest(self._names.key(at)) for at in range(first, min(first + PACED, len(self._bases)))]
             )
         return bytes(found)
 

@@ -1,7 +1,10 @@
-"""`Log`: the log of one repository on a store, and the state after its newest record.
+"""`Log`: the log of one repository on a store, and how it is changed.
 
-The rules are those of doc/design/0032-one-log.md, which says why each is there and which run of the model breaks
-without it.
+The rules are those of doc/design/0032-one-log.md; `log_view` has those of reading. In short:
+
+- A record is created exclusively under the number after the head. Nothing is ever written twice.
+- To change: publish, sync, then look back at the record that the new one follows.
+- What is not sure is looked at from the disk again, never guessed.
 """
 
 # Theory of operation
@@ -13,7 +16,7 @@ without it.
 #
 # A `Log` is the view of one process on that folder. It keeps a `Head`: the state after the newest record that it saw.
 #
-# The parts:
+# The parts (1 and 2 in `log_view`):
 #
 # 1) `look` brings the head up to date. `_walk` reads record after record until one is missing, and then looks back.
 # 2) `_open`, which `look` needs without a head or after a look back that failed, starts from a checkpoint.
@@ -50,69 +53,32 @@ without it.
 from __future__ import annotations
 
 import contextlib
-import logging
-import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable
 
-from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown
-from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, newest_first
-from smartserver.store.far import is_far
-from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, INCOMING, LOG, parse_format
-from smartserver.store.record import NOTHING, Record, decode_record, hash_of, is_record, numbers_of, record_path
-from smartserver.store.state import Misfit, State, first_state
-from smartserver.store.turns import Turns
-from transports.base import Capability, Step, Transport
+from smartserver.errors import CorruptFile, OutcomeUnknown
+from smartserver.store.format import INCOMING, LOG
+from smartserver.store.log_view import TRIES, Head, LogView, Since, is_still_there
+from smartserver.store.record import hash_of, record_path
+from smartserver.store.state import State
+from transports.base import Step, Transport
 from transports.errors import CodedError, FileExists, NoSuchFile, TransportError, TransportFailed
-from transports.steps import Get, GetPublished, GetStat, ListDirectory, Publish, Put, SyncDirectory
+from transports.steps import GetPublished, Publish, Put, SyncDirectory
 
-TRIES = 3
-"""Times a state is opened again because what it stood on was gone, and a record is published again of which the store
-did not say whether it is there."""
 WAIT = 30.0
 """Seconds for which others may be first."""
-AHEAD = 32
-"""Records that are asked for at once where many may have come."""
 
-log = logging.getLogger("smartserver")
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """The newest state of a repository."""
-
-    state: State
-    damage: CorruptFile | None = None
-    """Why no change may follow it: what lies above it is damaged, or of another line."""
-
-
-@dataclass(slots=True)
-class Since:
-    """What came after the checkpoint that a state began with: records, their bytes, those of the newest, and the bytes
-    of the checkpoint."""
-
-    records: int = 0
-    size: int = 0
-    newest: int = 0
-    checkpoint: int = 0
-
-    @property
-    def moved(self) -> int:
-        """Bytes, about, that a checkpoint moves: it is written, and an older one is read before records are deleted."""
-        return 2 * (self.checkpoint + self.size)
-
-
-Perform = Callable[[Sequence[Step]], None]
-"""Performs steps, as `Transport.perform`."""
+REMEMBERED = 60.0
+"""Seconds for which a process that was late supposes that others are writing too."""
+LONGEST = 1.0
+"""Seconds of a wait at most: a large change that is judged again is no measure for the others."""
 
 Judge = Callable[[State], tuple[bytes, State] | None]
 """The record that is to follow a state, and the state then; None where none is to follow it: it is there already, or
 nothing is to be changed."""
 
 
-class Log:
+class Log(LogView):
     """The log of the repository in `folder`; usable from several threads at once."""
 
     def __init__(
@@ -123,102 +89,14 @@ class Log:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`path`: of the repository, for errors. `clock`: seconds that only rise."""
-        self.folder = folder
-        """The repository's own."""
-        self.path = path
+        super().__init__(folder, path)
         self._randomness = randomness
         self._clock = clock
-        self._guard = threading.Lock()
-        self._head: Head | None = None
         self._drafts: dict[bytes, str] = {}
         """Where records lie, by their content, that were written down and not published yet."""
         self._synced = b""
         """Hash of the newest record that is known to survive a loss of power."""
-        self.since = Since()
-        """What a checkpoint would save."""
         self.turns = Turns(clock)
-        self._connection = 0
-        """Through which connection to the store the head was read."""
-        self._listed = False
-        """Whether it was seen once that nothing lies above the head."""
-        self.lacks_folders = False
-        """Whether a folder was missing at the first look: a copy may have left out an empty one."""
-
-    # -- looking
-
-    def look(self, perform: Perform | None = None, *, has_successor: bool = False) -> Head:
-        """The newest state as of now. `perform`: performs what is asked first where the log is opened behind a link, in
-        place of the folder. `has_successor`: a record is known to follow the head.
-
-        Raises:
-            NoSuchRepository: no repository was ever made here.
-            CorruptFile, Unsupported: it cannot be read.
-            TransportError: the store failed.
-        """
-        with self._guard:
-            for _ in range(TRIES):
-                warm = self._head
-                try:
-                    # Behind a link the record after the next is asked for, too: a trip less where something came.
-                    if warm is not None and not (has_successor or is_far(self.folder)) and self.still(warm):
-                        return warm
-                    head = self._open(perform) if warm is None else self._read_on(warm.state)
-                except TransportError:
-                    self._head = None
-                    raise
-                if self.folder.connections != self._connection:
-                    head = None
-                # What does not fit is looked at from the disk once more before it is called damage; then every time.
-                self._head = None if head is None or head.damage is not None else head
-                if head is not None and (head.damage is None or warm is None):
-                    return head
-        why = f"record 1, and each checkpoint with its record, are missing, or were deleted {TRIES} times meanwhile"
-        raise CorruptFile(LOG, 0, why)
-
-    @property
-    def known(self) -> Head | None:
-        """The head as it was last seen; None where that is not known."""
-        return self._head
-
-    def still(
-        self,
-        head: Head,
-        before: Sequence[Step] = (),
-        after: Sequence[Step] = (),
-        perform: Perform | None = None,
-    ) -> bool:
-        """Perform steps, look whether a head is still the newest, and perform others, in one trip. `perform`: what
-        performs them, in place of the folder.
-
-        Raises:
-            TransportError: as of a step, or the store failed.
-        """
-        state = head.state
-        above, own = GetPublished(record_path(state.version + 1)), GetPublished(record_path(state.version))
-        (perform or self.folder.perform)([*before, above, own, *after])
-        # The machine behind another connection may have lost power, and have records again that were deleted.
-        is_same = self.folder.connections == self._connection
-        return is_same and above.result is None and _is_record(own, state.hash)
-
-    def look_between(
-        self,
-        head: Head | None,
-        before: Sequence[Step],
-        after: Sequence[Step],
-        perform: Perform | None = None,
-    ) -> tuple[Head, bool]:
-        """As `still`: the newest head, and whether the steps `after` were performed after it was read. Without a head
-        they are not."""
-        if head is None:
-            (perform or self.folder.perform)(before)
-        elif self.still(head, before, after, perform):
-            return head, True
-        return self.look(), False
-
-    def forget(self) -> None:
-        """Open the state from the store next time: the connection to it was lost, or it failed."""
-        with self._guard:
-            self._head = None
 
     def make_durable(self, head: Head) -> None:
         """Make sure that the head survives a loss of power: its writer, another process, may not have synced it.
@@ -235,135 +113,10 @@ class Log:
         except TransportError as wrong:  # A sync that failed is never repeated.
             self.forget()
             raise OutcomeUnknown(str(wrong)) from wrong
-        if not _is_record(there, state.hash):
+        if not is_still_there(there, state.hash):
             self.forget()
             raise OutcomeUnknown(f"{there.path} is missing")
         self._synced = state.hash
-
-    def _open(self, perform: Perform | None) -> Head | None:
-        """From the newest checkpoint, or the first record, to the head; None where what it stood on went away."""
-        line, names, records = GetPublished(FORMAT), ListDirectory(CHECKPOINTS), ListDirectory(LOG)
-        are_objects = Capability.OBJECTS in self.folder.capabilities
-        folders = [] if are_objects else [GetStat(name) for name in FOLDERS]
-        asked: list[Step] = [line, names] if self._listed else [line, names, records, *folders]
-        head, guesses = None, is_far(self.folder) and not are_objects
-
-        def ask(steps: Sequence[Step]) -> None:
-            (perform if guesses and perform else self.folder.perform)(steps)
-            self._connection = self.folder.connections
-
-        if guesses:  # Where no checkpoint was made yet, this is mostly all.
-            head = self._walk(1, asked, lambda first: self._begun(None if names.result else first), AHEAD, ask)
-        else:
-            ask(asked)
-        if line.result is None:
-            raise NoSuchRepository(self.path)
-        self.lacks_folders = not self._listed and any(folder.result is None for folder in folders)
-        parse_format(line.result)
-        found = newest_first(names.result or ())
-        listed = [] if self._listed else numbers_of(records.result)
-        head = head or self._first(found, max(listed, default=0))
-        if head is None or head.damage is not None:
-            return head
-        above = [version for version in (*listed, *(each for each, _ in found)) if version > head.state.version]
-        if above:  # The folders may have been listed after the records were asked for.
-            head = self._read_on(head.state)
-            if head is None or head.damage is not None:
-                return head
-            version = head.state.version
-            records_above = {each: GetPublished(record_path(each)) for each in listed if each > version}
-            self.folder.perform(list(records_above.values()))
-            # An empty folder is nothing: a loss of power leaves one where a record was published as a folder.
-            above = [each for each, look in records_above.items() if look.result is not None]
-            above += [each for each, _ in found if each > version]
-        if above:
-            # A copy that lacks records, or an older log under a newer checkpoint: a change would bury what is there.
-            why = f"it is missing, and something of change {max(above)} is there"
-            return Head(head.state, CorruptFile(record_path(head.state.version + 1), 0, why))
-        self._listed = True
-        return head
-
-    def _first(self, checkpoints: Sequence[tuple[int, bytes]], newest: int) -> Head | None:
-        """The head from the first of the checkpoints, else record 1, that is there and whole. `newest`: the record that
-        is probably the last."""
-        for version, record_hash in checkpoints:
-            file = Get(checkpoint_path(version, record_hash))
-            head = self._walk(version, [file], partial(self._saved, file, record_hash), newest)
-            if head is not None:
-                return head
-        return self._walk(1, [], self._begun, newest)
-
-    def _saved(self, file: Get, record_hash: bytes, record: bytes | None) -> State | None:
-        """The state that a checkpoint says; None where it is not there or not whole, or is of another record."""
-        if file.result is None or record is None or hash_of(record) != record_hash:
-            return None
-        try:
-            state = decode_checkpoint(file.result, file.path)
-        except CorruptFile as wrong:
-            log.warning("%s: %s; an older checkpoint is used", self.path or ".", wrong)
-            return None
-        self.since = Since(newest=len(record), checkpoint=len(file.result))
-        return state if state.hash == record_hash else None
-
-    def _begun(self, first: bytes | None) -> State | None:
-        """The state after record 1; None where that is not there."""
-        if first is None:
-            return None
-        record_one = decode_record(first, record_path(1))
-        if (record_one.number, record_one.parent) != (1, NOTHING):
-            raise CorruptFile(record_path(1), 0, f"it says that it is record {record_one.number}")
-        self.since = Since()
-        return first_state(hash_of(first))
-
-    def _read_on(self, state: State) -> Head | None:
-        """From a state that another record seems to follow."""
-        return self._walk(state.version, [], lambda _: state, state.version + 1)
-
-    def _walk(
-        self,
-        version: int,
-        steps: Sequence[Step],
-        start: Callable[[bytes | None], State | None],
-        newest: int,
-        perform: Perform | None = None,
-    ) -> Head | None:
-        """Read the records after a version until one is missing, and see that what they follow is still there; None
-        where that is missing.
-
-        `steps`: performed first; then `start` gives the state of that version, whose record it is given. `newest`: the
-        record that is probably the last. `perform`: performs them with the first records, in place of the folder.
-
-        The last that may be there is read first, so each that is there was read after the one that is missing. Each
-        record fixes those before it.
-        """
-        at, ahead, state, stood = version, max(newest - version, 0) + 1, None, b""
-        while True:
-            asked = [GetPublished(record_path(at + 1 + more)) for more in range(ahead)]
-            again = {each: GetPublished(record_path(each)) for each in (at, version)}
-            (perform or self.folder.perform)([*steps, *reversed(asked), *again.values()])
-            perform = None
-            if state is None:
-                steps, state = (), start(again[version].result)
-                if state is None:
-                    return None
-                stood = state.hash
-            if not (_is_record(again[version], stood) and _is_record(again[at], state.hash)):
-                return None
-            contents = _until_missing(asked)
-            records, damage = _decoded(at, contents)
-            try:
-                state = state.after_all(records)
-            except Misfit as wrong:
-                state, damage = wrong.before, CorruptFile(record_path(wrong.before.version + 1), 0, str(wrong))
-            if damage is not None:
-                return Head(state, damage)
-            for content in contents:
-                self._count(content)
-            if len(records) < len(asked):
-                return Head(state)
-            at, ahead = state.version, min(AHEAD, ahead * 4)
-
-    # -- changing
 
     def append(self, head: Head, judge: Judge) -> Head:
         """Publish a record, and give the head then, which survives a loss of power.
@@ -449,7 +202,7 @@ class Log:
             if isinstance(wrong, TransportFailed) or self._look_again(str(wrong)).state.hash != base.hash:
                 raise _Unclear(str(wrong)) from wrong
             raise
-        if not _is_record(below, base.hash):
+        if not is_still_there(below, base.hash):
             self.forget()
             return False
         self._synced = hash_of(content)
@@ -487,7 +240,7 @@ class Log:
         except TransportError as wrong:
             self.forget()
             raise OutcomeUnknown(str(wrong)) from wrong
-        return _is_record(own, record_hash) and _is_record(below, base.hash)
+        return is_still_there(own, record_hash) and is_still_there(below, base.hash)
 
     def _look_again(self, why: str) -> Head:
         """The newest state, after a record may have been published.
@@ -517,51 +270,46 @@ class Log:
                 self._count(content)
         return head
 
-    def _count(self, content: bytes) -> None:
-        self.since.records += 1
-        self.since.size += len(content)
-        self.since.newest = len(content)
-
     def checkpointed(self, size: int) -> None:
         """A checkpoint of that many bytes was made."""
         with self._guard:
             self.since = Since(newest=self.since.newest, checkpoint=size)
 
 
-def first_reads(store: Transport) -> list[GetPublished | GetStat | ListDirectory]:
-    """What a repository of a store behind a link is asked first. Questions of objects are paid for: less is guessed."""
-    lists = [ListDirectory(CHECKPOINTS), ListDirectory(LOG)]
-    if Capability.OBJECTS in store.capabilities:
-        return [GetPublished(FORMAT), *lists]
-    records = [GetPublished(record_path(number)) for number in range(AHEAD + 1, 0, -1)]
-    return [GetPublished(FORMAT), *lists, *(GetStat(name) for name in FOLDERS), *records]
-
-
 class _Unclear(Exception):
     """A record may have been published, or may still be."""
 
 
-def _is_record(step: GetPublished, record_hash: bytes) -> bool:
-    """Whether a record that was read is the one with that hash."""
-    return is_record(step.result, record_hash)
+class Turns:
+    """The turns of one process at the log of one repository; `wait` is called by one thread at a time.
 
+    Processes race to publish the next record. The winner of the last one would mostly win again: it knows the state,
+    which the others have to read first. Over a slow store a process could then be late for as long as another has
+    changes to make. So a process that was late in the last minute waits after each of its records, for as long as it
+    needed itself to read what others had done and to try again. Nothing depends on it.
+    """
 
-def _until_missing(steps: Sequence[GetPublished]) -> list[bytes]:
-    """What was read, up to the first that is missing."""
-    contents: list[bytes] = []
-    for step in steps:
-        if step.result is None:
-            break
-        contents.append(step.result)
-    return contents
+    def __init__(self, clock: Callable[[], float], sleep: Callable[[float], None] = time.sleep) -> None:
+        """`clock`: seconds that only rise."""
+        self._clock = clock
+        self._sleep = sleep
+        self._retried_at: float | None = None
+        self._needed = 0.0
+        self._published_at = 0.0
 
+    def retried(self, seconds: float) -> None:
+        """A record is published again, that long after another was first."""
+        self._retried_at, self._needed = self._clock(), min(seconds, LONGEST)
 
-def _decoded(version: int, contents: Sequence[bytes]) -> tuple[list[tuple[Record, bytes]], CorruptFile | None]:
-    """The records that follow a version, each with its hash, up to one that is damaged, and what is wrong with that."""
-    records = []
-    for number, content in enumerate(contents, version + 1):
-        try:
-            records.append((decode_record(content, record_path(number)), hash_of(content)))
-        except CorruptFile as wrong:
-            return records, wrong
-    return records, None
+    def published(self) -> None:
+        """A record of this process was published."""
+        self._published_at = self._clock()
+
+    def wait(self) -> bool:
+        """Wait until it is this process's turn again. Whether it had to: others may have published since."""
+        now = self._clock()
+        left = self._published_at + self._needed - now
+        if self._retried_at is None or now - self._retried_at > REMEMBERED or left <= 0:
+            return False
+        self._sleep(left)
+        return True

@@ -108,7 +108,8 @@ def count_work(prover: Prover) -> None:
 
 
 class RecordReader(Protocol):
-    """Reads records of a snapshot's packs natively, where nothing is damaged. Its twin is `store.snapshot.Snapshot`."""
+    """Reads records of a snapshot's packs natively, where nothing is damaged. Its twin is
+    `store.stored_records.StoredRecords`."""
 
     def add(self, number: int, index: int, content: int | None = None) -> bool:
         """Say how an index, and its pack, are read: descriptors of open files. Whether they can be."""

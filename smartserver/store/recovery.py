@@ -6,7 +6,9 @@ checkpoint is published, and the other misfits move. Until the record is there, 
 damage and refuse changes, because something lies above its head. So an interrupted recovery is begun again.
 
 To restore a change is to push it again: the segments of its pack are checked like any upload, and its entry is carried
-out under its own request (`replay`). So a client that repeats its request gets its first answer.
+out under its own request. So a client that repeats its request gets its first answer. Each key changes only where it
+has the value that it had before that change. A ref that was changed since stays, and the revision is kept under another
+name.
 
 Where the state names packs that were joined meanwhile and deleted, they are cut out of the joined pack again: it has
 their segments byte by byte, which the hash in the state proves.
@@ -17,18 +19,27 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
-from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown
+from smartserver.errors import (
+    CorruptFile,
+    MissingBase,
+    MissingParents,
+    MissingRevision,
+    NoSuchRepository,
+    OutcomeUnknown,
+)
 from smartserver.records.faults import Level, Policy
 from smartserver.store.checkpoint import checkpoint_path
 from smartserver.store.cleanup import create, make_checkpoint
 from smartserver.store.draft import following
 from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, INCOMING, LINE, LOG, LOST, PACKS, is_marked
 from smartserver.store.lost import RECOVERED, Findings, LostChange
+from smartserver.store.model import INCOMPLETE
 from smartserver.store.open_pack import pack_path
 from smartserver.store.pack import PackReader
 from smartserver.store.record import (
     NOTHING,
     Beginning,
+    Change,
     Entry,
     PackEntry,
     Record,
@@ -39,14 +50,15 @@ from smartserver.store.record import (
     record_path,
 )
 from smartserver.store.repack import cut_out
-from smartserver.store.replay import RESTS, begin_again, replay
 from smartserver.store.repository import PackRepository
-from smartserver.store.state import first_state
+from smartserver.store.state import DECLARED, MAP, REFS, SETTINGS, decode_value, encode_value, first_state
 from smartserver.store.transaction import Transaction
 from transports.base import Step
 from transports.errors import CodedError, FileExists, TransportError, TransportFailed
 from transports.steps import GetPublished, ListDirectory, Rename, SyncDirectory, Withdraw
 
+RESTS = (MissingParents, MissingBase, MissingRevision)
+"""What is raised for a change that rests on another one."""
 TAKEN = Policy(Level.OFF)
 """What is brought back was taken once, whatever a server would say of it now."""
 
@@ -166,14 +178,14 @@ def _carry_out(repository: PackRepository, change: LostChange) -> list[str]:
     entry, conflicts = change.entry, list[str]()
 
     def plan(transaction: Transaction) -> bytes:
-        conflicts[:] = replay(transaction, change)
+        conflicts[:] = _replay(transaction, change)
         return entry.outcomes
 
     upload = None
     if change.pack is not None:
         path, length = change.pack
         transaction = repository.begin()
-        begin_again(transaction, entry)
+        _begin_again(transaction, entry)
         upload = repository.receive(transaction, request=entry.request, policy=TAKEN)
         try:
             segments = size = 0
@@ -202,3 +214,73 @@ def _clear(repository: PackRepository) -> None:
             record = decode_record(each.result or b"", each.path)
             if all(history.find(entry.request) is not None for entry in record.entries):
                 folder.perform([Withdraw(each.path, f"{INCOMING}/{repository.randomness(8).hex()}.withdrawn")])
+
+
+def _begin_again(transaction: Transaction, entry: Entry) -> None:
+    """Create the repository where an entry did, and none is there."""
+    if entry.begins is not None:
+        settings = {each.key.decode(): each.new for each in entry.changes if each.table == SETTINGS and each.new}
+        incomplete = settings.pop(INCOMPLETE, None) is not None
+        transaction.create(entry.begins.vcs, entry.begins.kinds, settings, incomplete=incomplete)
+
+
+def _replay(transaction: Transaction, change: LostChange) -> list[str]:
+    """Make a change, except the parts that were changed since; each of these in words."""
+    entry = change.entry
+    _begin_again(transaction, entry)
+    kinds = {each.key.decode(): (each.new or b"").decode() for each in entry.changes if each.table == DECLARED}
+    conflicts: list[str] = []
+    for each in entry.changes:
+        if not _apply(transaction, each, kinds):
+            word = each.key.decode(errors="replace")
+            conflicts.append(f"{word} was changed since{_keep(transaction, change, each)}")
+    transaction.remember()
+    return conflicts
+
+
+def _keep(transaction: Transaction, lost: LostChange, change: Change) -> str:
+    """Make a ref for what a ref was to be that was changed since; in words where that is."""
+    if change.table != REFS or change.new is None:
+        return ""
+    prefix, _, rest = change.key.rpartition(b"refs/")
+    name = prefix + b"refs/recovered/%b/%b" % (lost.id.encode(), rest)
+    transaction.set_ref(name, decode_value(change.new))
+    return f"; what it was to be is kept as {name.decode(errors='replace')}"
+
+
+def _apply(transaction: Transaction, change: Change, kinds: dict[str, str]) -> bool:
+    """Make one change; False where what it changes is not what it was."""
+    word = change.key.decode(errors="replace")
+    if change.table == REFS:
+        value = transaction.ref(change.key)
+        now = None if value is None else encode_value(value)
+    elif change.table == SETTINGS:
+        now = transaction.settings.get(word)
+    elif change.table.startswith(MAP):
+        name = change.table.removeprefix(MAP)
+        now = transaction.entry(name, change.key) if name in transaction.maps() else None
+    else:
+        return True  # The kind of a new map, which is used with its first entry.
+    if now == change.new or (change.table == REFS and _has_passed(transaction, change)):
+        return True
+    if now != change.old:
+        return False
+    if change.table == REFS:
+        transaction.set_ref(change.key, None if change.new is None else decode_value(change.new))
+    elif change.table == SETTINGS:
+        transaction.set_setting(word, change.new)
+    else:
+        kind = transaction.map_kind(name) or kinds.get(name, "opaque")
+        transaction.set_map(name, kind, change.key, change.new)
+    return True
+
+
+def _has_passed(transaction: Transaction, change: Change) -> bool:
+    """Whether a ref was moved past what a change made of it: its client has pushed on from there since."""
+    value = transaction.ref(change.key)
+    new = [] if change.new is None else decode_value(change.new)
+    return (
+        bool(new and value)
+        and all(transaction.is_stored(tip.id) for tip in new)
+        and all(any(transaction.is_ancestor(tip.id, each.id) for each in value or ()) for tip in new)
+    )

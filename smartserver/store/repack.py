@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from smartserver.errors import CorruptFile
 from smartserver.store.index_build import Before, Pace, merge, nowhere, unpaced
-from smartserver.store.open_pack import OpenPack
+from smartserver.store.open_pack import OpenPack, SegmentReader
 from smartserver.store.pack import MovedPack, PackReader, PackWriter
 from smartserver.store.quarantine import WrittenIndex
 from smartserver.store.record import PackEntry
-from smartserver.store.segment_reader import SegmentReader
 from smartserver.store.state import State
 from smartserver.store.trailer import Trailer, encode_trailer
 from transports.base import Transport, WriteFile

@@ -24,7 +24,8 @@ from smartserver.store.creation import Creation
 from smartserver.store.far import is_far
 from smartserver.store.group import Group
 from smartserver.store.index_build import Pace, unpaced
-from smartserver.store.log import Log, Perform
+from smartserver.store.log import Log
+from smartserver.store.log_view import Perform
 from smartserver.store.model import PackReport, VerifyReport
 from smartserver.store.quarantine import Quarantine, nothing
 from smartserver.store.repack import AHEAD, rows
@@ -368,8 +369,7 @@ class PackRepository:
             OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
         """
         long_ago = self._collected is None or self.clock() - self._collected >= COLLECT_INTERVAL
-        upkeep.cover_large(self.log, self.clock)
-        upkeep.checkpoint_if_due(self.log, self.randomness)
+        upkeep.tidy_log(self.log, self.clock, self.randomness)
         self.repack_if_needed(pace)
         self.summarise(pace)
         if long_ago:
@@ -381,8 +381,7 @@ class PackRepository:
         Raises:
             CorruptFile, Unsupported, TransportError: nothing changed.
         """
-        upkeep.cover_large(self.log, self.clock)
-        upkeep.checkpoint_if_due(self.log, self.randomness, upkeep.MOST_OVER_LINK)
+        upkeep.tidy_log(self.log, self.clock, self.randomness, upkeep.MOST_OVER_LINK)
 
     @property
     def unsaved(self) -> int:
@@ -397,8 +396,7 @@ class PackRepository:
         Raises:
             OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
         """
-        upkeep.cover_large(self.log, self.clock)
-        upkeep.checkpoint_if_due(self.log, self.randomness)
+        upkeep.tidy_log(self.log, self.clock, self.randomness)
         self.collect_garbage_files()
 
     def collect_garbage_files(self, kept: float = upkeep.KEPT) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from smartserver.errors import NoSuchRepository
 from smartserver.store.caches import TextCache
-from smartserver.store.log import TRIES, Head, Log, Perform
+from smartserver.store.log_view import TRIES, Head, LogView, Perform
 from smartserver.store.snapshot import Reopen, Snapshot
 from smartserver.store.state import State
 from transports.errors import NoSuchFile
@@ -46,7 +46,7 @@ class OpenedState:
 class States:
     """The states of one repository, one after the other; usable from several threads at once."""
 
-    def __init__(self, log: Log, texts: TextCache) -> None:
+    def __init__(self, log: LogView, texts: TextCache) -> None:
         self._log = log
         self._texts = texts
         self._guard = threading.Lock()
@@ -130,7 +130,7 @@ class States:
         return latest
 
 
-def reader(log: Log, texts: TextCache, states: States | None = None) -> Reopen:
+def reader(log: LogView, texts: TextCache, states: States | None = None) -> Reopen:
     """Opens the repository as it is now. `states`: whose newest snapshot is taken over while they live; a strong
     reference would form a cycle, and keep the files of a repository nobody uses open until the next garbage collection.
     """

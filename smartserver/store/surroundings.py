@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository
 from smartserver.store.draft import following
 from smartserver.store.format import CLUSTER, FOREIGN, FORMAT, foreign_in, is_ours
-from smartserver.store.log import Head, Log
+from smartserver.store.log import Log
+from smartserver.store.log_view import Head
 from smartserver.store.record import Record
 from smartserver.store.state import State
 from transports import steps

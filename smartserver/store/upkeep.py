@@ -156,26 +156,19 @@ def _following(
     return following(state, record)
 
 
-def cover_large(line: Log, clock: Callable[[], float]) -> None:
-    """Append a record that does nothing where the newest is large: each look reads the newest.
+def tidy_log(
+    line: Log, clock: Callable[[], float], randomness: Callable[[int], bytes], most: int = sys.maxsize
+) -> None:
+    """Append a record that does nothing where the newest is large, since each look reads the newest. Make a checkpoint
+    of the newest state where one is due, and clean the log, if that moves no more than `most` bytes.
 
     Raises:
         CorruptFile, Unsupported, TransportError, OutcomeUnknown: nothing is lost.
     """
-    if line.since.newest <= LARGE:
-        return
-    head = line.look()
-    if line.since.newest > LARGE:  # Nobody else has done it.
-        line.append(head, lambda state: _following(state, clock) if state.hash == head.state.hash else None)
-
-
-def checkpoint_if_due(line: Log, randomness: Callable[[int], bytes], most: int = sys.maxsize) -> None:
-    """Make a checkpoint of the newest state where one is due, and clean the log, if that moves no more than `most`
-    bytes.
-
-    Raises:
-        CorruptFile, Unsupported, TransportError: nothing changed.
-    """
+    if line.since.newest > LARGE:
+        newest = line.look()
+        if line.since.newest > LARGE:  # Nobody else has done it.
+            line.append(newest, lambda state: _following(state, clock) if state.hash == newest.state.hash else None)
     if not cleanup.is_due(line.since) or line.since.moved > most:
         return
     head = line.look()

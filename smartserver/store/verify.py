@@ -18,7 +18,8 @@ from smartserver.store.far import is_far
 from smartserver.store.format import LOG
 from smartserver.store.index import Index, Row, kib
 from smartserver.store.index_build import IndexBuilder
-from smartserver.store.log import Head, Log
+from smartserver.store.log import Log
+from smartserver.store.log_view import Head
 from smartserver.store.lost import find
 from smartserver.store.mend import mend
 from smartserver.store.model import VerifyReport

@@ -20,7 +20,8 @@ from smartserver.server.site import RepositoryLocation
 from smartserver.server.store_errors import user_error
 from smartserver.store import cleanup
 from smartserver.store.format import IMMUTABLE
-from smartserver.store.postgres_log import Database, PostgresLog, create_tables
+from smartserver.store.postgres import Database, create_tables
+from smartserver.store.postgres_log import PostgresLog
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from transports.base import Transport

@@ -54,7 +54,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "OpenSSL": ("smartserver.server.tls",),
     "cryptography": ("smartserver.server.tls",),
     "pymemcache": ("smartserver.server.memcached",),
-    "psycopg": ("smartserver.store.postgres_log",),
+    "psycopg": ("smartserver.store.postgres",),
     "prometheus_client": ("smartserver.server.metrics",),
     "obstore": ("transports.s3", "transports.s3_bucket"),
     "paramiko": ("transports.sftp_login",),

@@ -13,7 +13,8 @@ from log_builders import begin_log, contents, judge, record_of
 from smartserver.errors import CorruptFile, OutcomeUnknown
 from smartserver.store import cleanup
 from smartserver.store.format import CHECKPOINTS, INCOMING, LOG
-from smartserver.store.log import Head, Log
+from smartserver.store.log import Log
+from smartserver.store.log_view import Head
 from smartserver.store.record import hash_of, record_path
 from smartserver.store.state import first_state
 from transports.base import Step, Transport

@@ -13,7 +13,7 @@ import pytest
 from interleaving import Run, explore
 from log_scenes import Fate, Scene, alone
 
-from smartserver.store import cleanup, log
+from smartserver.store import cleanup, log, log_view
 from smartserver.store.log import Log
 from transports.memory import MemoryTransport
 from transports.steps import GetPublished, SyncDirectory
@@ -111,15 +111,21 @@ def not_exclusive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryTransport, "publish", MemoryTransport.rename)
 
 
+def compare_by(monkeypatch: pytest.MonkeyPatch, rule: Callable[[GetPublished, bytes], bool]) -> None:
+    """Have records that are read again compared by another rule."""
+    for module in (log, log_view):
+        monkeypatch.setattr(module, "is_still_there", rule)
+
+
 def no_look_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "_is_record", lambda step, record_hash: True)
+    compare_by(monkeypatch, lambda step, record_hash: True)
 
 
 def by_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def is_there(step: GetPublished, record_hash: bytes) -> bool:
         return step.result is not None
 
-    monkeypatch.setattr(log, "_is_record", is_there)
+    compare_by(monkeypatch, is_there)
 
 
 def falling(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from netem.simulated import SimulatedStream
 from smartserver.client.call import Client
 from smartserver.client.push import PushRequest
 from smartserver.client.updates import Outcome, RefUpdate
-from smartserver.store.segment_reader import SegmentReader
+from smartserver.store.open_pack import SegmentReader
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.connection import Connection, Role

@@ -162,7 +162,7 @@ def test_what_is_cut_anywhere(name: str) -> None:
 
     ends = list(itertools.accumulate(attempt([])))
     assert outcomes == {"done"}
-    assert len(ends) > 2
+    assert len(ends) > 1
     for at in (0, *[at for end in ends for at in (end - 3, end)]):
         for times in (1, 20):
             attempt([Cut(at)], times)

@@ -20,9 +20,10 @@ from smartserver.records.model import Tip
 from smartserver.store import cleanup, recovery
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.draft import following
-from smartserver.store.log import Head
+from smartserver.store.log_view import Head
 from smartserver.store.lost import find
-from smartserver.store.postgres_log import Database, PostgresLog, create_tables
+from smartserver.store.postgres import Database, create_tables
+from smartserver.store.postgres_log import PostgresLog
 from smartserver.store.record import Record, record_path
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction

@@ -223,20 +223,6 @@ def test_another_branch_of_a_repository_is_known_by_what_was_answered_not_by_an_
     assert nowhere.beside("fix").ref(b"fix") == (Tip(numbered(2), b""),)
 
 
-def test_whether_a_path_led_into_a_branch(tmp_path: Path) -> None:
-    first = below(tmp_path, "project/trunk")
-    assert not first.leads_inside, "nobody knows"
-    first.learn(full({b"trunk": value(1), b"team/fix": value(2)}), ["x"], opened("project"))
-    found = {
-        path: below(tmp_path, f"project/{path}").leads_inside
-        for path in ("trunk", "trunk/doc/a", "team/fix", "team/fix/doc", "team", "other")
-    }
-    assert [path for path, inside in found.items() if inside] == ["trunk/doc/a", "team/fix/doc"]
-    first.learn(full({b".": value(1)}), ["x"], opened("project", b"."))
-    assert below(tmp_path, "project/doc").leads_inside
-    assert not below(tmp_path, "project").leads_inside
-
-
 def test_a_longer_prefix_comes_first_and_a_wrong_one_goes(tmp_path: Path) -> None:
     below(tmp_path, "a/trunk").learn(full({}), [], opened("a"))
     longer = below(tmp_path, "a/trunk")

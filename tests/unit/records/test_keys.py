@@ -51,5 +51,5 @@ def test_its_memory() -> None:
     table = KeyTable()
     for number in range((1 << 15) + 2):
         table.number(number.to_bytes(20, "big"))
-    taken = sum(map(sys.getsizeof, (table._slots, table._keys, table._ends)))
+    taken = sum(map(sys.getsizeof, (table._slots, table.joined, table.ends)))
     assert taken < 70 * len(table)

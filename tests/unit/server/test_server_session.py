@@ -16,8 +16,8 @@ from session_calls import INSERT, PING, PULL, code, set_ref
 from smartserver.errors import CorruptFile
 from smartserver.server import progress, request, session
 from smartserver.server.work import RequestWork
-from smartserver.store.segment_reader import SegmentReader
-from smartserver.store.snapshot import HEADER
+from smartserver.store.open_pack import SegmentReader
+from smartserver.store.stored_records import HEADER
 from smartserver.store.upload import Upload
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import AnyVerb, Arguments

@@ -10,7 +10,7 @@ import pytest
 from smartserver.errors import Unsupported
 from smartserver.server import shared_files
 from smartserver.server.shared_files import STALE, SharedFiles
-from smartserver.store.postgres_log import Database
+from smartserver.store.postgres import Database
 from transports.errors import TransportFailed
 
 TIMEOUT = 60

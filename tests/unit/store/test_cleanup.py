@@ -9,7 +9,8 @@ from log_builders import begin_log, contents, judge
 from smartserver.store import cleanup
 from smartserver.store.cleanup import FEW, FLOOR_AGE, MANY, SHARE, clean_log, is_due, make_checkpoint
 from smartserver.store.format import LOG
-from smartserver.store.log import Log, Since
+from smartserver.store.log import Log
+from smartserver.store.log_view import Since
 from transports.memory import MemoryTransport
 
 

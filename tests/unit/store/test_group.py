@@ -12,7 +12,8 @@ from log_builders import begin_log, contents, request
 from smartserver.errors import OutcomeUnknown
 from smartserver.store import group
 from smartserver.store.group import Group
-from smartserver.store.log import Head, Log
+from smartserver.store.log import Log
+from smartserver.store.log_view import Head
 from smartserver.store.record import Entry
 from smartserver.store.state import State
 from transports.base import Step

@@ -190,7 +190,7 @@ def test_no_text_is_held_once_all_is_written(repository: PackRepository, history
     body = history.body(history.line(4))
     sent = receive(repository)
     sent.write(body)
-    recent = sent._intake._arrivals.recent
+    recent = sent._intake._known.arrivals.recent
     assert recent._records
     sent.finish(4, len(body))
     assert not recent._records

@@ -12,6 +12,7 @@ from smartserver.store import allowance as allowances
 from smartserver.store import arrivals, incoming
 from smartserver.store.allowance import Allowance
 from smartserver.store.arrivals import RecentRecords
+from smartserver.store.known_records import KnownRecords
 from smartserver.store.repository import PackRepository
 from smartserver.store.upload import Upload
 from smartserver.vcs.git import fsck as fsck_git
@@ -56,7 +57,7 @@ def test_a_base_that_was_not_seen_lately_is_charged_with_all_it_rests_on(monkeyp
         allowance = Allowance()
         sent = receive(allowance)
         if not kept:
-            monkeypatch.setattr(sent._intake._arrivals, "recent", RecentRecords(0))
+            monkeypatch.setattr(sent._intake._known.arrivals, "recent", RecentRecords(0))
         sent.write(history.body(line))
         sent.abandon()
         charged.append(allowance.decoded)
@@ -143,11 +144,11 @@ def test_a_file_for_git_that_is_too_large_is_refused_undecoded(
     monkeypatch.setattr(fsck_git, limit, len(text) - 1)
     reads = 0
 
-    def read_record(self: incoming.Intake, kind: int, key: bytes) -> None:
+    def read_record(self: KnownRecords, kind: int, key: bytes) -> None:
         nonlocal reads
         reads += 1
 
-    monkeypatch.setattr(incoming.Intake, "_read_record", read_record)
+    monkeypatch.setattr(KnownRecords, "read", read_record)
     allowance = Allowance()
     with pytest.raises(CorruptRecord, match=f"Large: {name} has 50000 bytes, expected no more than 49999"):
         read_by_git(name, text, allowance, stored=stored)

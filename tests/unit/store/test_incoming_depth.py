@@ -12,8 +12,9 @@ from twins import IN_PYTHON
 from smartserver.records.delta import compress
 from smartserver.records.model import BaseTag
 from smartserver.records.segment import decode_segment, encode_segment, frames
-from smartserver.store import incoming
-from smartserver.store.incoming import MAX_STORED_DEPTH, REBASED_DEPTH
+from smartserver.store import incoming, known_records
+from smartserver.store.incoming import MAX_STORED_DEPTH
+from smartserver.store.known_records import REBASED_DEPTH
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 
@@ -103,7 +104,8 @@ def test_encoded_anew_within_one_push_and_one_segment(
 def test_a_chain_over_the_limit_is_begun_anew(
     repository: PackRepository, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(incoming, "MAX_CHAIN", 8 << 10)
+    for module in (incoming, known_records):
+        monkeypatch.setattr(module, "MAX_CHAIN", 8 << 10)
     line = history.line(20)
     one_by_one(repository, history, line)
     snapshot = check_whole(repository, history)
@@ -129,7 +131,7 @@ def test_a_chain_through_another_branch_is_not_used(repository: PackRepository, 
 def test_a_near_base_that_is_too_deep_leads_to_a_farther_one(
     repository: PackRepository, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(incoming, "REBASED_DEPTH", 5)
+    monkeypatch.setattr(known_records, "REBASED_DEPTH", 5)
     line = history.line(MAX_STORED_DEPTH + 2)
     one_by_one(repository, history, line)
     location = check_whole(repository, history).first(0, history.key_at(line[-1], FILE))

@@ -13,7 +13,8 @@ from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown, Un
 from smartserver.store import history
 from smartserver.store.cleanup import FLOOR_AGE, clean_log, make_checkpoint
 from smartserver.store.format import LOG
-from smartserver.store.log import Head, Log
+from smartserver.store.log import Log
+from smartserver.store.log_view import Head
 from smartserver.store.record import HEADER, MAGIC, VERSION, Record, _hash, encode_record, record_path
 from smartserver.store.state import State
 from transports.base import Transport

@@ -12,9 +12,8 @@ from pack_samples import Stored, history, note, opened, stored
 from smartserver.errors import RepositoryChanged
 from smartserver.store import far
 from smartserver.store.format import PACKS
-from smartserver.store.open_pack import pack_path
+from smartserver.store.open_pack import SegmentReader, pack_path
 from smartserver.store.repository import PackRepository
-from smartserver.store.segment_reader import SegmentReader
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.upkeep import KEPT
 from transports.base import Transport
@@ -58,6 +57,7 @@ class Busy:
 @pytest.fixture(params=["memory", "local", "far"])
 def busy(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Busy:
     monkeypatch.setattr(far, "AT_ONCE", 300)
+    monkeypatch.setattr(far, "SMALL", 0)  # What was read with the indexes is there whatever becomes of the file.
     clock = Clock()
     storage = LocalTransport(str(tmp_path)) if request.param == "local" else MemoryTransport(clock)
     return Busy(storage, Far(storage) if request.param == "far" else storage, clock)
@@ -134,7 +134,8 @@ class Sweeping(Stepwise):
 
 
 @pytest.mark.parametrize("linked", [False, True])
-def test_verification_goes_on_where_the_segments_lie_now(linked: bool) -> None:
+def test_verification_goes_on_where_the_segments_lie_now(linked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(far, "SMALL", 0)
     clock = Clock()
     storage = MemoryTransport(clock)
     through = Sweeping(storage)

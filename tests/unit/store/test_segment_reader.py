@@ -1,11 +1,11 @@
-"""store.segment_reader: ranges of segments are read as they lie, in pieces of any size."""
+"""store.open_pack: ranges of segments are read as they lie, in pieces of any size."""
 
 from __future__ import annotations
 
 import pytest
 from pack_samples import opened, stored
 
-from smartserver.store.segment_reader import SegmentReader
+from smartserver.store.open_pack import SegmentReader
 
 
 def test_ranges_are_read_as_they_lie() -> None:

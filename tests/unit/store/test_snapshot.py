@@ -10,7 +10,7 @@ from pack_samples import Revision, Stored, blob, history, note, opened, stored, 
 from smartserver.errors import CorruptFile
 from smartserver.meters import FILES_READ
 from smartserver.records.model import Parent, Record
-from smartserver.store import far
+from smartserver.store import far, stored_records
 from smartserver.store import snapshot as snapshot_module
 from smartserver.store.caches import CachedText, TextCache
 from smartserver.store.index import Index, record_digest
@@ -81,8 +81,9 @@ def test_another_text_under_the_key_in_a_copy_of_the_repository() -> None:
 
 
 def test_a_header_longer_than_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot_module, "NEAR", 100)
-    monkeypatch.setattr(snapshot_module, "HEADER", 8)
+    monkeypatch.setattr(stored_records, "NEAR", 100)
+    for module in (snapshot_module, stored_records):
+        monkeypatch.setattr(module, "HEADER", 8)
     record = Record(1, b"k" * 500, b"m" * 3000, TEXT)
     small = note(b"small", b"x")
     made = Stored()

@@ -12,7 +12,7 @@ from trips import Trips
 from smartserver.records.model import Tip
 from smartserver.store.caches import TextCache
 from smartserver.store.format import PACKS
-from smartserver.store.log import TRIES
+from smartserver.store.log_view import TRIES
 from smartserver.store.repository import PackRepository
 from smartserver.store.states import States
 from transports.errors import NoSuchFile

@@ -12,8 +12,8 @@ from smartserver.records.model import BaseTag, Entry, Kind
 from smartserver.records.segment import HUNKS, STORED, ZSTD, ZSTD_HUNKS, encode_segment
 from smartserver.store import bulk as store_bulk
 from smartserver.store.bulk import BulkReader, expand
+from smartserver.store.open_pack import SegmentReader
 from smartserver.store.repository import PackRepository
-from smartserver.store.segment_reader import SegmentReader
 from smartserver.store.snapshot import Snapshot
 from transports.memory import MemoryTransport
 

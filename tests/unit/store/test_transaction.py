@@ -19,7 +19,8 @@ from smartserver.records.model import GraphNode, Kind, Parent, Tip
 from smartserver.records.system import MapType, system_of
 from smartserver.store.model import INCOMPLETE, KnownVersion
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import Transaction, merge
+from smartserver.store.transaction import Transaction
+from smartserver.store.view import merge
 from transports.memory import MemoryTransport
 
 

@@ -1,4 +1,4 @@
-"""store.turns: a process that was late leaves the others as long as it needed itself."""
+"""store.log: a process that was late leaves the others as long as it needed itself."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import pytest
 from log_builders import begin_log, judge
 
-from smartserver.store import turns
-from smartserver.store.log import Log
-from smartserver.store.turns import Turns
+from smartserver.store import log
+from smartserver.store.log import Log, Turns
 from transports.base import Step
 from transports.decorators.passing import PassingTransport
 from transports.memory import MemoryTransport
@@ -57,7 +56,7 @@ def test_it_waits_as_long_as_it_needed(needed: float, since: float, slept: float
     assert clock.slept == [slept]
 
 
-@pytest.mark.parametrize("since", [0.25, turns.REMEMBERED + 1])
+@pytest.mark.parametrize("since", [0.25, log.REMEMBERED + 1])
 def test_it_does_not_wait_when_that_is_over(since: float) -> None:
     clock = Clock()
     found = late(clock, 0.25)
@@ -88,4 +87,4 @@ def test_what_a_lost_race_takes_is_measured_at_the_log() -> None:
     other.append(other.look(), lambda state: judge(1, state))
     own.append(seen, lambda state: judge(2, state))
     assert own.turns.wait()
-    assert clock.slept == [turns.LONGEST]
+    assert clock.slept == [log.LONGEST]

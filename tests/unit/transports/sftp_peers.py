@@ -83,7 +83,7 @@ class Peer:
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
-    def session(self, **options: float) -> Session:
+    def session(self, **options: float | bool) -> Session:
         return Session(self.channel, "there", **options)  # type: ignore[arg-type]
 
     def say(self, *packets: bytes) -> None:

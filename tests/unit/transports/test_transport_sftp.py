@@ -3,7 +3,6 @@ servers in tests/conformance and tests/sockets."""
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import threading
 from collections.abc import Iterator
@@ -17,9 +16,8 @@ from transports.errors import FileExists, TransportFailed
 from transports.registry import open_url
 from transports.sftp import Line, SftpTransport
 from transports.sftp_login import Account
-from transports.sftp_packets import FSYNC
 from transports.sftp_session import Session
-from transports.steps import Delete, Get, MakeDirectory, Put, SyncDirectory
+from transports.steps import Delete, Get, MakeDirectory, Put
 
 GIVEN = "sftp://me@host.example.org:2222/srv/a%20b/"
 
@@ -208,33 +206,3 @@ def test_what_was_sent_too_soon_is_taken_back(served: Served, steps: list[Step],
     with pytest.raises((FileExists, TransportFailed)):
         SftpTransport(Line(peer.session), "/srv", "there").perform(steps)
     assert [kind for kind, _, _ in peer.heard if kind in (CLOSE, REMOVE, MKDIR, RMDIR)] == said
-
-
-@pytest.mark.parametrize("target", ["new", "taken"])
-def test_a_folder_is_opened_with_the_steps_before_it_is_synced(served: Served, target: str) -> None:
-    """In time for the step whose name is to be durable; it is closed whatever becomes of that."""
-
-    def script(peer: Peer, kind: int, number: int, rest: bytes) -> None:
-        if kind == 1:
-            peer.say(version(3, FSYNC))
-        elif kind in (REMOVE, MKDIR):
-            peer.say(status(number, 4 if b"taken" in rest else 0))
-        elif kind == EXTENDED:
-            peer.say(status(number, 0))
-        elif kind == STAT and b"folder" in rest:
-            peer.say(attributes(number, 1, 0o40755))
-        elif kind == LSTAT:
-            peer.say(status(number, 2))
-        else:
-            served.script(peer, kind, number, rest)
-
-    peer = Peer(script)
-    served.peers.append(peer)
-    session = peer.session()
-    transport = SftpTransport(Line(lambda: session), "/srv", "there")
-    with pytest.raises(TransportFailed) if target == "taken" else contextlib.nullcontext():
-        transport.perform([MakeDirectory("x"), Delete(target), Put("y"), SyncDirectory("folder")])
-    assert transport.exists("x")  # What is to be closed is closed before that.
-    kinds = [kind for kind, _, _ in peer.heard]
-    assert kinds.index(OPEN) < kinds.index(REMOVE)
-    assert kinds.count(OPEN) == kinds.count(CLOSE) == 2

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import History, push
+from builders import KINDS, History, push
 from trips import Trips
 
 from smartserver.errors import Cancelled, LimitExceeded, MissingRevision, NoSuchPart, Unsupported

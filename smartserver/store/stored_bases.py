@@ -1,4 +1,4 @@
-"""`StoredRecords`: the records of a repository that a stream rests on, as a native prover asks for them."""
+"""`StoredBases`: the records of a repository that a stream rests on, as a native prover asks for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _KIND = 0
 """The kind of every record that is proved natively."""
 
 
-class StoredRecords:
+class StoredBases:
     """Answers from one snapshot: see `native.Stored`."""
 
     def __init__(self, snapshot: Snapshot, ancestry: Ancestry) -> None:

@@ -10,7 +10,7 @@ from pack_samples import KINDS, Revision, blob, note
 from smartserver.records.model import Parent
 from smartserver.records.segment import decode_segment
 from smartserver.records.varint import Malformed
-from smartserver.store.headers import decode_header
+from smartserver.store.stored_records import decode_header
 
 BASE = blob(b"the text of a base, long enough to be one\n" * 4)
 CHANGED = blob(BASE.text + b"and a line\n")

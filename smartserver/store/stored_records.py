@@ -1,0 +1,513 @@
+"""`StoredRecords`: the records of the packs that one state names, found by kind and key, decoded and proved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from smartserver.errors import CorruptFile, shown
+from smartserver.records.charge import Charge, free
+from smartserver.records.check import TextProof, check_bytes, verify_record
+from smartserver.records.content import Text
+from smartserver.records.delta import decompress, decompress_parts, window
+from smartserver.records.hunks import Buffer
+from smartserver.records.model import BaseTag, Entry, Key, Kind, Record, RevisionId
+from smartserver.records.segment import ZSTD
+from smartserver.records.varint import Malformed, decode
+from smartserver.store import far, parts
+from smartserver.store.caches import OF_TEXT, CachedText, TextCache, decode_text, encode_text
+from smartserver.store.graph import Graph
+from smartserver.store.index import EXTERNAL, NO_BASE, IndexRow, Row, record_digest
+from smartserver.store.native import RecordReader, record_reader
+from smartserver.store.open_pack import OpenPack
+from smartserver.store.pack import PackReader
+from smartserver.store.state import State
+from transports.base import Transport
+from transports.errors import TransportError
+
+NEAR = 4 << 10
+"""Bytes between the start of a record's header and the end of its frame that are read at once. Between them lie other
+records of the revision: with 64 KiB a verification read three times as many bytes, in four fifths of the reads."""
+HEADER = 512
+"""Bytes read for a header whose length is not known; a longer one is read again."""
+
+
+class Location(NamedTuple):
+    """One copy of a record."""
+
+    pack: int
+    """The place of its pack among the snapshot's."""
+    row: int
+    """Its row in the pack's index."""
+    ordinal: int
+    """The global ordinal of the revision that introduced this copy."""
+    depth: int
+    chain_kib: int
+    lineage: int
+    header_offset: int
+    frame_offset: int
+    frame_length: int
+    length: int
+    """Bytes of its fulltext."""
+
+
+class StoredRecords:
+    """The records of some packs, in their order; immutable."""
+
+    def __init__(
+        self, transport: Transport, state: State, packs: Sequence[OpenPack], graph: Graph, texts: TextCache
+    ) -> None:
+        self.state = state
+        self.packs = tuple(packs)
+        self.graph = graph
+        self.texts = texts
+        self._external: dict[tuple[int, int], tuple[int, int]] = {}
+        """External bases found so far: pack and entry -> pack and row."""
+        self.transport = transport
+        self.far = far.is_far(transport)
+        """Whether what it reads lies behind a link."""
+        self._fetched = far.RecordBuffer()
+        self._native = None if self.far else record_reader(state.kinds, len(self.packs))
+
+    def introducers(self, kind: int, key: Key) -> Iterator[int]:
+        """The ordinals of the revisions that brought a copy of a record, ascending; none where it is not stored."""
+        digest = record_digest(kind, key)
+        for pack, part in zip(self.packs, self.graph.parts, strict=True):
+            for row in pack.index.find_digest(digest):
+                yield part.first + pack.index.at(row).segment
+
+    def first(self, kind: int, key: Key) -> Location | None:
+        """The copy at the lowest position, which is what a base key means."""
+        found = self._first(record_digest(kind, key), len(self.packs))
+        return None if found is None else self._location(*found)
+
+    def first_row(self, kind: int, key: Key) -> Row | None:
+        """Depth, chain and lineage of the copy at the lowest position."""
+        found = self._first(record_digest(kind, key), len(self.packs))
+        return None if found is None else self.packs[found[0]].index.row(found[1])
+
+    def base(self, location: Location) -> Location | None:
+        """The base of a record, or None where it has none.
+
+        Raises:
+            CorruptFile: it is in no pack before the record's.
+        """
+        number, row = location.pack, location.row
+        said = self.packs[number].index.at(row)
+        found = self._base(number, row, said)
+        if found is None:
+            return None
+        self._base_row(found, number, row, said)
+        return self._location(*found)
+
+    def record(self, location: Location) -> Record:
+        """A record, its chain decoded. It is proved to be what its key or check says.
+
+        Raises:
+            CorruptFile: it cannot be read, or is not what it says.
+            NoSuchFile: its pack is gone: look again.
+        """
+        number, row = location.pack, location.row
+        pack = self.packs[number]
+        return self._read(number, row, self.texts.get(_text_key(pack, row)))
+
+    def lookup(self, kind: int, key: Key, charge: Charge = free) -> Record | None:
+        """The record of a kind and key, proved; None where there is none. Nothing is read where its text is cached.
+
+        `charge` is told the bytes of each text before it is decoded, and of the record's.
+
+        Raises:
+            CorruptFile, NoSuchFile: as `record`.
+        """
+        digest = record_digest(kind, key)
+        found = self._first(digest, len(self.packs))
+        if found is None:
+            return None
+        number, row = found
+        cached = self.texts.get(_text_key(self.packs[number], row))
+        if cached is not None and cached.proved:
+            charge(len(cached.text))
+            return Record(kind, key, cached.meta, cached.text)
+        return self._read(number, row, cached, (kind, key), charge)
+
+    def _read(
+        self,
+        number: int,
+        row: int,
+        cached: CachedText | None,
+        asked: tuple[int, Key] | None = None,
+        charge: Charge = free,
+    ) -> Record:
+        """The record of a row, proved, by what the index and the cache of texts have of it. `asked`: as of `_header`;
+        `charge`: as of `lookup`."""
+        pack = self.packs[number]
+        if self.far and (number, row) not in self._fetched:
+            self.fetch([self._location(number, row)])
+        said = pack.index.at(row)
+        charge(said.length)
+        if cached is None and (read := self._read_natively(number, row, said, asked, charge)) is not None:
+            return read
+        entry, frame = self._load(number, row, said, asked)
+        kind = self.state.kinds[entry.kind]
+        text = cached.text if cached is not None else self._decode(number, row, said, entry, frame, charge)
+        if cached is None or not cached.proved:
+            try:
+                verify_record(kind, entry.key, entry.meta, text, entry.check)
+            except ValueError as wrong:
+                raise _damaged(pack, said.header_offset, entry, str(wrong)) from wrong
+            if kind.base:
+                self.texts.put(_text_key(pack, row), CachedText(text, True, entry.meta))
+        return Record(entry.kind, entry.key, entry.meta, text)
+
+    def _read_natively(
+        self, number: int, row: int, said: IndexRow, asked: tuple[int, Key] | None, charge: Charge
+    ) -> Record | None:
+        """The record of a row, proved; None where Python must read it: what is wrong, and what rests on a text that is
+        in the cache."""
+        if self._native is None:
+            return None
+        base = self._base(number, row, said)
+        if base is not None and self.texts.get(_text_key(self.packs[base[0]], base[1])) is not None:
+            return None
+        while isinstance(found := self._native.read(number, row), int):
+            if not self._add_natively(self._native, found):
+                self._native = None
+                return None
+        if found is None or (asked is not None and asked != found[:2]):
+            return None
+        kind, key, meta, text, check, decoded, is_proved = found
+        charge(decoded - len(text))
+        if not is_proved:
+            try:
+                verify_record(self.state.kinds[kind], key, meta, text, check)
+            except ValueError:
+                return None
+        if self.state.kinds[kind].base:
+            self.texts.put(_text_key(self.packs[number], row), CachedText(text, True, meta))
+        return Record(kind, key, meta, text)
+
+    def _add_natively(self, reader: RecordReader, wanted: int) -> bool:
+        """Let a pack, or its index alone, be read natively (`RecordReader.read`); whether that can be."""
+        number = wanted if wanted >= 0 else -1 - wanted
+        try:
+            index = self.packs[number].index.blocks.descriptor
+            content = None if wanted < 0 else self.packs[number].reader.descriptor
+        except (CorruptFile, TransportError):
+            return False
+        if index is None or (content is None and wanted >= 0):
+            return False
+        return reader.add(number, index, content)
+
+    def text(self, kind: int, key: Key, charge: Charge = free) -> Text | None:
+        """The text of the record of a kind and key; None where there is none. A large one is decoded as it is read.
+
+        `charge`: as of `lookup`.
+
+        Raises:
+            CorruptFile, NoSuchFile: as `record`; of a large text, its parts too.
+        """
+        found = self._first(record_digest(kind, key), len(self.packs))
+        if found is None:
+            return None
+        number, row = found
+        cached = self.texts.get(_text_key(self.packs[number], row))
+        if cached is not None and cached.proved and len(cached.text) <= parts.LARGE:
+            charge(len(cached.text))
+            return Text(cached.meta, len(cached.text), (cached.text,))
+        said = self.packs[number].index.at(row)
+        if self.far or said.length <= parts.LARGE:
+            remote, name = self.texts.remote, b""
+            if remote is not None and cached is None:
+                name = b"%b %d %b" % (self.state.incarnation, kind, key)
+                cached = self._remote(remote.get(name), number, row, said, (kind, key))
+                if cached is not None:
+                    charge(len(cached.text))
+                    return Text(cached.meta, len(cached.text), (cached.text,))
+            record = self._read(number, row, cached, (kind, key), charge)
+            if remote is not None and name:
+                remote.put(name, encode_text(CachedText(record.text, True, record.meta)) or b"")
+            return Text(record.meta, len(record.text), (record.text,))
+        entry = self._entry(number, row, said, (kind, key))
+        return Text(entry.meta, entry.length, self._in_parts(number, row, said, entry, charge), entry.check)
+
+    def _remote(
+        self, found: bytes | None, number: int, row: int, said: IndexRow, asked: tuple[int, Key]
+    ) -> CachedText | None:
+        """The text that another machine gave for a record, proved; None where it is not that of the record."""
+        if found is None:
+            return None
+        kind = self.state.kinds[asked[0]]
+        cached, check = decode_text(found), b""
+        if check_bytes(kind):  # Its key does not prove it.
+            entry = self._entry(number, row, said, asked)
+            check = entry.check
+        try:
+            verify_record(kind, asked[1], cached.meta, cached.text, check)
+        except ValueError:
+            return None
+        if kind.base:
+            self.texts.put(_text_key(self.packs[number], row), cached)
+        return cached
+
+    def _entry(self, number: int, row: int, said: IndexRow, asked: tuple[int, Key] | None = None) -> Entry:
+        """The header of a record. `asked`: as of `_header`."""
+        size = min(HEADER, said.frame_offset - said.header_offset)
+        return self._header(number, row, said, self.packs[number].reader.read(said.header_offset, size), asked)
+
+    def _is_kept(self, kind: int, length: int) -> bool:
+        """Whether a text is kept in the cache: then it is decoded whole."""
+        return self.state.kinds[kind].base and self.texts.takes(length + OF_TEXT)
+
+    def _in_parts(self, number: int, row: int, said: IndexRow, entry: Entry, charge: Charge) -> Iterator[Buffer]:
+        pack = self.packs[number]
+        try:
+            if self._is_kept(entry.kind, entry.length):
+                yield from parts.PartedText(partial(self._whole, number, row), entry.length, None, charge)
+                return
+            proof = TextProof(self.state.kinds[entry.kind], entry.key, entry.meta, entry.length, entry.check)
+            source = partial(self._source, number, row, said, entry)
+            yield from parts.PartedText(source, entry.length, proof, charge)
+        except ValueError as wrong:  # Malformed is one.
+            raise _damaged(pack, said.header_offset, entry, str(wrong)) from wrong
+
+    def _whole(self, number: int, row: int, charge: Charge) -> parts.Source:
+        """A text that is decoded whole, and cached."""
+        cached = self.texts.get(_text_key(self.packs[number], row))
+        if cached is not None and cached.proved:
+            charge(len(cached.text))
+            text = cached.text
+        else:
+            text = self._read(number, row, cached, None, charge).text
+        return parts.Source(parts.cut(text), len(text))
+
+    def _source(self, number: int, row: int, said: IndexRow, entry: Entry, charge: Charge) -> parts.Source:
+        """Decodes a text, and its uncached bases, on demand."""
+        charge(said.length)
+        pack = self.packs[number]
+        base = parts.Source(iter(()), 0)
+        held = 0
+        found = self._base(number, row, said)
+        if entry.encoding == ZSTD:
+            held = window(pack.reader.read(said.frame_offset, min(said.frame_length, HEADER)), entry.length)
+        if found is not None:
+            below = self._base_row(found, number, row, said)
+            # Of a zstd frame it is needed whole.
+            if entry.encoding == ZSTD or self._is_kept(entry.kind, below.length):
+                base = self._whole(*found, charge)
+            else:
+                base = self._source(*found, below, self._entry(*found, below), charge)
+        frame = pack.reader.parts(said.frame_offset, said.frame_length)
+        decoded = decompress_parts(entry.encoding, frame, entry.length, base.parts)
+        return parts.Source(decoded, base.held + held)
+
+    def framed(self, kind: int, key: Key) -> tuple[Entry, bytes] | None:
+        """The header and the frame of a record, as they lie, where its base is named by its key. None: the record has
+        no base or another name of it, is large, or is not stored.
+
+        Raises:
+            CorruptFile, NoSuchFile: as `record`.
+        """
+        found = self._first(record_digest(kind, key), len(self.packs))
+        said = None if found is None else self.packs[found[0]].index.at(found[1])
+        if found is None or said is None or said.base == NO_BASE or said.frame_length > parts.LARGE:
+            return None
+        entry, frame = self._load(*found, said, (kind, key))
+        return (entry, frame) if entry.base == BaseTag.FULL_KEY else None
+
+    def metas(self, places: Sequence[tuple[int, Key]]) -> list[bytes]:
+        """The metas of stored records, each by kind and key, from their headers, which are read in one go.
+
+        Raises:
+            CorruptFile, NoSuchFile, TransportFailed: as `record`.
+        """
+        rows: list[tuple[int, int, IndexRow]] = []
+        for kind, key in places:
+            digest = record_digest(kind, key)
+            found = self._first(digest, len(self.packs))
+            if found is None:
+                raise LookupError(f"{shown(key)} is not stored")
+            rows.append((*found, self.packs[found[0]].index.at(found[1])))
+        read = far.read_across(
+            [
+                (self.packs[number].reader, said.header_offset, min(HEADER, said.frame_offset - said.header_offset))
+                for number, _, said in rows
+            ]
+        )
+        return [self._header(*row, each).meta for row, each in zip(rows, read, strict=True)]
+
+    def fetch(self, locations: Iterable[Location]) -> None:
+        """Read records, with the bases of each down to a text that is known, in one go: `record` has them then.
+
+        Raises:
+            CorruptFile, NoSuchFile, TransportFailed: as `record`.
+        """
+        wanted: dict[far.Spot, tuple[PackReader, int, int]] = {}
+        met: set[far.Spot] = set()
+        size = 0
+        for location in locations:
+            place: far.Spot | None = (location.pack, location.row)
+            while place is not None and place not in met:
+                met.add(place)
+                number, row = place
+                found = self.packs[number].index.at(row)
+                start, stop = found.header_offset, found.frame_offset + found.frame_length
+                if place not in self._fetched and stop - start <= far.NEAR and size + stop - start <= far.AT_ONCE:
+                    wanted[place] = (self.packs[number].reader, start, stop - start)
+                    size += stop - start
+                place = self._base(number, row, found)
+                if place is not None and self.texts.get(_text_key(self.packs[place[0]], place[1])):
+                    break
+        self._fetched.read(wanted)
+
+    def _location(self, number: int, row: int) -> Location:
+        pack = self.packs[number]
+        header, frame, frame_length, length, _, segment, chain, lineage, depth = pack.index.at(row)
+        ordinal = self.graph.parts[number].first + segment
+        return Location(number, row, ordinal, depth, chain, lineage, header, frame, frame_length, length)
+
+    def _first(self, digest: bytes, before: int) -> tuple[int, int] | None:
+        """Pack and row of the lowest copy in the packs in front of pack `before`."""
+        for number in range(before):
+            rows = self.packs[number].index.find_digest(digest)
+            if rows:
+                return number, rows[0]
+        return None
+
+    def _base(self, number: int, row: int, said: IndexRow) -> far.Spot | None:
+        """Pack and row of the base of a row."""
+        index = self.packs[number].index
+        raw = said.base
+        if raw == NO_BASE:
+            return None
+        if not raw & EXTERNAL:
+            if raw >= index.records:
+                raise CorruptFile(index.name, 0, f"row {row}: its base is row {raw} of {index.records}")
+            return number, raw
+        place = (number, raw ^ EXTERNAL)
+        found = self._external.get(place)
+        if found is None:
+            kind, key = index.external(place[1])
+            found = self._first(record_digest(kind, key), number)
+            if found is None:
+                raise CorruptFile(
+                    self.packs[number].path, said.header_offset, f"its base {shown(key)} is in no pack before it"
+                )
+            self._external[place] = found
+        return found
+
+    def _base_row(self, base: far.Spot, number: int, row: int, said: IndexRow) -> IndexRow:
+        """What the index says of the base of a row. The row must lie behind it, or a chain could be endless."""
+        found = self.packs[base[0]].index.at(base[1])
+        if base[0] == number and found.header_offset >= said.header_offset:
+            name = self.packs[number].index.name
+            raise CorruptFile(name, 0, f"row {row}: its base, row {base[1]}, does not lie before it")
+        return found
+
+    def _load(self, number: int, row: int, said: IndexRow, asked: tuple[int, Key] | None = None) -> tuple[Entry, bytes]:
+        """The header and the frame of a record, compared with what the index says of it. `asked`: as of `_header`."""
+        pack = self.packs[number]
+        start, frame_at, frame_length = said.header_offset, said.frame_offset, said.frame_length
+        stop = frame_at + frame_length
+        read = self._fetched.take((number, row))
+        whole = read is not None or stop - start <= NEAR
+        if read is None:
+            read = pack.reader.read(start, stop - start if whole else min(HEADER, frame_at - start))
+        entry = self._header(number, row, said, read, asked)
+        return entry, read[frame_at - start :] if whole else pack.reader.read(frame_at, frame_length)
+
+    def _header(
+        self, number: int, row: int, said: IndexRow, read: bytes, asked: tuple[int, Key] | None = None
+    ) -> Entry:
+        """The header of a record, compared with the index; `read`: what was read from where it begins. `asked`: the
+        kind and key by which the row was found: what the index says of them is not read again."""
+        pack = self.packs[number]
+        start, most = said.header_offset, said.frame_offset - said.header_offset
+        while True:
+            try:
+                entry = decode_header(read, b"", self.state.kinds)
+                break
+            except Malformed as wrong:
+                if len(read) >= most:
+                    raise CorruptFile(pack.path, start, f"record header: {wrong}") from wrong
+                read = pack.reader.read(start, min(len(read) * 16, most))
+        if not entry.key:  # That of its revision. Two reads of the index that others need not.
+            entry = entry._replace(key=pack.index.revision(said.segment) if asked is None else asked[1])
+        if entry.frame_length != said.frame_length or entry.length != said.length:
+            raise _damaged(pack, start, entry, "its lengths are not those in the index")
+        named = entry.kind, entry.key
+        if record_digest(*named) != pack.index.digest(row) if asked is None else named != asked:
+            raise _damaged(pack, start, entry, "not the key in the index")
+        return entry
+
+    def _decode(
+        self, number: int, row: int, said: IndexRow, entry: Entry, frame: bytes, charge: Charge = free
+    ) -> bytes:
+        """The fulltext: down the chain to what is known or rests on nothing, and up again. `charge` is told the bytes
+        of each text on the way."""
+        steps = [(number, said.frame_offset, b"", entry, frame)]
+        text = b""
+        while (found := self._base(number, row, said)) is not None:
+            pack = self.packs[found[0]]
+            key = _text_key(pack, found[1])
+            cached = self.texts.get(key)
+            if cached is not None:
+                text = cached.text
+                break
+            said = self._base_row(found, number, row, said)
+            charge(said.length)
+            number, row = found
+            steps.append((number, said.frame_offset, key, *self._load(number, row, said)))
+        while steps:
+            number, frame_at, key, entry, frame = steps.pop()
+            try:
+                text = decompress(entry.encoding, frame, entry.length, text)
+            except Malformed as wrong:
+                raise _damaged(self.packs[number], frame_at, entry, str(wrong)) from wrong
+            if steps:
+                # Of a chain of forty, that is read for its end, the others would push out what was read before.
+                self.texts.put(key, CachedText(text, False, entry.meta), spare=True)
+        return text
+
+
+def _text_key(pack: OpenPack, row: int) -> bytes:
+    """Of a text in the cache: by its pack, for a copy of the repository has its incarnation, and may be given other
+    texts under the same keys."""
+    return pack.entry.name + row.to_bytes(4, "little")
+
+
+def _damaged(pack: OpenPack, offset: int, entry: Entry, why: str) -> CorruptFile:
+    return CorruptFile(pack.path, offset, f"record {shown(entry.key)}: {why}")
+
+
+def decode_header(buf: bytes, revision: RevisionId, kinds: Sequence[Kind]) -> Entry:
+    """The header `buf` begins with, in the segment of `revision`.
+
+    Raises:
+        Malformed: it is cut off, or no header.
+    """
+    if len(buf) < 2:
+        raise Malformed(0, "a record's header is cut off")
+    kind, encoding = buf[0], buf[1]
+    if kind >= len(kinds):
+        raise Malformed(0, f"kind {kind}, but the repository has {len(kinds)}")
+    key, at = _string(buf, 2)
+    meta, at = _string(buf, at)
+    base, at = decode(buf, at)
+    base_key = b""
+    if base == BaseTag.FULL_KEY:
+        base_key, at = _string(buf, at)
+    length, at = decode(buf, at)
+    frame_length, at = decode(buf, at)
+    end = at + check_bytes(kinds[kind])
+    if end > len(buf):
+        raise Malformed(at, "a record's check is cut off")
+    return Entry(kind, encoding, key or revision, meta, base, base_key, length, frame_length, buf[at:end])
+
+
+def _string(buf: bytes, at: int) -> tuple[bytes, int]:
+    length, begin = decode(buf, at)
+    end = begin + length
+    if end > len(buf):
+        raise Malformed(at, "a record's header is cut off")
+    return buf[begin:end], end

@@ -1,0 +1,454 @@
+"""`RepositoryView`: a repository as one request sees it, with the changes that it asked for so far; and what it reads.
+
+Three things lie over a state that never changes: a repository about to be made, the announced graph, and what was
+changed so far. There is no I/O but reads.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+
+import msgspec
+
+from smartserver.errors import (
+    MissingRevision,
+    NoSuchRepository,
+)
+from smartserver.records.browse import decode_selector
+from smartserver.records.content import ReadScope
+from smartserver.records.model import HERE, GraphNode, Kind, RefValue, RevisionId
+from smartserver.records.system import EntryValues, Tips, system_of
+from smartserver.store.allowance import Allowance
+from smartserver.store.browse import ContentBody, browse
+from smartserver.store.bulk import BulkReader
+from smartserver.store.content import ContentReader, PartReader, SnapshotView
+from smartserver.store.graph import Graph, announced_graph
+from smartserver.store.model import ContentPlan, PullPlan, RepositoryStats
+from smartserver.store.open_pack import SegmentReader
+from smartserver.store.snapshot import Snapshot
+from smartserver.store.state import MAP
+
+MISSING_NAMED = 1024
+"""Missing parents an error names: it travels in one small reply."""
+
+
+class RepositoryView:
+    """A snapshot with what a request is about to change; None where there is no repository (a deleted one is none).
+
+    Whatever needs one raises NoSuchRepository then.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        snapshot: Snapshot | None,
+        announced: Sequence[GraphNode] = (),
+        line: str = "",
+        allowance: Allowance | None = None,
+        own_meta: Callable[[RevisionId], bytes | None] = lambda revision: None,
+        fact: Callable[[RevisionId], bytes | None] = lambda revision: None,
+    ) -> None:
+        """`line`: what its format file says. `allowance`: who is charged; nobody where it is left out. `own_meta`: the
+        meta of the own record of a revision that came; `fact`: its `System.tip_fact`."""
+        self.allowance = allowance or Allowance(limited=False)
+        """What the request may still cost."""
+        self.snapshot = snapshot
+        """What it looks at; None where there is no repository yet."""
+        self.created: tuple[str, tuple[Kind, ...], dict[str, bytes]] | None = None
+        """VCS, kinds and settings of the repository this request makes."""
+        self.changes: dict[bytes, RefValue | None] = {}
+        """Refs that differ from the snapshot's, None for one that goes."""
+        self.entries: dict[str, dict[bytes, bytes | None]] = {}
+        """Entries of maps that differ from the snapshot's, None for one that goes."""
+        self.declared: dict[str, str | None] = {}
+        """Kinds of the maps the snapshot does not have, or has with another; None for one that goes."""
+        self.setting_changes: dict[str, bytes | None] = {}
+        """Settings that differ from the snapshot's, None for one that goes."""
+        self.deleted = False
+        """Whether this request deletes the repository."""
+        self.remembered = False
+        """Whether the log must have it even where nothing changes."""
+        self._folders: Counter[bytes] | None = None
+        """How many refs lie below each part of a name; counted when it is first asked for."""
+        self._belonging: dict[bytes, set[tuple[str, bytes]]] = {}
+        """By ref, what was set here that belongs to it: map and key."""
+        self.path = path
+        """The path the client named."""
+        self._format = line
+        self._own_meta = own_meta
+        self._fact = fact
+        self.announced = announced_graph(announced)
+        """The revisions this request brings, parents first."""
+        self._charge = self.allowance.charge
+        self._stored = snapshot.graph if snapshot is not None else Graph()
+        self.allowance.rests_on(self._stored.size)
+        self._graph, self._missing = self._stored.with_announced(self.announced, self._charge)
+
+    def charge(self, steps: int) -> None:
+        """Charge the request."""
+        self._charge(steps)
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything to write."""
+        of_maps = bool(self.declared) or any(self.entries.values())
+        of_rest = bool(self.created or self.changes or self.setting_changes or self.deleted)
+        return of_rest or of_maps or self.remembered
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a repository (a `create` before counts)."""
+        return self.snapshot is not None or self.created is not None
+
+    @property
+    def vcs(self) -> str:
+        """The name of its version-control system."""
+        return self.created[0] if self.created is not None else self._present().state.vcs
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of record it holds."""
+        return self.created[1] if self.created is not None else self._present().state.kinds
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether a copy into the repository takes more requests than have come."""
+        return self.snapshot is not None and self.snapshot.state.is_incomplete
+
+    @property
+    def settings(self) -> Mapping[str, bytes]:
+        """Small settings, such as the name of the main branch."""
+        if self.created is not None:
+            return self.created[2]
+        joined: dict[str, bytes | None] = {**self._present().state.settings, **self.setting_changes}
+        return {name: value for name, value in joined.items() if value is not None}
+
+    def refs(self) -> Mapping[bytes, RefValue]:
+        """All refs with the changes so far."""
+        if self.created is not None:
+            stored: Mapping[bytes, RefValue] = {}
+        else:
+            stored = self._present().state.refs()
+        if not self.changes:
+            return stored
+        joined: dict[bytes, RefValue | None] = {**stored, **self.changes}
+        return {name: value for name, value in sorted(joined.items()) if value is not None}
+
+    @property
+    def had_refs(self) -> bool:
+        """Whether there was a ref before this request."""
+        return self.created is None and bool(self._present().state.refs())
+
+    def ref(self, name: bytes) -> RefValue | None:
+        """One ref, or None."""
+        if name in self.changes:
+            return self.changes[name]
+        return self._stored_ref(name)
+
+    def nested(self, name: bytes) -> bytes | None:
+        """A ref that cannot be there with `name`: a client that keeps refs in files has no place for `a` and `a/b`."""
+        if not system_of(self.vcs).refs_are_files:
+            return None
+        for above in folders_of(name):
+            if self.ref(above) is not None:
+                return above
+        if self._folders is None:
+            self._folders = Counter(folder for ref in self.refs() for folder in folders_of(ref))
+        return name + b"/..." if self._folders[name] else None
+
+    def has_revision(self, revision: RevisionId) -> bool:
+        """Whether it is stored or announced."""
+        return self._graph.ordinal(revision) is not None
+
+    def is_stored(self, revision: RevisionId) -> bool:
+        """Whether it is stored."""
+        return self._stored.ordinal(revision) is not None
+
+    def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:
+        """Whether `revision` is or descends from `ancestor`, over stored and announced edges that are not cut.
+
+        Raises:
+            MissingRevision: one of them is neither stored nor announced.
+        """
+        return self._graph.is_ancestor(self._ordinal(ancestor), self._ordinal(revision), self._charge)
+
+    def heads(self, revisions: Sequence[RevisionId]) -> list[RevisionId]:
+        """Those of `revisions` that no other of them descends from.
+
+        Raises:
+            MissingRevision: one of them is neither stored nor announced.
+        """
+        found = self._graph.heads([self._ordinal(revision) for revision in revisions], self._charge)
+        return [self._graph.revision(ordinal) for ordinal in found]
+
+    def beyond(self, revisions: Sequence[RevisionId], others: Sequence[RevisionId]) -> list[RevisionId]:
+        """Those of `revisions` that none of `others` is or descends from.
+
+        Ids of `others` that are neither stored nor announced are ignored.
+
+        Raises:
+            MissingRevision: one of `revisions` is neither stored nor announced.
+        """
+        ordinals = [self._ordinal(revision) for revision in revisions]
+        reached = [ordinal for ordinal in map(self._graph.ordinal, others) if ordinal is not None]
+        found = set(self._graph.missing(ordinals, reached, charge=self._charge)) if reached else set(ordinals)
+        return [revision for revision, ordinal in zip(revisions, ordinals, strict=True) if ordinal in found]
+
+    def leads_forward(self, name: bytes, old: RevisionId, new: RevisionId) -> bool:
+        """Whether a ref moves forward from `old` to `new`: `new` descends from `old` or, where `old` is a label (an
+        annotated tag), from its target.
+
+        Raises:
+            MissingRevision: one of them is neither stored nor announced.
+        """
+        if self.is_ancestor(old, new):
+            return True
+        if system_of(self.vcs).tip_meta(name) is not None:
+            return False  # No label can be there, and to look takes a read.
+        target = self._stored.ordinal(old)
+        while target is not None and self._is_label(target):
+            self._charge(1)
+            (target,) = self._stored.parents(target)
+        return target is not None and self.is_ancestor(self._stored.revision(target), new)
+
+    def maps(self) -> list[str]:
+        """The names of all maps."""
+        stored = [] if self.created is not None else self._present().state.maps
+        return [name for name in dict.fromkeys([*stored, *self.declared]) if self.declared.get(name, "") is not None]
+
+    def map_kind(self, name: str) -> str | None:
+        """`ids` or `opaque`, as the system says or else as a map was declared; None where it never had an entry."""
+        declared = self.declared_kind(name)
+        known = system_of(self.vcs).maps.get(name)
+        return declared if declared is None or known is None else known.kind
+
+    def declared_kind(self, name: str) -> str | None:
+        """The kind that a map was declared as, whatever the system says."""
+        if name in self.declared:
+            return self.declared[name]
+        return None if self.created is not None else self._present().state.map_kind(name)
+
+    def map(self, name: str) -> Mapping[bytes, bytes]:
+        """The entries of a map with the changes so far; what belongs to a ref has its name and NUL before its key."""
+        stored = self._stored_map(name)
+        if not self.entries.get(name):
+            return stored
+        self.charge(len(stored) + len(self.entries[name]))
+        joined: dict[bytes, bytes | None] = {**dict(stored.items()), **self.entries[name]}
+        return {key: value for key, value in sorted(joined.items()) if value is not None}
+
+    def entry(self, name: str, key: bytes) -> bytes | None:
+        """One entry of a map with the changes so far, or None."""
+        changed = self.entries.get(name, {})
+        return changed[key] if key in changed else self._stored_map(name).get(key)
+
+    def with_entries(self, name: str, firsts: Sequence[bytes]) -> list[bytes]:
+        """Those of `firsts` that a key of a map begins with, with the changes so far."""
+        changed = self.entries.get(name, {})
+        self.charge(len(changed) + len(firsts))
+        new = sorted(key for key, value in changed.items() if value is not None)
+        stored = None if self.created is not None else self._present().state.table(MAP + name)
+
+        def begins(first: bytes) -> bool:
+            at = bisect_left(new, first)
+            if at < len(new) and new[at].startswith(first):
+                return True
+            return stored is not None and any(key not in changed for key in stored.starting(first))
+
+        return [first for first in firsts if begins(first)]
+
+    def superseded(self, tips: Sequence[RevisionId]) -> tuple[Tips, Tips]:
+        """Of the tips of a ref those that others replace; see `records.system.System.superseded`."""
+        return system_of(self.vcs).superseded(self, tips)
+
+    def entry_rights(self, name: str, changes: Sequence[EntryValues]) -> list[str]:
+        """The permissions that changes of entries need; see `records.system.System.entry_rights`."""
+        return [right.value for right in system_of(self.vcs).entry_rights(self, name, changes)]
+
+    def named(self, name: str) -> Iterator[RevisionId]:
+        """The revisions that entries of a map keep alive."""
+        return system_of(self.vcs).named_revisions(name, self.map(name))
+
+    def known_heads(self) -> list[RevisionId]:
+        """Heads of the announced revisions that are stored already."""
+        # Whatever lies between two stored revisions is stored, so a head is one that is no stored one's parent.
+        inner, held = bytearray(self._stored.count), array("I")
+        for revision, parents in self.announced:
+            self._charge(1 + len(parents))
+            ordinal = self._stored.ordinal(revision)
+            if ordinal is not None:
+                held.append(ordinal)
+                for parent in self._stored.parents(ordinal):
+                    inner[parent] = 1
+        return [self._stored.revision(ordinal) for ordinal in held if not inner[ordinal]]
+
+    def new_revisions(self) -> int:
+        """How many of the announced revisions are not stored."""
+        return self._graph.count - self._stored.count
+
+    def followed(self, candidates: Sequence[RevisionId], tips: Sequence[RevisionId]) -> list[RevisionId]:
+        """Those of `candidates` that `tips` reach, and labels (annotated tags) on what they reach.
+
+        Ids that are not stored are ignored.
+        """
+        graph = self._stored
+        found = sorted({ordinal for ordinal in map(graph.ordinal, candidates) if ordinal is not None})
+        reached = [ordinal for ordinal in map(graph.ordinal, tips) if ordinal is not None]
+        beyond = set(graph.missing(found, reached, charge=self._charge))
+        rejected: set[int] = set()
+        for ordinal in found:  # Ascending: a label on a label comes after it.
+            # The labels between one and what was reached need not be candidates themselves.
+            walked: list[int] = []
+            left = [ordinal] if ordinal in beyond else []
+            while left:
+                walked.append(left.pop())
+                if walked[-1] in rejected or not self._is_label(walked[-1]):
+                    rejected.update(walked)
+                    break
+                left += [parent for parent in graph.parents(walked[-1]) if parent in beyond]
+            else:
+                beyond.difference_update(walked)
+        return [graph.revision(ordinal) for ordinal in found if ordinal not in beyond]
+
+    def _is_label(self, ordinal: int) -> bool:
+        snapshot = self._present()
+        system = system_of(snapshot.state.vcs)
+        if system.own_kind is None or system.label is None or not snapshot.graph.parents(ordinal):
+            return False
+        location = snapshot.first(system.own_kind, snapshot.graph.revision(ordinal))
+        return location is not None and snapshot.record(location).meta == system.label
+
+    def plan_pull(
+        self,
+        wants: Sequence[RevisionId],
+        haves: Sequence[RevisionId],
+        absent: Sequence[RevisionId] = (),
+    ) -> PullPlan:
+        """The segments reachable from `wants` and not from `haves`.
+
+        `absent`: ids the puller lacks although it has their children; they and what only they reach do not count as
+        had.
+
+        Raises:
+            MissingRevision: a want is not stored.
+        """
+        if self.created is not None:
+            raise NoSuchRepository(self.path)
+        snapshot = self._present()
+        graph = snapshot.graph
+        found = [graph.ordinal(have) for have in haves]
+        had = [ordinal for ordinal in found if ordinal is not None]
+        cut = [ordinal for ordinal in map(graph.ordinal, absent) if ordinal is not None]
+        ordinals = graph.missing([self._stored_ordinal(want) for want in wants], had, cut, self._charge)
+        ranges = merge(ordinals)
+        return PullPlan(ranges, len(ordinals), snapshot.size(ranges), tuple(ordinal is not None for ordinal in found))
+
+    def stats(self) -> RepositoryStats:
+        """What the stored repository consists of."""
+        snapshot = self._present()
+        state = snapshot.state
+        return RepositoryStats(
+            format=self._format,
+            features=sorted(state.features),
+            vcs=state.vcs,
+            version=state.version,
+            refs=len(state.refs()),
+            entries=sum(len(entries) for entries in state.maps.values()),
+            revisions=snapshot.graph.count,
+            records=sum(entry.records for entry in state.packs),
+            packs=len(state.packs),
+            size=sum(entry.length + entry.index_length for entry in state.packs),
+            largest=max((entry.length for entry in state.packs), default=0),
+        )
+
+    def plan_read(
+        self,
+        selector: bytes,
+        wants: Sequence[RevisionId],
+        haves: Sequence[RevisionId] = (),
+        ref: bytes = b"",
+        inner: str = "",
+    ) -> tuple[PullPlan | ContentPlan, bytes]:
+        """What a selector asks for, and what the system says of it. Whole revisions travel as a bulk stream, too.
+
+        `ref`: the first that was named. `inner`: the part of the path below the branch.
+
+        Raises:
+            LimitExceeded, MissingRevision, NoSuchPart, Unsupported: as `records.system.System.read`.
+            NoSuchRepository: there is none, or this request makes it.
+        """
+        if self.created is not None:
+            raise NoSuchRepository(self.path)
+        question = ReadScope(wants, haves, ref)
+        system, view, common = system_of(self.vcs), self._moment(), decode_selector(selector)
+        if common is None:
+            reading = system.read(view, selector, question)
+        else:
+            # Where the path names no branch, all of it below the repository leads into a tree.
+            within = inner.encode() if ref in self.refs() else ref if ref != HERE else b""
+            reading = browse(view, system.contents(view, question), common, within)
+        if reading.heads is None:
+            return ContentPlan(reading.pieces, reading.items), reading.said
+        plan = self.plan_pull(reading.heads, haves)
+        return msgspec.structs.replace(plan, bulk=True, expanded=True), reading.said
+
+    def open_body(self, plan: PullPlan | ContentPlan, level: int = 0) -> SegmentReader | BulkReader | PartReader:
+        """The bytes of what a plan says. `level`: of the compression of a content body; 0: none."""
+        if isinstance(plan, ContentPlan) and plan.items is not None:
+            return ContentBody(plan.items, level)
+        if isinstance(plan, ContentPlan):
+            return ContentReader(self._moment(), plan.pieces or ())
+        segments = self._present().read_ranges(plan.ranges)
+        if not plan.bulk:
+            return segments
+        return BulkReader(segments, self.kinds if plan.expanded and system_of(self.vcs).in_hunks else ())
+
+    def _moment(self) -> SnapshotView:
+        return SnapshotView(self.refs, self.map, self._present(), self.allowance)
+
+    def _present(self) -> Snapshot:
+        if self.snapshot is None:
+            raise NoSuchRepository(self.path)
+        return self.snapshot
+
+    def _stored_ref(self, name: bytes) -> RefValue | None:
+        return None if self.created is not None else self._present().state.ref(name)
+
+    def _stored_map(self, name: str) -> Mapping[bytes, bytes]:
+        return {} if self.created is not None else self._present().state.map(name)
+
+    def _ordinal(self, revision: RevisionId) -> int:
+        ordinal = self._graph.ordinal(revision)
+        if ordinal is None:
+            raise MissingRevision(revision)
+        return ordinal
+
+    def _stored_ordinal(self, revision: RevisionId) -> int:
+        ordinal = self._stored.ordinal(revision)
+        if ordinal is None:
+            raise MissingRevision(revision)
+        return ordinal
+
+
+def merge(ordinals: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Ascending ordinals as half-open ranges."""
+    if not ordinals:
+        return ()
+    starts = [ordinals[0]]
+    stops = []
+    for before, ordinal in pairwise(ordinals):
+        if ordinal != before + 1:
+            stops.append(before + 1)
+            starts.append(ordinal)
+    stops.append(ordinals[-1] + 1)
+    return tuple(zip(starts, stops, strict=True))
+
+
+def folders_of(name: bytes) -> list[bytes]:
+    """What of a ref's name could be another ref: `a/b/c` lies below `a/b` and `a`."""
+    parts = name.split(b"/")
+    return [b"/".join(parts[:depth]) for depth in range(1, len(parts))]

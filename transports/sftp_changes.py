@@ -1,0 +1,238 @@
+"""What is said for each operation over SFTP that changes something; see `sftp_talks`.
+
+A talk puts what takes it back into `undo`; to be used by who has several at once, where an earlier one fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from transports import sftp_packets as sftp
+from transports.base import EntryKind, published_folder
+from transports.errors import (
+    DirectoryNotEmpty,
+    FileExists,
+    NotADirectory,
+    NotSupported,
+    PermissionDenied,
+    TransportError,
+    TransportFailed,
+)
+from transports.sftp_packets import NOT_SENT, Attributes, Code, Following, Handle, Open, Request, Status
+from transports.sftp_talks import EARLY, NO_FILE, Asked, Place, Talk, explain, failed, names, refusal, said, status_of
+
+
+def create(place: Place) -> Talk[bytes]:
+    """The handle of a new file."""
+    how = Open.WRITE | Open.CREATE | Open.EXCLUSIVE
+    answer, there = yield [sftp.open_file(place.path, how), sftp.lstat(place.path)]
+    return (yield from _created(place, answer, there))
+
+
+def _created(place: Place, answer: sftp.Answer, there: sftp.Answer) -> Talk[bytes]:
+    if isinstance(answer, Handle):
+        return answer.handle
+    raise (yield from _taken(place, answer, there))
+
+
+def _taken(place: Place, answer: sftp.Answer, there: sftp.Answer) -> Talk[TransportError]:
+    """Why a name cannot be had: somebody has it, or another reason."""
+    if isinstance(there, Attributes):
+        return FileExists(place.name)
+    error = yield from explain(place, status_of(answer))
+    return failed(place, status_of(answer), takes_room=True) if isinstance(error, TransportFailed) else error
+
+
+def put(place: Place, whole: bytes, *, fsync: bool, undo: list[Request]) -> Talk[None]:
+    """A new file with that content, durable where the server has `FSYNC`. What does not succeed whole is left torn."""
+    writes: list[Callable[[bytes], Request]] = [
+        partial(_write_piece, start, memoryview(whole)[start : start + sftp.PIECE])
+        for start in range(0, len(whole), sftp.PIECE)
+    ]
+    # All at once: a sync after a write that failed makes nothing worse, and what came of each is looked at.
+    rest = [*writes, *([sftp.fsync] if fsync else []), sftp.close]
+    early = [Following(each, changes=True) for each in rest] if len(writes) <= EARLY else []
+    how = Open.WRITE | Open.CREATE | Open.EXCLUSIVE
+    answer, there, *answers = yield [sftp.open_file(place.path, how), sftp.lstat(place.path), *early]
+    handle = yield from _created(place, answer, there)
+    if not answers or answers[-1] is NOT_SENT:
+        undo[:] = [sftp.close(handle), sftp.remove(place.path)]
+        answers = list((yield [each(handle) for each in rest]))
+    undo[:] = [sftp.remove(place.path)]
+    check_written(place, answers[: len(writes)])
+    check_finished(place, answers[len(writes) :])
+
+
+def _write_piece(offset: int, piece: memoryview, handle: bytes) -> Request:
+    return sftp.write(handle, offset, piece)
+
+
+def finish(handle: bytes, *, fsync: bool) -> list[Request]:
+    """Make what was written durable, and close the file."""
+    return [*([sftp.fsync(handle)] if fsync else []), sftp.close(handle)]
+
+
+def check_written(place: Place, answers: Iterable[sftp.Answer]) -> None:
+    """Raise why something was not written."""
+    for answer in answers:
+        if refused := refusal(answer):
+            raise failed(place, refused, what="not written, ", takes_room=True)
+
+
+def check_finished(place: Place, answers: Iterable[sftp.Answer]) -> None:
+    """Raise why it may not be durable: always `TransportFailed`, since a sync is never tried again."""
+    for answer in answers:
+        if refused := refusal(answer):
+            raise TransportFailed(place.name, f"sync failed, {said(refused, takes_room=True)}")
+
+
+def make_directory(place: Place, undo: list[Request]) -> Talk[None]:
+    """One folder."""
+    answer, there = yield [sftp.make_directory(place.path), sftp.lstat(place.path)]
+    if refusal(answer):
+        raise (yield from _taken(place, answer, there))
+    undo[:] = [sftp.remove_directory(place.path)]
+
+
+def remove_directory(place: Place) -> Talk[None]:
+    """One empty folder."""
+    answer, there = yield [sftp.remove_directory(place.path), sftp.lstat(place.path)]
+    if refused := refusal(answer):
+        if isinstance(there, Attributes) and there.kind is not EntryKind.DIRECTORY:
+            raise NotADirectory(place.name)
+        error = yield from explain(place, refused)
+        if isinstance(there, Attributes) and isinstance(error, TransportFailed) and (yield from names(place, [])):
+            raise DirectoryNotEmpty(place.name)
+        raise error
+
+
+def delete(place: Place) -> Talk[None]:
+    """A file."""
+    (answer,) = yield [sftp.remove(place.path)]
+    if refused := refusal(answer):
+        raise (yield from explain(place, refused))
+
+
+def rename(source: Place, target: Place, *, posix: bool) -> Talk[None]:
+    """Another name. Without `POSIX_RENAME` it is the server's affair whether a file that has the name is replaced;
+    where it refuses nothing else is tried: to delete that file first would leave a moment without either."""
+    answers = yield _renaming(source, target, posix=posix)
+    yield from _check_renamed(source, target, answers, posix=posix)
+
+
+def _rename(source: Place, target: Place, *, posix: bool) -> Request:
+    return (sftp.posix_rename if posix else sftp.rename)(source.path, target.path)
+
+
+def _renaming(source: Place, target: Place, *, posix: bool) -> list[Request]:
+    # What had the name is looked at before and after: of two who take turns at it one may let go of it in between.
+    return [
+        sftp.lstat(target.path),
+        _rename(source, target, posix=posix),
+        sftp.lstat(source.path),
+        sftp.lstat(target.path),
+    ]
+
+
+def _check_renamed(source: Place, target: Place, answers: Sequence[sftp.Answer], *, posix: bool) -> Talk[None]:
+    before, answer, left, after = answers
+    refused = refusal(answer)
+    if refused is None:
+        return
+    if refused.code == Code.PERMISSION_DENIED:
+        raise PermissionDenied(target.name)
+    if not isinstance(left, Attributes):
+        raise (yield from explain(source, status_of(left)))
+    there = after if isinstance(after, Attributes) else before
+    if isinstance(there, Attributes):
+        raise _in_the_way(target, left.kind, there.kind, refused, posix=posix)
+    raise (yield from explain(target, refused))
+
+
+def _in_the_way(target: Place, moved: EntryKind, there: EntryKind, refused: Status, *, posix: bool) -> TransportError:
+    if moved is EntryKind.DIRECTORY:
+        return DirectoryNotEmpty(target.name) if there is EntryKind.DIRECTORY else NotADirectory(target.name)
+    if there is EntryKind.DIRECTORY:
+        return TransportFailed(target.name, "is a directory")
+    return failed(target, refused) if posix else NotSupported("rename over a file")
+
+
+def link(source: Place, target: Place) -> Talk[None]:
+    """A second name of a file, which nothing has but an empty folder. `NotSupported` where that is refused for another
+    reason than that the name is taken or something is missing: version 3 does not tell whether there are links."""
+    _, answer, left, there = yield [
+        sftp.remove_directory(target.path),
+        sftp.hardlink(source.path, target.path),
+        sftp.lstat(source.path),
+        sftp.lstat(target.path),
+    ]
+    if refused := refusal(answer):
+        if isinstance(left, Attributes) and left.kind is not EntryKind.FILE:
+            raise TransportFailed(source.name, NO_FILE)
+        error = yield from _unpublished(source, target, refused, left, there)
+        raise NotSupported("link") if isinstance(error, TransportFailed | PermissionDenied) else error
+
+
+def publish_as_folder(source: Place, target: Place, *, posix: bool) -> Talk[None]:
+    """As of `Transport`, in one flight, and without a sync of the folder. A queue of requests does not stop at an
+    error, so each is harmless whatever became of those before it."""
+    folder = Place(source.root, published_folder(source.name))
+    _, made, moved, answer, _, _, _, left, there = yield [
+        sftp.remove_directory(target.path),
+        sftp.make_directory(folder.path),
+        _rename(source, folder.record, posix=posix),
+        _rename(folder, target, posix=posix),
+        # Refused when it was published: then there is no such folder.
+        _rename(folder.record, source, posix=posix),
+        sftp.remove_directory(folder.path),
+        # Without a source, the folder was renamed empty.
+        sftp.remove_directory(target.path),
+        sftp.lstat(source.path),
+        sftp.lstat(target.path),
+    ]
+    if refusal(moved) or refusal(answer):
+        why = next(filter(refusal, (made, moved, answer)))
+        raise (yield from _unpublished(source, target, why, left, there))
+
+
+def _unpublished(
+    source: Place, target: Place, answer: sftp.Answer, left: sftp.Answer, there: sftp.Answer
+) -> Talk[TransportError]:
+    """Why a file was not published; `left` and `there`: what the names are now."""
+    if not isinstance(left, Attributes):
+        return (yield from explain(source, status_of(left)))
+    return (yield from _taken(target, answer, there))
+
+
+def withdraw(place: Place, aside: Place, *, posix: bool) -> Talk[None]:
+    """Remove what was published: it is renamed first in either form, so that it takes one flight."""
+    *answers, _, _, _ = yield [
+        *_renaming(place, aside, posix=posix),
+        sftp.remove(aside.path),
+        sftp.remove(aside.record.path),
+        sftp.remove_directory(aside.path),
+    ]
+    yield from _check_renamed(place, aside, answers, posix=posix)
+
+
+def sync_directory(place: Place, *, fsync: bool, undo: list[Request]) -> Talk[None]:
+    """Make the names in a folder durable, as far as the server can: it must have `FSYNC`, and open folders."""
+    asked: list[Asked] = [sftp.stat(place.path)]
+    if fsync:
+        asked += [sftp.open_file(place.path, Open.READ), Following(sftp.fsync), Following(sftp.close)]
+    found, *answers = yield asked
+    handle, *answers = answers or [NOT_SENT]
+    is_closed = bool(answers) and answers[-1] is not NOT_SENT
+    if not (isinstance(found, Attributes) and found.kind is EntryKind.DIRECTORY):
+        if isinstance(handle, Handle) and not is_closed:
+            yield [sftp.close(handle.handle)]
+        if isinstance(found, Attributes):
+            raise NotADirectory(place.name)
+        raise (yield from explain(place, status_of(found)))
+    if isinstance(handle, Handle):
+        if not is_closed:
+            undo[:] = [sftp.close(handle.handle)]
+            answers = list((yield finish(handle.handle, fsync=True)))
+            undo.clear()
+        check_finished(place, answers)
