@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from smartserver.server.startup import Reactor
     from smartserver.server.tcp import Encryption, ListeningPort
     from smartserver.server.tokens import TokenFile
+
+TIDY_AFTER = 20.0
+"""Seconds after an update of a cache that it is tidied: the client that waited for it has its clone by then."""
 
 
 def git_folder(cache_dir: Path | None, environment: Mapping[str, str]) -> str:
@@ -44,9 +47,14 @@ def listen_for_git(
     from smartserver.server.executor import Lane
     from smartserver.server.tcp import accept
 
-    gateway = Gateway(connections.site, folder, connections.executor)
+    executor = connections.executor
+
+    def wait(call: Callable[[], None]) -> None:
+        reactor.callLater(TIDY_AFTER, call)
+
+    gateway = Gateway(connections.site, folder, executor, lambda call: executor.soon(lambda: wait(call)))
     if is_first:
-        gateway.executor.run(gateway.clear_quarantine, lambda _: None, Lane.LONG)
+        executor.run(gateway.clear_quarantine, lambda _: None, Lane.LONG)
 
     def admit(private: bool) -> Admission:
         # A proxy on this machine hands on what strangers ask: nobody has more rights for coming from here.

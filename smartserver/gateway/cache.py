@@ -39,7 +39,7 @@ from smartserver.vcs.base import VcsError
 from smartserver.vcs.git.bare import open_bare
 from smartserver.vcs.git.insert import Inserter
 from smartserver.vcs.git.names import HEAD, HEADS
-from smartserver.vcs.git.repository import GitRepository
+from smartserver.vcs.git.repository import GitRepository, failure
 from smartserver.verbs.repository_pull import MAX_HAVES
 
 if TYPE_CHECKING:
@@ -195,7 +195,16 @@ class GitCache:
                     self._write(current)
                 due = current.took < QUICK_BUILD or time.time() - current.built > SLOW_BUILD_EVERY
                 if not current.left and current.wants_join:
-                    repository.run("repack", "--geometric=2", "-d", "-q", "--write-midx", "--write-bitmap-index")
+                    # The store's deltas are longer than git's: of a new generation git makes its own, once. That costs
+                    # three times as much as the build, and saves each clone a quarter of its bytes and a tenth of its
+                    # client's work.
+                    makes_deltas = not current.mapped and current.took < QUICK_BUILD
+                    which = ["-a", "-f"] if makes_deltas else ["--geometric=2"]
+                    options = ["-d", "-q", "--write-midx", "--write-bitmap-index"]
+                    command = ["--git-dir", repository.git_dir, "repack", *which, *options]
+                    status, said = git_programs.run(command, git_programs.environment(), nice=True)
+                    if status:
+                        raise failure("repack", status, said)
                     files = self._files(current.generation)
                     self._write(msgspec.structs.replace(current, files=files, mapped=current.revisions))
             if current.left and due:

@@ -103,11 +103,19 @@ class _RequestsHere:
 class Gateway:
     """The repositories of a site, for clients of stock git."""
 
-    def __init__(self, site: Site, folder: str, executor: Executor) -> None:
-        """`folder`: of the caches. `executor`: what is done after an answer runs there."""
+    def __init__(
+        self,
+        site: Site,
+        folder: str,
+        executor: Executor,
+        later: Callable[[Callable[[], None]], object] = lambda call: call(),
+    ) -> None:
+        """`folder`: of the caches. `executor`: what is done after an answer runs there, and `later` says when: from any
+        thread."""
         self.site = site
         self.folder = folder
         self.executor = executor
+        self._later = later
         self._inline = _RequestsHere(executor)
 
     # -- what there is
@@ -214,7 +222,8 @@ class Gateway:
         if lease is None:
             raise VcsError(f"the cache {cache.folder} was deleted while it was built")
         if needs_tidying:
-            self.executor.run(partial(self._tidy, cache, state, pull), lambda _: None, Lane.LONG)
+            tidy = partial(self._tidy, cache, state, pull)
+            self._later(lambda: self.executor.run(tidy, lambda _: None, Lane.LONG))
         return lease
 
     def check(self, path: str) -> None:

@@ -33,6 +33,9 @@ _SETTINGS: Final = {
 }
 """Of all programs of git here; no file of the machine's or the user's says otherwise."""
 
+NICE: Final = 10
+"""How nice a program is that nobody waits for."""
+
 MEMORY: Final = 4 << 30
 """Bytes of address space of a program that reads what a stranger wrote. An object may have 1 GiB, its base too."""
 
@@ -67,12 +70,18 @@ def start_upload_pack(
     )
 
 
-def run(command: Sequence[str], variables: Mapping[str, str], stdin: int = subprocess.DEVNULL) -> tuple[int, bytes]:
-    """Run a program of git to its end, within `MEMORY`: its status, and what it said to standard error."""
+def run(
+    command: Sequence[str], variables: Mapping[str, str], stdin: int = subprocess.DEVNULL, *, nice: bool = False
+) -> tuple[int, bytes]:
+    """Run a program of git to its end, within `MEMORY`: its status, and what it said to standard error. `nice`: all
+    else comes first."""
     process = subprocess.Popen(
         ["git", *command], stdin=stdin, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=dict(variables)
     )
     _limit(process.pid)
+    if nice:
+        with contextlib.suppress(OSError):  # It may be over by now.
+            os.setpriority(os.PRIO_PROCESS, process.pid, NICE)
     try:
         _, said = process.communicate()
     except BaseException:

@@ -18,6 +18,7 @@ from bench.process import MODULES, cpu_of, measure
 from bench.report import Progress, Report
 from bench.servers import Workspace, free_port, run
 from smartserver.cli.errors import one_line
+from smartserver.cli.serve_gateway import TIDY_AFTER
 
 CLONES = {"warm": 1.1, "cold": 2.3}
 """How many times git's processor time a clone may take."""
@@ -51,6 +52,7 @@ class Side:
 
     def settle(self) -> None:
         """Wait until the server has nothing to do."""
+        time.sleep(TIDY_AFTER)
         while True:
             before = cpu_of(self._process)
             time.sleep(SETTLED)
