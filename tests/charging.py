@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from smartserver.records.content import Text
 from smartserver.records.model import Key, Record, RefValue, RevisionId
@@ -57,6 +57,9 @@ class Charged:
     def text(self, kind: int, key: Key) -> Text | None:
         found = self.record(kind, key)
         return None if found is None else Text(found.meta, len(found.text), (found.text,))
+
+    def prefetch(self, places: Iterable[tuple[int, Key]]) -> None:
+        """All of it is here."""
 
     def length(self, kind: int, key: Key) -> int | None:
         found = self.record(kind, key)
