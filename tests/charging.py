@@ -61,9 +61,6 @@ class Charged:
         found = self.record(kind, key)
         return None if found is None else Text(found.meta, len(found.text), (found.text,))
 
-    def prefetch(self, places: Iterable[tuple[int, Key]]) -> None:
-        """All of it is here."""
-
     def length(self, kind: int, key: Key) -> int | None:
         found = self.record(kind, key)
         return None if found is None else len(found.text)
