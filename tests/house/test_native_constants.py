@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from smartserver.records import bases, delta, limits, segment
-from smartserver.store import ancestry, arrivals, blocks, incoming, index, large, snapshot
+from smartserver.store import ancestry, arrivals, blocks, incoming, index, large, stored_records
 from smartserver.vcs.git import objects
 
 CRATE = Path(__file__).parents[2] / "native" / "src"
@@ -25,7 +25,7 @@ PYTHON: Mapping[str, Sequence[ModuleType]] = {
     "packing.rs": (delta,),
     "proof.rs": (incoming, large),
     "prover.rs": (arrivals,),
-    "reader.rs": (blocks, index, snapshot),
+    "reader.rs": (blocks, index, stored_records),
     "segment.rs": (segment,),
     "stored.rs": (ancestry,),
 }
