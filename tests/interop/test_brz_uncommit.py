@@ -83,3 +83,14 @@ def test_what_would_be_removed_is_what_is_there_now(merged: Users) -> None:
     assert merged.run("", "uncommit", "--force", merged.url()).status == 0
     done = merged.run("a", "uncommit", "--force", "--dry-run", merged.url())
     assert "three" in done.out, done.said
+
+
+def test_a_commit_in_a_bound_branch_does_not_bring_back_what_was_uncommitted(users: Users) -> None:
+    assert users.run("", "checkout", "-q", users.url(), "bound").status == 0
+    assert users.run("a", "uncommit", "--force", users.url()).status == 0
+    tip = users.served_tip()
+    (users.path("bound") / "one").write_text("mine\n")
+    done = users.run("bound", "commit", "-m", "mine")
+    assert (done.status, "is out of date with master branch" in done.err) == (3, True), done.said
+    assert users.served_tip() == tip
+    assert users.run("bound", "status", "--short").out == " M  one\n"

@@ -279,7 +279,7 @@ class HpssBranch(BzrBranch8):
             BoundBranchOutOfDate: this one has moved since.
         """
         try:
-            push(source, self, stop_revision=revid, revno=revno, lossy=lossy, hooks=False)
+            push(source, self, stop_revision=revid, revno=revno, lossy=lossy, hooks=False, commits=True)
         except errors.DivergedBranches:
             raise errors.BoundBranchOutOfDate(source, self) from None
         return revno, revid

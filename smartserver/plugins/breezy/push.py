@@ -57,8 +57,10 @@ def push(
     lossy: bool = False,
     hooks: bool = True,
     new: bytes | None = None,
+    commits: bool = False,
 ) -> BranchPushResult:
-    """Push; `new`: to where no branch is yet, and the options that one gets.
+    """Push; `new`: to where no branch is yet, and the options that one gets. `commits`: the target must be at the
+    source's tip.
 
     Raises:
         AlreadyBranchError: there is one.
@@ -79,7 +81,8 @@ def push(
             tags = {name: revision for name, revision in tags.items() if tag_selector(name)}
         tags = _sendable(tags)
         how = How.SET if "tags" in what else How.ADD
-        result = _Push(source, target, tip, revno, tags, how, new, forced="history" in what).run()
+        at = source.last_revision_info() if commits else None
+        result = _Push(source, target, tip, revno, tags, how, new, "history" in what, at).run()
         if hooks:
             run_hooks(result)
         return result
@@ -113,6 +116,8 @@ class _Push:
     """The options of the branch, where there must be none yet."""
     forced: bool
     """The tip is moved, wherever it is."""
+    at: tuple[int, RevisionId] | None = None
+    """The number and the tip that the target must have."""
 
     @spent(Part.LOCAL, "plan the push")
     def run(self) -> BranchPushResult:
@@ -155,6 +160,8 @@ class _Push:
             if not isinstance(error, (StaleLease, StaleEntry)):
                 break
             remote.learn_refusal()
+            if self.at is not None:
+                raise errors.DivergedBranches(self.source, self.target)
             if remote.history.checkouts:
                 raise self.target.outdated()
             is_sure = True
@@ -189,6 +196,9 @@ class _Push:
     def _conditions(self) -> Changes:
         """Conditions that the branch is what it is assumed to be, if a tree is changed by the difference to that."""
         remote: Remote = self.target.remote
+        if self.at is not None:
+            revno, tip = self.at
+            return [RefUpdate(HERE, tip, Rule.LEASE, Create.NO, tip, b"%d" % revno)], []
         if not (remote.is_assumed and remote.history.checkouts):
             return [], []
         state = remote.there()
