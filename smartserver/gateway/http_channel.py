@@ -234,7 +234,7 @@ class GatewayChannel(http.HTTPChannel):
 
     def must_leave(self, now: float) -> None:
         """Another connection needs its place."""
-        self._leave_by = now + self.factory.connections.farewell
+        self._leave_by = now + self.factory.connections.drain_time
 
     def go_away(self, reason: str) -> None:
         """Take no new requests, and close after the one that is open."""

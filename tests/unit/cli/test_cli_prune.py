@@ -103,7 +103,7 @@ def test_what_it_does_not_do(repository: PackRepository, tmp_path: Path) -> None
     far = CliRunner().invoke(group, ["prune", "--now", "sftp://host/srv/project"])
     assert "sftp://host/srv/project is behind a link" in str(far.exception)
     on_server = CliRunner().invoke(group, ["prune", "hpss://host/project"])
-    assert "hpss://host/project is on a server: give its folder there" in str(on_server.exception)
+    assert "hpss://host/project is on a server: run this there, with the repository" in str(on_server.exception)
 
 
 def test_what_it_leaves_is_listed(repository: PackRepository, tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from smartserver.cli.serve_options import GROUPS, ServeOptions
 OPTIONS = [each for each in serve.command.params if isinstance(each, click.Option) and each.name != "config"]
 
 VALUES = {
-    "listen": '"127.0.0.1:9"', "tls": '"a.pem"', "tls_key": '"a.key"', "require_tls": "true", "stdio": "true",
-    "anonymous": '"write"', "access": '"a.toml"', "name": '"anna"', "key": '"SHA256:x"', "no_create": "true",
+    "listen": '"127.0.0.1:9"', "http": '":8"', "tls": '"a.pem"', "tls_key": '"a.key"', "require_tls": "true",
+    "stdio": "true", "anonymous": '"write"', "access": '"a.toml"', "name": '"anna"', "key": '"SHA256:x"', "no_create": "true",
     "allow_vfs": "true", "max_connections": "7", "max_per_address": "5", "idle_timeout": "9", "rules": '["rpc:*"]',
     "fsck": '"off"', "ignored": '["badDate"]', "fast_open": "true", "log_place": '"l"', "access_log": '"a"',
     "metrics": '":8"', "metrics_public": "true", "memory_cache_size": "64", "cache_dir": '"d"', "cache_size": "3",

@@ -6,7 +6,7 @@ import pytest
 from builders import GIT, MAIN
 from verb_context import Project
 
-from smartserver.errors import MissingRevision, NoSuchPart, Unsupported
+from smartserver.errors import MissingRevision, NoSuchPart
 from smartserver.records.browse import LogSelector, encode_selector
 from smartserver.records.content import ReadPlan, ReadScope, RepositoryView, as_graph
 from smartserver.records.system import system_of
@@ -70,8 +70,3 @@ def test_a_log_needs_no_selector_of_the_system(project: Project) -> None:
     assert plan.items is not None
     with pytest.raises(NoSuchPart):
         run(project.context(), ReadRequest(encode_selector(LogSelector("none"))))
-
-
-def test_a_system_without_selectors_refuses_them(project: Project) -> None:
-    with pytest.raises(Unsupported, match="reading parts of a repository of git sha1"):
-        run(project.context(), ReadRequest(b"history"))
