@@ -20,10 +20,11 @@ OPTIONS = [each for each in serve.command.params if isinstance(each, click.Optio
 VALUES = {
     "listen": '"127.0.0.1:9"', "http": '":8"', "tls": '"a.pem"', "tls_key": '"a.key"', "require_tls": "true",
     "stdio": "true", "anonymous": '"write"', "access": '"a.toml"', "name": '"anna"', "key": '"SHA256:x"',
-    "no_create": "true", "allow_vfs": "true", "max_connections": "7", "max_per_address": "5",
-    "idle_timeout": "9", "rules": '["rpc:*"]', "fsck": '"off"', "ignored": '["badDate"]', "fast_open": "true", "log_place": '"l"', "access_log": '"a"',
-    "metrics": '":8"', "metrics_public": "true", "memory_cache_size": "64", "cache_dir": '"d"', "cache_size": "3",
-    "workers": "2", "memcached": '"m"', "shared_cache": "0", "compression": "4", "slow": "50", "verbose": "true",
+    "no_create": "true", "allow_vfs": "true", "max_connections": "7", "max_per_address": "5", "idle_timeout": "9",
+    "rules": '["rpc:*"]', "fsck": '"off"', "ignored": '["badDate"]', "fast_open": "true", "log_place": '"l"',
+    "access_log": '"a"', "metrics": '":8"', "metrics_public": "true", "memory_cache_size": "64", "cache_dir": '"d"',
+    "cache_size": "3", "workers": "2", "memcached": '"m"', "shared_cache": "0", "compression": "4", "slow": "50",
+    "verbose": "true",
 }  # fmt: skip
 """A value of each option, none its default."""
 
