@@ -234,7 +234,9 @@ impl SegmentWriter {
         if !is_usable(&text, &on) {
             return Ok(None);
         }
-        let made = match (single_hunk(&text, &on, FEW), self.looks) {
+        // Where hunks are read elsewhere, the readers keep them as their own deltas, which may have rules of their own.
+        let hunk = if self.hunks.is_none() { single_hunk(&text, &on, FEW) } else { None };
+        let made = match (hunk, self.looks) {
             (Some(hunk), _) => (HUNKS, Bytes::Own(Arc::new(hunk))),
             (None, Some(looks)) if text.len() + on.len() >= looks.least => {
                 let made = self.packer.compress(py, &text, &on, looks.first);

@@ -391,7 +391,8 @@ class SegmentWriter:
         if not delta.usable_base(record.text, text):
             return None
         looks = self._looks
-        hunk = single_hunk(record.text, text, FEW)
+        # Where hunks are read elsewhere, the readers keep them as their own deltas, which may have rules of their own.
+        hunk = single_hunk(record.text, text, FEW) if self._hunks is None else None
         if hunk is not None:
             encoding, frame = HUNKS, hunk
         elif looks is None or len(record.text) + len(text) < looks.least:
