@@ -34,7 +34,7 @@ EXAMPLE = "refs/heads/example"
 """The ref of a change that is made up."""
 
 LOCAL_SSH = "sh -c 'for last; do :; done; exec sh -c \"$last\"' ssh"
-"""What git runs in the place of ssh: the command of the other machine, on this one."""
+"""The command that git runs in the place of ssh: it runs the command of the other machine on this one."""
 
 
 @click.group(short_help="Try the hooks of an access file, or mirror a repository as one.")

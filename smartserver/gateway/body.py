@@ -1,4 +1,4 @@
-"""The body of an HTTP request, in a file without a name: no body lies in memory, but for what was not written yet.
+"""The body of an HTTP request, in a file without a name. Only parts that are not written yet are in memory.
 
 Chunks come on the thread that moves the bytes, and are written in a lane. A body in gzip is decompressed as it is
 written, and has no more than a bound then.
@@ -60,12 +60,12 @@ class RequestBody:
         self.came = 0
         """Bytes that came."""
         self.wrong: Exception | None = None
-        """Why it cannot be had."""
+        """The error for which `open` raises; None: there is none so far."""
 
     # -- on the thread that moves the bytes
 
     def add(self, chunk: bytes) -> None:
-        """A part came."""
+        """Take a part."""
         self.came += len(chunk)
         if self.wrong is not None or self._is_over:
             return
@@ -78,13 +78,13 @@ class RequestBody:
             self._write_later()
 
     def when_written(self, then: Callable[[], None]) -> None:
-        """All came: call this once nothing is being written. The rest is written by `open`."""
+        """Call `then` once nothing is being written; all parts have come. `open` writes the rest."""
         self._then = then
         if not self._is_writing:
             then()
 
     def abandon(self) -> None:
-        """Nobody wants it any more."""
+        """Delete the body: nobody wants it any more."""
         self._is_over = True
         self._waiting, self._then = [], None
         if not self._is_writing and self._file >= 0:

@@ -21,15 +21,15 @@ PULSE: Final = 0.5
 
 
 class Ended(NamedTuple):
-    """How a command ended. `status`: None where it was killed after its time."""
+    """The end of a command. `status`: None where it was killed after its time."""
 
     status: int | None
     said: str
-    """What it printed, on one line."""
+    """Its output, on one line."""
 
     @property
     def why(self) -> str:
-        """Why it failed, in words."""
+        """The reason why it failed, in words."""
         return self.said or f"it ended with status {self.status}"
 
 

@@ -33,7 +33,7 @@ from transports.errors import TransportFailed
 log = logging.getLogger("smartserver")
 
 NEW: Final = "SMARTSERVER_NEW"
-"""What names the place in a command's environment."""
+"""The variable that names the place in a command's environment."""
 
 
 class Hooks:
@@ -48,11 +48,10 @@ class Hooks:
         """`rules`: those of the access file now. `environment`: of the commands."""
         self._rules = rules
         self.environment = environment or {}
-        """Of the commands."""
         self._verdicts = verdicts or Verdicts()
 
     def may_concern(self, path: str) -> bool:
-        """Whether a hook may be about a request with this path, which may lead below a repository."""
+        """True if a hook may be about a request with this path, which may lead below a repository."""
         try:
             rules = self._rules()
         except TransportFailed:  # The request is told so when its change is planned.
