@@ -7,6 +7,7 @@ written, and has no more than a bound then.
 from __future__ import annotations
 
 import os
+import threading
 import zlib
 from collections.abc import Callable
 from typing import Final
@@ -54,6 +55,9 @@ class RequestBody:
         self._held = 0
         """Bytes that came and are not written."""
         self._is_writing = self._is_paused = self._is_over = False
+        self._guard = threading.Lock()
+        """Held by `open` while it takes the file, and to close the file. One that a lane writes to is not closed: its
+        number may be that of another file a moment later."""
         self._then: Callable[[], None] | None = None
         self._file = -1
         self._size = 0
@@ -85,11 +89,12 @@ class RequestBody:
 
     def abandon(self) -> None:
         """Delete the body: nobody wants it any more."""
-        self._is_over = True
-        self._waiting, self._then = [], None
-        if not self._is_writing and self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        with self._guard:
+            self._is_over = True
+            self._waiting, self._then = [], None
+            if not self._is_writing and self._file >= 0:
+                os.close(self._file)
+                self._file = -1
 
     def _write_later(self) -> None:
         self._is_writing = True
@@ -100,6 +105,8 @@ class RequestBody:
             self._is_writing = False
             self._held -= size
             self.wrong = self.wrong or wrong
+            if self.wrong is not None:  # The rest is read, and not kept.
+                self._waiting, self._held = [], 0
             if self._is_over:
                 self.abandon()
                 return
@@ -122,6 +129,10 @@ class RequestBody:
             BodyTooLarge, BadBody: it is not what was to come.
             OSError: the disk is full, or something like that.
         """
+        with self._guard:
+            if self._is_over:
+                raise BadBody("the client is gone")
+            self._is_writing = True  # To the end: the file is the caller's from here on.
         wrong = self.wrong or self._tried(self._waiting)
         if wrong is None and self._decoder is not None and self.came and not self._decoder.eof:
             wrong = BadBody("the body ends before its gzip stream does")

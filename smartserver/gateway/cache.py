@@ -225,7 +225,9 @@ class GitCache:
             return
         try:
             status, said = git_programs.run(
-                ["--git-dir", lease.folder, "fsck", "--no-dangling", "--no-progress"], git_programs.environment()
+                ["--git-dir", lease.folder, "fsck", "--no-dangling", "--no-progress"],
+                git_programs.environment(),
+                nice=True,
             )
         finally:
             lease.close()

@@ -10,9 +10,12 @@ import contextlib
 import fcntl
 import hashlib
 import logging
+import math
 import os
 import secrets
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -51,6 +54,9 @@ CLIENTS: Final = {"hg": "hg clone", "bzr": "brz branch"}
 NEW_VCS: Final = "git sha1"
 """The system of a repository that a push creates: git does not say its object format before it sees that of the server.
 """
+
+CHECK_PAUSE: Final = 20
+"""The pause after a check of a cache, as a multiple of its duration: checks take a twentieth of a processor at most."""
 
 
 class OtherSystem(Exception):
@@ -118,6 +124,9 @@ class Gateway:
         self.executor = executor
         self._later = later
         self._inline = _RequestsHere(executor)
+        self._guard = threading.Lock()
+        self._next_check: dict[str, float] = {}
+        """The times before which no cache is looked at again, by the path of its repository."""
 
     # -- what there is
 
@@ -243,8 +252,22 @@ class Gateway:
         return lease
 
     def check(self, path: str) -> None:
-        """Look whether the cache of a repository is damaged, later."""
-        self.executor.run(self._cache(path).check, lambda _: None, Lane.LONG)
+        """Look whether the cache of a repository is damaged, later. A client can cause that with any nonsense that it
+        sends, so the next look is `CHECK_PAUSE` times as long away as this one takes."""
+        with self._guard:
+            if time.monotonic() < self._next_check.get(path, 0.0):
+                return
+            self._next_check[path] = math.inf
+
+        def work() -> None:
+            began = time.monotonic()
+            try:
+                self._cache(path).check()
+            finally:
+                now = time.monotonic()
+                self._next_check[path] = now + CHECK_PAUSE * (now - began)
+
+        self.executor.run(work, lambda _: None, Lane.LONG)
 
     def _cache(self, path: str) -> GitCache:
         # Two stores may have copies of one repository, whose users are others.

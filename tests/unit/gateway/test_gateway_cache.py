@@ -281,6 +281,33 @@ def test_quarantines_of_killed_processes_are_cleared(place: Place) -> None:
     assert not os.path.exists(living)
 
 
+def test_clients_cause_no_more_checks_than_one_at_a_time(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    checks: list[str] = []
+    now = 100.0
+
+    def check(self: GitCache) -> None:
+        nonlocal now
+        checks.append(self.folder)
+        now += 5
+
+    monkeypatch.setattr(GitCache, "check", check)
+    monkeypatch.setattr("smartserver.gateway.gateway.time.monotonic", lambda: now)
+    for _ in range(3):
+        place.gateway.check("project")
+    place.gateway.check("other")
+    place.executor.finish()
+    assert len(checks) == 2
+    now += 99
+    place.gateway.check("other")
+    place.gateway.check("project")
+    place.executor.finish()
+    assert len(checks) == 3
+    now += 100
+    place.gateway.check("project")
+    place.executor.finish()
+    assert len(checks) == 4
+
+
 def test_two_stores_share_no_cache(place: Place, tmp_path: Path) -> None:
     """Though one is a copy of the other: their users are others."""
     place.push("refs/heads/main", "main")
