@@ -147,9 +147,7 @@ def _run(hook: Hook, message: Mapping[str, object], environment: Mapping[str, st
         ended = run_command(hook.after, message, {**environment, **where}, place, hook.time_limit)
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    if ended.status is None:
-        raise ReceiverFailed(f"it did not end within {hook.time_limit} s")
-    if ended.status:
+    if ended.why:
         raise ReceiverFailed(ended.why)
 
 

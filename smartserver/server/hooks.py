@@ -131,5 +131,4 @@ class Hooks:
         log.info("the hook %s on %s: %s after %.1f s", hook.before[0], said["path"], what, seconds)
         if ended.status is None:
             log.warning("the hook %s on %s was killed after %d s", hook.before[0], said["path"], hook.time_limit)
-            return f"it did not end within {hook.time_limit} s"
-        return "" if ended.status == 0 else ended.why
+        return ended.why

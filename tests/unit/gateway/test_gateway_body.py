@@ -1,4 +1,4 @@
-"""gateway.body: the file of a body is closed once, by whoever has it, and no failure stops the reading."""
+"""gateway.body: the file of a body is closed once, and no failure stops the reading."""
 
 from __future__ import annotations
 

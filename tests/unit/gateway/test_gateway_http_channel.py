@@ -167,7 +167,7 @@ def test_a_push_with_hooks_has_a_lane_of_its_own(place: Place) -> None:
 FETCH = b"GET /project/info/refs?service=git-upload-pack HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
-def test_who_is_gone_takes_no_place(place: Place) -> None:
+def test_a_lost_client_takes_no_place(place: Place) -> None:
     places = place.factory.places = Places(0)
     channel, carrier = place.connect()
     channel.dataReceived(FETCH)
@@ -176,7 +176,7 @@ def test_who_is_gone_takes_no_place(place: Place) -> None:
     assert not places._waiting
 
 
-def test_who_waits_for_an_update_takes_no_place(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_waits_for_an_update_takes_no_place(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """An update may take minutes, in which other repositories are fetched."""
     waiting: list[object] = []
     updates: Any = SimpleNamespace(
@@ -198,7 +198,7 @@ def test_who_waits_for_an_update_takes_no_place(place: Place, monkeypatch: pytes
 
 
 def test_a_program_is_killed_with_all_that_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of what git starts to count objects nothing would tell it that its client is gone."""
+    """A program that counts objects writes nothing, so it would not notice that its client is gone."""
     program = tmp_path / "git"
     program.write_text("#!/bin/sh\nsleep 1000 &\necho $!\nwait\n")
     program.chmod(0o755)
