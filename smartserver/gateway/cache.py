@@ -249,9 +249,7 @@ class GitCache:
         with open(os.path.join(self._at(name), _LEASE), "xb"):
             pass
         made = Current(name, state.vcs, state.incarnation, 0, b"", 0, {})
-        made = self._extend(made, state, pull, built=time.time(), began=began)
-        self._remove_others(name)
-        return made
+        return self._extend(made, state, pull, built=time.time(), began=began)
 
     def _extend(
         self, current: Current, state: StoreState, pull: Pull, built: float = 0.0, began: float = 0.0
@@ -299,6 +297,7 @@ class GitCache:
             mapped=current.mapped,
         )
         self._write(made)
+        self._remove_others(made.generation)  # One that was served at the last update may not be now.
         return made
 
     def _continues(self, current: Current, state: StoreState) -> bool:
