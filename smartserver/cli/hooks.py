@@ -34,7 +34,7 @@ EXAMPLE = "refs/heads/example"
 """The ref of a change that is made up."""
 
 LOCAL_SSH = "sh -c 'for last; do :; done; exec sh -c \"$last\"' ssh"
-"""What git runs in the place of ssh: the command of the other machine, on this one."""
+"""The command that git runs in the place of ssh: it runs the command of the other machine on this one."""
 
 
 @click.group(short_help="Try the hooks of an access file, or mirror a repository as one.")
@@ -129,9 +129,8 @@ def _try(hook: Hook, said: Mapping[str, object], environment: Mapping[str, str],
                 ended = run_command(hook.before, said, {**environment, NEW: folder}, Path(place), hook.time_limit)
             except OSError as wrong:
                 raise CommandError(f"{hook.before[0]} cannot be run: {wrong.strerror}") from None
-        why = f"it did not end within {hook.time_limit} s" if ended.status is None else ended.why
-        accepts = ended.status == 0
-        click.echo(plain(f"before {hook.before[0]}: {'accepts' if accepts else f'refuses: {why}'}"))
+        accepts = not ended.why
+        click.echo(plain(f"before {hook.before[0]}: {'accepts' if accepts else f'refuses: {ended.why}'}"))
     if not hook.receiver:
         return accepts
     receiver = hook.url or f"after {hook.after[0]}"

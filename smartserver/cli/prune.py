@@ -37,7 +37,8 @@ SHOWN = 20
 ELSEWHERE = """\
 It cannot be removed from clones and mirrors of the repository, from copies of it that were pushed elsewhere, from
 backups and dumps, and from what a server keeps for itself: copies of packs of a bucket (--cache-dir; each is deleted
-there when it is not used), and texts in memcached (restart it). Whoever has a clone can push it again.\
+there when it is not used), the cache for stock git (built again at its next request), and texts in memcached (restart
+it). Any owner of a clone can push it again.\
 """
 
 

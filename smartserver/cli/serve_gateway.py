@@ -23,7 +23,7 @@ TIDY_AFTER = 20.0
 
 
 def git_folder(cache_dir: Path | None, environment: Mapping[str, str]) -> str:
-    """Where caches for stock git are kept: in `--cache-dir`, else as systemd says, else as XDG does."""
+    """The folder of the caches for stock git: in `--cache-dir`, else as systemd says, else as XDG does."""
     cache = environment.get("CACHE_DIRECTORY", "").partition(":")[0]
     home = environment.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return os.path.abspath(Path(cache_dir or cache or os.path.join(home, "smartserver"), "git"))
@@ -80,4 +80,5 @@ def serve_git(
         os.dup2(nothing.fileno(), 0)
         os.dup2(nothing.fileno(), 1)
     executor.finish()
+    gateway.clear_quarantine()  # There may be no server with --http beside, which does that when it starts.
     return status

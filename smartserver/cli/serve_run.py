@@ -152,6 +152,8 @@ class Serving:
         self._reactor = reactor
         self._process = process
         self._memcached = open_memcached(checked.memcached)
+        self._deliveries: Deliveries | None = None
+        """None where no access file can have hooks."""
         self.site = self._made_site(transport, descriptors)
         self._executor = ThreadExecutor(reactor.callFromThread)
         limits = Limits(options.max_connections, options.max_per_address, options.idle_timeout)
@@ -198,7 +200,7 @@ class Serving:
         """Have the limits and hooks of an access file count."""
         site.sizes = rules.sizes
         site.hooks = Hooks(rules.hooks, hook_environment(os.environ))
-        deliveries = Deliveries(site.hooks, lambda path: site.find(path).repository)
+        deliveries = self._deliveries = Deliveries(site.hooks, lambda path: site.find(path).repository)
         site.changed = lambda repository: deliveries.add(repository.path)
         self._reactor.addSystemEventTrigger("after", "shutdown", deliveries.stop)
 
@@ -209,7 +211,7 @@ class Serving:
 
     def answer_git(self, asked: GitCommand) -> int:
         """Answer a command of git's on standard input and output; the status to end with."""
-        return serve_git(
+        status = serve_git(
             self.site,
             asked,
             self._admission(),
@@ -217,6 +219,9 @@ class Serving:
             git_folder(self._options.cache_dir, os.environ),
             os.environ,
         )
+        if self._deliveries is not None:  # No reactor runs, whose end would do it.
+            self._deliveries.stop()
+        return status
 
     def run(self, sockets: list[socket.socket | None]) -> None:
         """Serve on open sockets (for our protocol, stock git, metrics), or where there are none on standard input and

@@ -1,4 +1,4 @@
-"""The body of an HTTP request, in a file without a name: no body lies in memory, but for what was not written yet.
+"""The body of an HTTP request, in a file without a name. Only parts that are not written yet are in memory.
 
 Chunks come on the thread that moves the bytes, and are written in a lane. A body in gzip is decompressed as it is
 written, and has no more than a bound then.
@@ -7,6 +7,7 @@ written, and has no more than a bound then.
 from __future__ import annotations
 
 import os
+import threading
 import zlib
 from collections.abc import Callable
 from typing import Final
@@ -54,18 +55,21 @@ class RequestBody:
         self._held = 0
         """Bytes that came and are not written."""
         self._is_writing = self._is_paused = self._is_over = False
+        self._guard = threading.Lock()
+        """Held by `open` while it takes the file, and to close the file. One that a lane writes to is not closed: its
+        number may be that of another file a moment later."""
         self._then: Callable[[], None] | None = None
         self._file = -1
         self._size = 0
         self.came = 0
         """Bytes that came."""
         self.wrong: Exception | None = None
-        """Why it cannot be had."""
+        """The error for which `open` raises; None: there is none so far."""
 
     # -- on the thread that moves the bytes
 
     def add(self, chunk: bytes) -> None:
-        """A part came."""
+        """Take a part."""
         self.came += len(chunk)
         if self.wrong is not None or self._is_over:
             return
@@ -78,18 +82,19 @@ class RequestBody:
             self._write_later()
 
     def when_written(self, then: Callable[[], None]) -> None:
-        """All came: call this once nothing is being written. The rest is written by `open`."""
+        """Call `then` once nothing is being written; all parts have come. `open` writes the rest."""
         self._then = then
         if not self._is_writing:
             then()
 
     def abandon(self) -> None:
-        """Nobody wants it any more."""
-        self._is_over = True
-        self._waiting, self._then = [], None
-        if not self._is_writing and self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        """Delete the body: nobody wants it any more."""
+        with self._guard:
+            self._is_over = True
+            self._waiting, self._then = [], None
+            if not self._is_writing and self._file >= 0:
+                os.close(self._file)
+                self._file = -1
 
     def _write_later(self) -> None:
         self._is_writing = True
@@ -100,6 +105,8 @@ class RequestBody:
             self._is_writing = False
             self._held -= size
             self.wrong = self.wrong or wrong
+            if self.wrong is not None:  # The rest is read, and not kept.
+                self._waiting, self._held = [], 0
             if self._is_over:
                 self.abandon()
                 return
@@ -122,6 +129,10 @@ class RequestBody:
             BodyTooLarge, BadBody: it is not what was to come.
             OSError: the disk is full, or something like that.
         """
+        with self._guard:
+            if self._is_over:
+                raise BadBody("the client is gone")
+            self._is_writing = True  # To the end: the file is the caller's from here on.
         wrong = self.wrong or self._tried(self._waiting)
         if wrong is None and self._decoder is not None and self.came and not self._decoder.eof:
             wrong = BadBody("the body ends before its gzip stream does")

@@ -1,4 +1,4 @@
-"""A bare git repository with what a repository of the store has, so that git's own `upload-pack` can serve it.
+"""A bare git repository with the content of a repository of the store, so that git's own `upload-pack` can serve it.
 
 It is a cache: the store alone decides what there is, and all of a cache can be deleted at any time. It lies in a folder
 of its own:
@@ -66,12 +66,9 @@ _LEASE: Final = "lease"
 _OF_ALL: Final = ("HEAD", "config", "packed-refs")
 """Files of a generation besides its packs."""
 
-Pull = Callable[[Sequence[RevisionId], Sequence[RevisionId] | None], "PullAnswer"]
-"""Pulls from the store, by haves and wants; without wants all that refs reach."""
-
 
 class StoreState(msgspec.Struct, frozen=True):
-    """What a cache is to be brought to: a state of a repository of the store."""
+    """A state of a repository of the store, to which a cache is brought."""
 
     vcs: str
     incarnation: bytes
@@ -80,9 +77,16 @@ class StoreState(msgspec.Struct, frozen=True):
     """The hash of that record of the log."""
     mark: int
     revisions: int
-    """Those that are stored: fewer than before means that some were removed."""
+    """The number of stored revisions."""
     refs: Callable[[], Mapping[bytes, RefValue]]
     head: bytes
+
+
+Now = Callable[[], StoreState]
+"""Reads the newest state from the store."""
+
+Pull = Callable[[StoreState, Sequence[RevisionId], Sequence[RevisionId] | None], "PullAnswer"]
+"""Pulls from the store, by a state, haves and wants; without wants all that refs reach."""
 
 
 class Current(msgspec.Struct, frozen=True):
@@ -97,7 +101,7 @@ class Current(msgspec.Struct, frozen=True):
     files: dict[str, int]
     """Sizes, by the names of files."""
     built: float = 0.0
-    """When the generation was built, in seconds since the epoch; and how long that took."""
+    """The time at which the generation was built, in seconds since the epoch; `took`: the seconds that it took."""
     took: float = 0.0
     left: tuple[bytes, ...] = ()
     """Tips that refs left since then, which may be reached by no other."""
@@ -106,12 +110,12 @@ class Current(msgspec.Struct, frozen=True):
 
     @property
     def packs(self) -> int:
-        """How many packs it has."""
+        """The number of its packs."""
         return sum(name.endswith(".pack") for name in self.files)
 
     @property
     def wants_join(self) -> bool:
-        """Whether packs are to be joined, or bitmaps to be written: with these a clone costs its server a third."""
+        """True if packs are to be joined, or bitmaps to be written: with these a clone costs its server a third."""
         return self.packs > MAX_PACKS or self.revisions > max(FEW_REVISIONS, 2 * self.mapped)
 
 
@@ -123,7 +127,7 @@ class Lease:
         self.descriptor = descriptor
 
     def close(self) -> None:
-        """Let it go."""
+        """Release it."""
         os.close(self.descriptor)
 
 
@@ -155,8 +159,11 @@ class GitCache:
                 os.close(descriptor)
         return None
 
-    def bring(self, state: StoreState, pull: Pull) -> bool:
-        """Bring the cache to a state, unless it is there; whether `tidy` has something to do.
+    def bring(self, now: Now, pull: Pull) -> bool:
+        """Bring the cache to the newest state. True if `tidy` has something to do.
+
+        The state is read here, alone: with one that was read before, an update by another process would look like a
+        log that went back, and the whole cache would be built again.
 
         Raises:
             CodedError: the store refused to be read.
@@ -164,6 +171,7 @@ class GitCache:
         """
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
         with self._locked():
+            state = now()
             current = self._current()
             if current is not None and not (self._continues(current, state) and self._is_whole(current)):
                 current = None
@@ -179,7 +187,7 @@ class GitCache:
                 current = self._build(state, pull)
             return bool(current.left) or current.wants_join
 
-    def tidy(self, state: StoreState, pull: Pull) -> None:
+    def tidy(self, now: Now, pull: Pull) -> None:
         """Join packs, and leave behind what no ref reaches any more.
 
         Raises:
@@ -208,7 +216,7 @@ class GitCache:
                     files = self._files(current.generation)
                     self._write(msgspec.structs.replace(current, files=files, mapped=current.revisions))
             if current.left and due:
-                self._build(state, pull)
+                self._build(now(), pull)
 
     def check(self) -> None:
         """Have the next request build the cache again where it is damaged; it takes as long as that."""
@@ -217,7 +225,9 @@ class GitCache:
             return
         try:
             status, said = git_programs.run(
-                ["--git-dir", lease.folder, "fsck", "--no-dangling", "--no-progress"], git_programs.environment()
+                ["--git-dir", lease.folder, "fsck", "--no-dangling", "--no-progress"],
+                git_programs.environment(),
+                nice=True,
             )
         finally:
             lease.close()
@@ -239,9 +249,7 @@ class GitCache:
         with open(os.path.join(self._at(name), _LEASE), "xb"):
             pass
         made = Current(name, state.vcs, state.incarnation, 0, b"", 0, {})
-        made = self._extend(made, state, pull, built=time.time(), began=began)
-        self._remove_others(name)
-        return made
+        return self._extend(made, state, pull, built=time.time(), began=began)
 
     def _extend(
         self, current: Current, state: StoreState, pull: Pull, built: float = 0.0, began: float = 0.0
@@ -263,7 +271,7 @@ class GitCache:
                     # The tips that moved say most of what is here.
                     moved = [key for name, key in old.items() if name not in tips or tips[name].id != key]
                     haves = list(dict.fromkeys([*moved, *old.values()]))[:MAX_HAVES]
-                    pulled = pull(haves, new if len(new) <= MAX_IDS else None)
+                    pulled = pull(state, haves, new if len(new) <= MAX_IDS else None)
                     segments = segments_of(
                         Arrival(pulled.body, pulled.result.segments), repository.kinds, lambda size, done, total: None
                     )
@@ -289,12 +297,13 @@ class GitCache:
             mapped=current.mapped,
         )
         self._write(made)
+        self._remove_others(made.generation)  # One that was served at the last update may not be now.
         return made
 
     def _continues(self, current: Current, state: StoreState) -> bool:
-        """Whether nothing that a generation has can have been removed from the store."""
+        """True if the store has all that a generation was made of. A removal gives the repository a new incarnation."""
         same = (current.vcs, current.incarnation) == (state.vcs, state.incarnation)
-        return same and state.version >= current.version and state.revisions >= current.revisions
+        return same and state.version >= current.version
 
     def _remove_others(self, name: str) -> None:
         """Delete all generations but one, as far as no process serves them."""
@@ -350,7 +359,7 @@ class GitCache:
         return {name: os.stat(os.path.join(folder, name)).st_size for name in names}
 
     def _is_whole(self, current: Current) -> bool:
-        """Whether its files are there, with their sizes."""
+        """True if its files are there, with their sizes."""
         folder = self._at(current.generation)
         try:
             return all(os.stat(os.path.join(folder, name)).st_size == size for name, size in current.files.items())
@@ -359,7 +368,7 @@ class GitCache:
 
 
 def _reaches_all(repository: GitRepository, left: Sequence[bytes]) -> bool:
-    """Whether refs reach all of these still."""
+    """True if refs reach all of these still."""
     lines = b"".join(key.hex().encode() + b"\n" for key in left)
     return not repository.run("rev-list", "--objects", "--max-count=1", "--stdin", "--not", "--all", stdin=lines)
 

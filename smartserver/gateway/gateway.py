@@ -10,9 +10,12 @@ import contextlib
 import fcntl
 import hashlib
 import logging
+import math
 import os
 import secrets
 import shutil
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +27,7 @@ from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.repository import RemoteRepository
 from smartserver.errors import AccessDenied, IncompleteRepository, NestedRepository, NoSuchRepository
-from smartserver.gateway.cache import GitCache, Lease, StoreState
+from smartserver.gateway.cache import GitCache, Lease, Now, Pull, StoreState
 from smartserver.records.model import RevisionId
 from smartserver.server import jail
 from smartserver.server.access import Access, Admission, invoking_user
@@ -49,7 +52,11 @@ CLIENTS: Final = {"hg": "hg clone", "bzr": "brz branch"}
 """The commands that bring a repository of another system."""
 
 NEW_VCS: Final = "git sha1"
-"""What a push makes: git says nothing of its object format before it sees that of an empty repository."""
+"""The system of a repository that a push creates: git does not say its object format before it sees that of the server.
+"""
+
+CHECK_PAUSE: Final = 20
+"""The pause after a check of a cache, as a multiple of its duration: checks take a twentieth of a processor at most."""
 
 
 class OtherSystem(Exception):
@@ -62,7 +69,7 @@ class Visitor:
 
     admission: Admission
     extras: dict[str, Raw]
-    """What it says of itself, as those of a request: its token."""
+    """Its own statements about itself, as those of a request: its token."""
     peer: str
     via: str
 
@@ -83,7 +90,7 @@ class _RequestsHere:
 
     @property
     def stopping(self) -> bool:
-        """Whether the other begins no more."""
+        """True if the other executor begins no more work."""
         return self._executor.stopping
 
     def run(
@@ -117,6 +124,9 @@ class Gateway:
         self.executor = executor
         self._later = later
         self._inline = _RequestsHere(executor)
+        self._guard = threading.Lock()
+        self._next_check: dict[str, float] = {}
+        """The times before which no cache is looked at again, by the path of its repository."""
 
     # -- what there is
 
@@ -178,11 +188,25 @@ class Gateway:
         access = visitor.admit()
         access.require(Permission.READ, name)
         try:
-            found = self.site.find(path)
+            return self._stored(path)
         except NestedRepository as wrong:
             if access.may(Permission.READ, wrong.inside):
                 raise
             raise AccessDenied("create the repository", "it would be inside one that you may not read") from None
+
+    def _now(self, path: str) -> StoreState:
+        """The newest state, for a cache.
+
+        Raises:
+            CodedError, OtherSystem: as `state`.
+        """
+        found = self._stored(path)
+        if found is None:
+            raise NoSuchRepository(path)
+        return found
+
+    def _stored(self, path: str) -> StoreState | None:
+        found = self.site.find(path)
         state = None if found.look is None else found.look.state
         if state is None:
             return None
@@ -191,6 +215,7 @@ class Gateway:
         if state.vcs not in GIT:
             system = state.vcs.partition(" ")[0]
             command = CLIENTS.get(system, "smartserver")
+            name = jail.clean(path)
             raise OtherSystem(f"{name!r} is a repository of {system}: {command} hpss://HOST/{name}")
         return StoreState(
             vcs=state.vcs,
@@ -209,26 +234,40 @@ class Gateway:
         """The cache of a repository, if it is at that state; None: at any."""
         return self._cache(path).lease(state)
 
-    def bring(self, path: str, state: StoreState) -> Lease:
-        """The cache of a repository, brought to that state or a later one.
+    def bring(self, path: str) -> Lease:
+        """The cache of a repository, brought to the newest state. The caller has checked that the user may read it.
 
         Raises:
-            CodedError: the store cannot be read.
+            CodedError, OtherSystem: the store cannot be read, or has another repository there now.
             VcsError, OSError: git, or the disk, refused.
         """
-        cache, pull = self._cache(path), partial(self._pull, path, state)
-        needs_tidying = cache.bring(state, pull)
+        cache, now, pull = self._cache(path), partial(self._now, path), partial(self._pull, path)
+        needs_tidying = cache.bring(now, pull)
         lease = cache.lease()
         if lease is None:
             raise VcsError(f"the cache {cache.folder} was deleted while it was built")
         if needs_tidying:
-            tidy = partial(self._tidy, cache, state, pull)
+            tidy = partial(self._tidy, cache, now, pull)
             self._later(lambda: self.executor.run(tidy, lambda _: None, Lane.LONG))
         return lease
 
     def check(self, path: str) -> None:
-        """Look whether the cache of a repository is damaged, later."""
-        self.executor.run(self._cache(path).check, lambda _: None, Lane.LONG)
+        """Look whether the cache of a repository is damaged, later. A client can cause that with any nonsense that it
+        sends, so the next look is `CHECK_PAUSE` times as long away as this one takes."""
+        with self._guard:
+            if time.monotonic() < self._next_check.get(path, 0.0):
+                return
+            self._next_check[path] = math.inf
+
+        def work() -> None:
+            began = time.monotonic()
+            try:
+                self._cache(path).check()
+            finally:
+                now = time.monotonic()
+                self._next_check[path] = now + CHECK_PAUSE * (now - began)
+
+        self.executor.run(work, lambda _: None, Lane.LONG)
 
     def _cache(self, path: str) -> GitCache:
         # Two stores may have copies of one repository, whose users are others.
@@ -236,10 +275,10 @@ class Gateway:
         digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
         return GitCache(os.path.join(self.folder, digest))
 
-    def _tidy(self, cache: GitCache, state: StoreState, pull: Callable[..., PullAnswer]) -> None:
+    def _tidy(self, cache: GitCache, now: Now, pull: Pull) -> None:
         try:
-            cache.tidy(state, pull)
-        except (CodedError, VcsError, OSError) as wrong:
+            cache.tidy(now, pull)
+        except (OtherSystem, CodedError, VcsError, OSError) as wrong:
             log.warning("tidying the cache %s: %s", cache.folder, wrong)
 
     def _pull(
@@ -262,10 +301,11 @@ class Gateway:
         above = os.path.join(self.folder, "quarantine")
         os.makedirs(above, mode=0o700, exist_ok=True)
         folder = os.path.join(above, secrets.token_hex(8))
-        os.mkdir(folder, 0o700)
-        lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with _locked(above, fcntl.LOCK_SH):  # Nobody takes it for a leftover before it is locked.
+            os.mkdir(folder, 0o700)
+            lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        try:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -274,16 +314,21 @@ class Gateway:
     def clear_quarantine(self) -> None:
         """Delete what pushes of processes that were killed have left."""
         above = os.path.join(self.folder, "quarantine")
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError), _locked(above, fcntl.LOCK_EX):
             for name in os.listdir(above):
                 folder = os.path.join(above, name)
-                with contextlib.suppress(OSError):
-                    lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-                    try:
-                        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                        shutil.rmtree(folder, ignore_errors=True)
-                    finally:
-                        os.close(lock)
+                with contextlib.suppress(OSError), _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(folder: str, kind: int) -> Iterator[None]:
+    lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, kind)
+        yield
+    finally:
+        os.close(lock)
 
 
 def _knowledge(path: str, state: StoreState | None) -> Knowledge:

@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 
 class Service(enum.StrEnum):
-    """What git's servers do."""
+    """The services of git's servers."""
 
     UPLOAD_PACK = "git-upload-pack"
     RECEIVE_PACK = "git-receive-pack"
 
 
 class GitCommand(NamedTuple):
-    """What a client asked sshd to run."""
+    """A command of git that a client asked sshd to run."""
 
     service: Service
     path: str

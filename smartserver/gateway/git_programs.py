@@ -31,10 +31,10 @@ _SETTINGS: Final = {
     "receive.unpackLimit": "1",
     "uploadpack.allowFilter": "true",
 }
-"""Of all programs of git here; no file of the machine's or the user's says otherwise."""
+"""The settings of all programs of git here; no file of the machine's or the user's says otherwise."""
 
 NICE: Final = 10
-"""How nice a program is that nobody waits for."""
+"""The niceness of a program that nobody waits for."""
 
 MEMORY: Final = 4 << 30
 """Bytes of address space of a program that reads what a stranger wrote. An object may have 1 GiB, its base too."""
@@ -58,7 +58,8 @@ def protocol_of(text: str) -> str:
 def start_upload_pack(
     folder: str, lease: int, protocol: str, *options: str, stdin: int, stdout: int, stderr: int
 ) -> subprocess.Popen[bytes]:
-    """Git's own server of fetches, started. `lease`: a descriptor that it holds open for as long as it runs."""
+    """Git's own server of fetches, started as the leader of a process group. `lease`: a descriptor that it holds open
+    for as long as it runs."""
     variables = environment() | ({"GIT_PROTOCOL": protocol} if protocol else {})
     return subprocess.Popen(
         ["git", "upload-pack", "--strict", *options, folder],
@@ -67,6 +68,7 @@ def start_upload_pack(
         stderr=stderr,
         env=variables,
         pass_fds=(lease,),
+        process_group=0,
     )
 
 

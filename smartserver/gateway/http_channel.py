@@ -41,7 +41,7 @@ LOOK: Final = 5.0
 """Seconds between two looks at a connection."""
 
 Admit = Callable[[bool], Admission]
-"""From whether nobody on the way can read what a client sends, to what says who it is."""
+"""Makes the admission of a client's requests. The argument is true if nobody on the way can read what it sends."""
 
 
 class GatewayFactory(protocol.Factory):
@@ -71,7 +71,7 @@ class GatewayFactory(protocol.Factory):
         return GatewayChannel(self, host, peer, refusal)
 
     def log(self, request: object) -> None:
-        """Twisted tells of each request that is over, which logs itself."""
+        """Log nothing: each request logs itself."""
 
 
 class GatewayChannel(http.HTTPChannel):
@@ -103,13 +103,13 @@ class GatewayChannel(http.HTTPChannel):
         self.closing = False
         self.sent_all: float | None = None
         self.discards = False
-        """Whether what comes is not read any more."""
+        """True if further bytes are not read."""
         self._reads = True
-        """Whether the body that comes is read."""
+        """True if the body is read as it comes."""
         self._has_head = False
-        """Whether the head of a request came that is not answered."""
+        """True if the head of a request came that is not answered."""
         self._heard = self._moved = self._idle = 0.0
-        """When something last came, when the client last took something, and since when no request is open."""
+        """The times at which something last came, the client last took something, and the last request ended."""
         self._untaken = 0
         self._steps = 0
         self._timer: Any = None
@@ -117,7 +117,7 @@ class GatewayChannel(http.HTTPChannel):
 
     @property
     def is_private(self) -> bool:
-        """Whether nobody on the way can read what the client sends."""
+        """True if nobody on the way can read what the client sends."""
         return self.is_secure or self.is_local
 
     # -- from Twisted
@@ -183,7 +183,7 @@ class GatewayChannel(http.HTTPChannel):
         super().requestDone(request)
 
     def isSecure(self) -> bool:
-        """Whether it has TLS."""
+        """True if it has TLS."""
         return self.is_secure
 
     def note_tls_step(self) -> None:
@@ -225,11 +225,11 @@ class GatewayChannel(http.HTTPChannel):
 
     @property
     def idle(self) -> bool:
-        """Whether no request is open."""
+        """True if no request is open."""
         return not self._has_head
 
     def idle_since(self, now: float) -> float | None:
-        """Since when it is used for nothing."""
+        """The time since which no request is open; None: one is."""
         return None if self._has_head else self._idle
 
     def must_leave(self, now: float) -> None:
@@ -255,7 +255,7 @@ class GatewayChannel(http.HTTPChannel):
 
     @property
     def _is_receiving(self) -> bool:
-        """Whether the client owes a part of a body."""
+        """True if the client owes a part of a body."""
         return self._has_head and self._reads and not self._handlingRequest
 
     @property

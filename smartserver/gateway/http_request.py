@@ -24,7 +24,7 @@ from smartserver.errors import (
 )
 from smartserver.gateway import git_programs, output
 from smartserver.gateway.body import BadBody, BodyTooLarge, RequestBody
-from smartserver.gateway.cache import Lease, StoreState
+from smartserver.gateway.cache import Lease
 from smartserver.gateway.gateway import Gateway, OtherSystem, Visitor
 from smartserver.gateway.git_command import Service
 from smartserver.gateway.pkt_line import FLUSH, BadRequest, band, error, line
@@ -45,7 +45,8 @@ log = logging.getLogger("smartserver")
 refusals = logging.getLogger("smartserver.refusals")
 
 MAX_FETCH: Final = 64 << 20
-"""Bytes of the body of a fetch: a million ids."""
+"""Bytes of the body of a fetch, a million ids, and of a push in gzip. Git sends none of these, and JGit up to 1 MiB. A
+body in gzip may be a thousand times as long as the bytes that came."""
 
 MAX_PUSH: Final = 1 << 40
 """Bytes of the body of a push. The disk is full before that; what a store takes is said there."""
@@ -60,7 +61,7 @@ _REALM: Final = 'Basic realm="smartserver: the password is a token"'
 
 
 class Channel(Protocol):
-    """What a request needs of its connection."""
+    """The part of a connection that a request uses."""
 
     gateway: Gateway
     updates: Updates
@@ -80,7 +81,7 @@ class Channel(Protocol):
 
     @property
     def is_private(self) -> bool:
-        """Whether nobody on the way can read what the client sends."""
+        """True if nobody on the way can read what the client sends."""
 
     def head_came(self) -> None:
         """The head of a request is there."""
@@ -106,18 +107,20 @@ class GatewayRequest(http.Request):
         self._route: Route | None = None
         self._visitor: Visitor | None = None
         self._access: Access | None = None
-        """Who it is; None where that was refused."""
+        """The user; None where the log-in was refused."""
         self._refusal: Exception | None = None
         self._body: RequestBody | None = None
         self._output: output.ProgramOutput | None = None
         self._program: output.RunningProgram | None = None
         self._keep_alive: Any = None
         self._discarded = 0
-        self._places, self._address = channel.places, channel.address
+        self._places, self._updates, self._address = channel.places, channel.updates, channel.address
         self._has_place = self._private = False
-        """Whether it has a place for a program."""
+        """True if it has a place for a program."""
+        self._is_updated = False
+        """True once the cache was brought up to date for this request."""
         self.is_over = False
-        """Whether it was answered, or its client is gone."""
+        """True once it was answered, or its client is gone."""
 
     # -- from Twisted: it comes
 
@@ -158,10 +161,10 @@ class GatewayRequest(http.Request):
         encoding = self.requestHeaders.getRawHeaders(b"content-encoding", [b"identity"])
         if encoding not in ([b"identity"], [b"gzip"], [b"x-gzip"]):
             raise NoRoute(415, "expected Content-Encoding: gzip, or none")
-        most = MAX_FETCH if asked.service is Service.UPLOAD_PACK else MAX_PUSH
+        gzip = encoding != [b"identity"]
+        most = MAX_FETCH if gzip or asked.service is Service.UPLOAD_PACK else MAX_PUSH
         if length is not None and length > most:
             raise NoRoute(413, f"expected a body of no more than {most} bytes")
-        gzip = encoding != [b"identity"]
         self._body = RequestBody(
             self._gateway.folder, self._executor, self._fair, self.channel.let_read, gzip=gzip, most=most
         )
@@ -186,7 +189,7 @@ class GatewayRequest(http.Request):
             self.channel.abort(f"more than {DRAIN_BYTES} bytes came of a request that was refused")
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
-        """All of it came."""
+        """The request is complete."""
         self.method, self.uri, self.clientproto = command, path, version
         if self._refusal is not None:
             self._refuse(self._refusal)
@@ -211,11 +214,12 @@ class GatewayRequest(http.Request):
     def _begin(self) -> None:
         asked = self._asked
         if asked.service is Service.UPLOAD_PACK:
-            self.channel.places.take(self._address, self._placed)
+            self._places.take(self._address, self._placed)
         elif asked.refs:
             self._run(Lane.QUICK, self._told_refs, self._answer)
-        else:
-            self._run(Lane.BODY, self._received, self._answer)
+        else:  # The push is decided in this lane too: where hooks do that, it may take long.
+            may_take_long = self._gateway.site.hooks.may_concern(asked.path)
+            self._run(Lane.HOOK if may_take_long else Lane.BODY, self._received, self._answer)
 
     def _run(self, lane: Lane, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         """Do this in a lane, then go on with what it gave, or answer what it raised."""
@@ -223,7 +227,7 @@ class GatewayRequest(http.Request):
         def tried() -> Any:
             try:
                 return work()
-            except (NoRoute, OtherSystem, BadRequest, BadBody, BodyTooLarge, *EXPECTED) as wrong:
+            except (NoRoute, BadRequest, BadBody, BodyTooLarge, *EXPECTED) as wrong:
                 return wrong
             except Exception as wrong:  # The boundary of a request: nothing a client sends may end the server.
                 return internal(wrong)
@@ -246,28 +250,23 @@ class GatewayRequest(http.Request):
     def _placed(self) -> None:
         """There is a place for a program."""
         self._has_place = True
-        if self.is_over:
-            self._leave_place()
-        else:
-            self._run(Lane.QUICK, self._start, self._started)
+        self._run(Lane.QUICK, self._start, self._started)
 
     def _leave_place(self) -> None:
-        """Its program has ended, or is about to."""
+        """Its program has ended, or is about to, or does not begin yet."""
         if self._has_place:
             self._has_place = False
             self._places.leave(self._address)
 
-    def _start(self) -> output.RunningProgram | StoreState:
-        """Start git's server on the cache; the state that the cache has to be brought to first."""
-        state = self._gateway.state(self._who, self._asked.path)
-        lease = self._gateway.lease(self._asked.path, state)
-        return state if lease is None else self._started_on(lease)
-
-    def _start_again(self) -> output.RunningProgram:
-        """Start it on a cache that was brought up to date for this request."""
+    def _start(self) -> output.RunningProgram | None:
+        """Start git's server on the cache; None where that has to be brought up to date first. After an update it need
+        not be at the newest state: in a busy repository it never would be."""
         path = self._asked.path
-        lease = self._gateway.lease(path, None) or self._gateway.bring(path, self._gateway.state(self._who, path))
-        return self._started_on(lease)
+        state = self._gateway.state(self._who, path)
+        lease = self._gateway.lease(path, None if self._is_updated else state)
+        if lease is None and self._is_updated:
+            lease = self._gateway.bring(path)
+        return None if lease is None else self._started_on(lease)
 
     def _started_on(self, lease: Lease) -> output.RunningProgram:
         try:
@@ -296,9 +295,10 @@ class GatewayRequest(http.Request):
         self._protocol = protocol
         return output.RunningProgram(process, ours, said)
 
-    def _started(self, found: output.RunningProgram | StoreState) -> None:
-        if isinstance(found, StoreState):
-            self.channel.updates.bring(self._asked.path, found, self._fair, self._brought)
+    def _started(self, found: output.RunningProgram | None) -> None:
+        if found is None:
+            self._leave_place()  # An update may take minutes, in which others use programs.
+            self._updates.bring(self._asked.path, self._fair, self._brought)
             return
         self._program = found
         self._head(200, self._content_type)
@@ -312,7 +312,8 @@ class GatewayRequest(http.Request):
         if self.is_over:
             return
         if wrong is None:
-            self._run(Lane.QUICK, self._start_again, self._started)
+            self._is_updated = True
+            self._places.take(self._address, self._placed)
         else:
             self._refuse(wrong if isinstance(wrong, EXPECTED) else internal(wrong))
 
@@ -332,7 +333,7 @@ class GatewayRequest(http.Request):
 
         def work() -> None:
             if is_lost:
-                program.process.kill()
+                program.kill()
             status, said = program.wait()
             if status and not is_lost:
                 log.warning("git upload-pack on %r: status %d: %s", path, status, said)
@@ -436,14 +437,21 @@ class GatewayRequest(http.Request):
         return self._route
 
     @property
+    def _asked_path(self) -> str:
+        """The repository's path; empty where the request is none of git's."""
+        return "" if self._route is None else self._route.path
+
+    @property
     def _who(self) -> Visitor:
         assert self._visitor is not None  # As above.
         return self._visitor
 
     def _ended(self, outcome: str) -> None:
-        """It is over: count it, and log it."""
+        """The request is over: count it, and log it."""
         self.is_over = True
         self._leave_place()
+        self._places.forget(self._placed)
+        self._updates.forget(self._asked_path, self._brought)
         timer, self._keep_alive = self._keep_alive, None
         if timer is not None:
             with contextlib.suppress(AlreadyCalled, AlreadyCancelled):
@@ -465,7 +473,7 @@ class GatewayRequest(http.Request):
             outcomes=[outcome],
             via="https" if self.channel.is_secure else "http",
             service=service,
-            path="" if asked is None else asked.path,
+            path=self._asked_path,
         )
         log_request(ended)
         if site.ended is not None:

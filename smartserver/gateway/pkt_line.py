@@ -14,7 +14,7 @@ Read = Callable[[int], bytes]
 
 
 class BadRequest(Exception):
-    """What came is not what git's protocol has there; the message says why in a line."""
+    """A client sent something that git's protocol does not have there; the message says why in a line."""
 
 
 def line(payload: bytes) -> bytes:
@@ -28,7 +28,7 @@ def error(text: str) -> bytes:
 
 
 def band(number: int, payload: bytes) -> Iterator[bytes]:
-    """What travels in a band of `side-band-64k`: 1 is the answer, 2 is for the user's eyes."""
+    """The lines of a band of `side-band-64k`: 1 is the answer, 2 is for the user's eyes."""
     most = MAX_LINE - 5
     for at in range(0, len(payload), most):
         yield line(b"%c%b" % (number, payload[at : at + most]))
@@ -56,7 +56,7 @@ def read_line(read: Read) -> bytes | None:
 
 
 def read_lines(read: Read, most: int) -> list[bytes]:
-    """The payloads of all lines before a flush, which have no more than `most` bytes together.
+    """The payloads of all lines before a flush. The lines have no more than `most` bytes together.
 
     Raises:
         BadRequest: they are too long, or cut off.
@@ -64,7 +64,7 @@ def read_lines(read: Read, most: int) -> list[bytes]:
     found: list[bytes] = []
     size = 0
     while (payload := read_line(read)) is not None:
-        size += len(payload)
+        size += 4 + len(payload)  # An empty line costs memory, too.
         if size > most:
             raise BadRequest(f"more than {most} bytes of lines before a flush")
         found.append(payload)

@@ -25,6 +25,10 @@ class Places:
         self._waiting.append((address, begin))
         self._begin()
 
+    def forget(self, begin: Callable[[], None]) -> None:
+        """Drop a request that waits: its client is gone. Else requests of lost connections would pile up."""
+        self._waiting = [each for each in self._waiting if each[1] != begin]
+
     def leave(self, address: str) -> None:
         """A place is free."""
         self._free += 1

@@ -1,4 +1,4 @@
-"""A push of stock git (gitprotocol-pack(5), "Pushing Data To a Server"): what it asks, and what became of each ref.
+"""A push of stock git (gitprotocol-pack(5), "Pushing Data To a Server"): its request, and the result for each ref.
 
 The pack is indexed in a quarantine, beside which git finds the objects of the cache. From there the new revisions go
 to the store in one request, with the client's old values as leases. The store decides, ref by ref; the answer says what
@@ -53,7 +53,7 @@ NOT_ATOMIC: Final = "atomic push failed"
 
 
 class Command(msgspec.Struct, frozen=True):
-    """What is asked of one ref; an id is empty where the ref is absent, before or after."""
+    """A change of one ref; an id is empty where the ref is absent, before or after."""
 
     old: RevisionId
     new: RevisionId
@@ -61,7 +61,7 @@ class Command(msgspec.Struct, frozen=True):
 
 
 class ReceiveRequest(msgspec.Struct, frozen=True):
-    """All that comes before the pack."""
+    """The part of a push before its pack."""
 
     commands: Sequence[Command]
     capabilities: frozenset[bytes]
@@ -70,7 +70,7 @@ class ReceiveRequest(msgspec.Struct, frozen=True):
 
     @property
     def has_pack(self) -> bool:
-        """Whether a pack follows."""
+        """True if a pack follows."""
         return any(command.new for command in self.commands)
 
 
@@ -91,7 +91,7 @@ def advertisement(state: StoreState | None) -> Iterator[bytes]:
 
 
 def read_request(read: Read) -> ReceiveRequest:
-    """What a client asks, up to its pack. A client that only tries whether it may push asks for nothing.
+    """The request of a client, up to its pack. A client that only tries whether it may push sends no commands.
 
     Raises:
         BadRequest: it is malformed.
@@ -135,7 +135,7 @@ class Receive:
         self._path = path
         self._request = request
         self._words: list[str] = []
-        """What the server would have the user know besides."""
+        """Messages of the server for the user."""
 
     def run(self, pack: int) -> bytes:
         """Carry it out; the answer. `pack`: a descriptor from which the pack is read, if there is one.
@@ -150,14 +150,14 @@ class Receive:
         return b"".join(self._answer(*said))
 
     def _carried_out(self, pack: int) -> tuple[str, dict[bytes, str]]:
-        """Why the pack could not be read, and why each ref was refused; empty where nothing was wrong."""
+        """Carry it out. The reason why the pack could not be read, or empty; and the reasons why refs were refused."""
         gateway, path, commands = self._gateway, self._path, self._request.commands
         state = gateway.state_to_push(self._visitor, path)
         with ExitStack() as until:
             folder = until.enter_context(gateway.quarantine())
             lease = None
             if state is not None:
-                lease = gateway.lease(path, state) or gateway.bring(path, state)
+                lease = gateway.lease(path, state) or gateway.bring(path)
                 until.callback(lease.close)
             local = until.enter_context(_quarantined(folder, lease))
             if self._request.has_pack:
@@ -194,7 +194,7 @@ class Receive:
         return refused | {each.update.ref: reason(each) for each in outcomes if each.outcome is Outcome.REFUSED}
 
     def _advised(self, found: Sequence[Advice]) -> None:
-        """Keep what is said of the objects."""
+        """Keep the faults of the objects, for the user."""
         self._words += [f"{words}\n" for words in fault_lines(found, self._path, "git fsck")]
 
     def _answer(self, unpack: str, refused: dict[bytes, str]) -> Iterator[bytes]:
@@ -224,7 +224,7 @@ class _Source(LocalSource, frozen=True):
     known: Iterable[RevisionId]
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:
-        """What is new."""
+        """The revisions that the server lacks."""
         return super().plan(tips, [*haves, *self.known])
 
 
@@ -246,7 +246,7 @@ def _quarantined(folder: str, lease: Lease | None) -> Iterator[GitRepository]:
 
 
 def _update(local: GitRepository, command: Command) -> RefUpdate | None:
-    """What is asked of the store; None where the object is missing."""
+    """The change of a ref as the store makes it; None where the object is missing."""
     if not command.new:
         return RefUpdate(command.ref, None, expected=command.old or None)
     found = local.find(command.new.hex().encode())
@@ -256,7 +256,7 @@ def _update(local: GitRepository, command: Command) -> RefUpdate | None:
 
 
 def reason(updated: UpdateOutcome) -> str:
-    """Why the store refused a ref, in the words of git's own server where it has some."""
+    """The reason why the store refused a ref, in the words of git's own server where it has some."""
     match updated.error:
         case StaleLease():
             return "fetch first: somebody else changed it meanwhile"

@@ -1,4 +1,4 @@
-"""What a request of git's smart HTTP protocol asks for (gitprotocol-http(5)), and who makes it. No I/O."""
+"""The purpose and the user of a request of git's smart HTTP protocol (gitprotocol-http(5)). No I/O."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Route(NamedTuple):
     """The repository's, without slashes at its ends."""
     service: Service
     refs: bool
-    """Whether it asks for the refs, or else for the service itself."""
+    """True if it asks for the refs, False if for the service itself."""
 
 
 class NoRoute(Exception):
@@ -39,7 +39,7 @@ NOT_GIT: Final = "only git's smart HTTP protocol is spoken here: git clone URL; 
 
 
 def route(method: bytes, target: bytes) -> Route:
-    """What a request asks for.
+    """The repository and the service that a request asks for.
 
     Raises:
         NoRoute: it is none of git's.
@@ -55,7 +55,7 @@ def route(method: bytes, target: bytes) -> Route:
     except UnicodeDecodeError:
         raise NoRoute(404, "the path is not UTF-8") from None
     if path.endswith("/info/refs"):
-        if method not in (b"GET", b"HEAD"):
+        if method != b"GET":
             raise NoRoute(405, "expected GET")
         service = next((each for each in Service if query == b"service=" + each.encode()), None)
         if service is None:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 
 from smartserver.gateway import git_programs
-from smartserver.gateway.gateway import Gateway, OtherSystem, Visitor
+from smartserver.gateway.gateway import Gateway, Visitor
 from smartserver.gateway.git_command import GitCommand, Service
 from smartserver.gateway.pkt_line import BadRequest, error
 from smartserver.gateway.receive import Receive, advertisement, read_request, reader
@@ -58,7 +58,7 @@ def serve(gateway: Gateway, visitor: Visitor, asked: GitCommand, protocol: str) 
         _write(b"".join(advertisement(gateway.state_to_push(visitor, asked.path))))
         request = read_request(reader(STDIN))
         _write(Receive(gateway, visitor, asked.path, request).run(STDIN))
-    except (OtherSystem, BadRequest, *EXPECTED) as wrong:
+    except (BadRequest, *EXPECTED) as wrong:
         text = "".join(each if each.isprintable() else "?" for each in str(wrong))
         log.info("%s: %s: %s", visitor.peer, asked.service, text)
         _write(error(text))
@@ -69,7 +69,7 @@ def serve(gateway: Gateway, visitor: Visitor, asked: GitCommand, protocol: str) 
 def _upload_pack(gateway: Gateway, visitor: Visitor, path: str, protocol: str) -> int:
     gateway.may_fetch(visitor, path)
     state = gateway.state(visitor, path)
-    lease = gateway.lease(path, state) or gateway.bring(path, state)
+    lease = gateway.lease(path, state) or gateway.bring(path)
     try:
         process = git_programs.start_upload_pack(
             lease.folder,

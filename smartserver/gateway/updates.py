@@ -7,8 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from smartserver.gateway.cache import StoreState
-from smartserver.gateway.gateway import Gateway
+from smartserver.gateway.gateway import Gateway, OtherSystem
 from smartserver.server.executor import Lane
 from smartserver.server.fair import Tenant
 from smartserver.vcs.base import VcsError
@@ -16,11 +15,11 @@ from transports.errors import CodedError
 
 log = logging.getLogger("smartserver")
 
-EXPECTED: Final = (CodedError, VcsError, OSError)
-"""What may be wrong with a store, with git, or with the disk."""
+EXPECTED: Final = (CodedError, OtherSystem, VcsError, OSError)
+"""Errors of a store, of git, and of the disk."""
 
 Done = Callable[[Exception | None], None]
-"""Is told why an update failed."""
+"""The end of an update. The argument is the reason why it failed; None: it did not."""
 
 
 class Updates:
@@ -28,24 +27,29 @@ class Updates:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._waiting: dict[str, list[tuple[StoreState, Tenant, Done]]] = {}
-        """Of each repository whose cache is being updated: those for whom that began too early."""
+        self._waiting: dict[str, list[tuple[Tenant, Done]]] = {}
+        """The requests that wait for the next update, by the path of a repository whose cache is being updated."""
 
-    def bring(self, path: str, state: StoreState, client: Tenant, done: Done) -> None:
-        """Bring a cache to that state or a later one, then call `done`."""
+    def bring(self, path: str, client: Tenant, done: Done) -> None:
+        """Bring a cache to the newest state, then call `done`."""
         waiting = self._waiting.get(path)
         if waiting is not None:
-            waiting.append((state, client, done))
+            waiting.append((client, done))
             return
         self._waiting[path] = []
-        self._run(path, [(state, client, done)])
+        self._run(path, [(client, done)])
 
-    def _run(self, path: str, those: list[tuple[StoreState, Tenant, Done]]) -> None:
-        state, client, _ = those[-1]  # It came last, and its state is the newest.
+    def forget(self, path: str, done: Done) -> None:
+        """Drop a request that waits: its client is gone. Else requests of lost connections would pile up."""
+        waiting = self._waiting.get(path, [])
+        waiting[:] = [each for each in waiting if each[1] != done]
+
+    def _run(self, path: str, those: list[tuple[Tenant, Done]]) -> None:
+        client, _ = those[-1]
 
         def work() -> Exception | None:
             try:
-                self._gateway.bring(path, state).close()
+                self._gateway.bring(path).close()
             except EXPECTED as wrong:
                 log.warning("the cache of %r: %s", path, wrong)
                 return wrong
@@ -59,7 +63,7 @@ class Updates:
             if next_ones:
                 self._waiting[path] = []
                 self._run(path, next_ones)
-            for _, _, done in those:
+            for _, done in those:
                 done(wrong)
 
         self._gateway.executor.run(work, ended, Lane.CONTENT, client)

@@ -59,7 +59,7 @@ SIGNATURE: Final = "X-Smartserver-Signature"
 """The header with the HMAC of the body, `sha256=` and hex digits."""
 
 REPOSITORY: Final = "SMARTSERVER_REPOSITORY"
-"""What names the folder of the repository in a command's environment."""
+"""The variable that names the folder of the repository in a command's environment."""
 
 
 class ReceiverFailed(Exception):
@@ -74,7 +74,7 @@ class Telling(NamedTuple):
 
 
 def pending(path: str, state: State, position: Position | None) -> Iterator[Telling]:
-    """What a receiver is to be told that was told all up to a position."""
+    """The messages for a receiver that was told everything up to a position."""
     if state.is_incomplete:  # Nobody sees it.
         return
     if not continues(state, position):
@@ -134,7 +134,7 @@ def _post(hook: Hook, message: Mapping[str, object]) -> None:
     request = urllib.request.Request(hook.url, body, headers, method="POST")
     try:
         with _OPENER.open(request, timeout=hook.time_limit) as answer:
-            answer.read(1 << 16)
+            answer.read1(1 << 16)  # At most one wait: more could come for ever.
     except urllib.error.HTTPError as wrong:
         wrong.close()
         raise ReceiverFailed(f"it answered with status {wrong.code}") from None
@@ -147,14 +147,12 @@ def _run(hook: Hook, message: Mapping[str, object], environment: Mapping[str, st
         ended = run_command(hook.after, message, {**environment, **where}, place, hook.time_limit)
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    if ended.status is None:
-        raise ReceiverFailed(f"it did not end within {hook.time_limit} s")
-    if ended.status:
+    if ended.why:
         raise ReceiverFailed(ended.why)
 
 
 def deliver(repository: PackRepository, hook: Hook, environment: Mapping[str, str], own: bytes) -> bool:
-    """Tell a receiver all that it was not told yet; whether that is done: another server may be at it. `own`: tells
+    """Tell a receiver everything that it was not told yet. False if another server is doing that. `own`: tells
     this server from others.
 
     Raises:
@@ -210,9 +208,9 @@ class Deliveries:
         self._own = os.urandom(8)
         self._changed = threading.Condition()
         self._due: dict[tuple[str, bytes], float] = {}
-        """By path and receiver: when it is to be told."""
+        """The times at which receivers are to be told, by path and receiver."""
         self._failed: dict[tuple[str, bytes], int] = {}
-        """How often it failed since it was told last."""
+        """The number of failures since the last success, by path and receiver."""
         self._busy: set[tuple[str, bytes]] = set()
         self._threads: list[threading.Thread] = []
         self._stopping = False

@@ -1,4 +1,4 @@
-"""What a hook is told of a change, as JSON.
+"""The input of a hook: a change, as JSON.
 
     {"path": "project", "vcs": "...", "user": "anna", "request": "1f...", "repository": "changed",
      "changes": [{"ref": "main", "old": ["1f..."], "new": ["09..."]}]}

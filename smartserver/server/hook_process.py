@@ -21,16 +21,20 @@ PULSE: Final = 0.5
 
 
 class Ended(NamedTuple):
-    """How a command ended. `status`: None where it was killed after its time."""
+    """The end of a command. `status`: None where it was killed after its time."""
 
     status: int | None
     said: str
-    """What it printed, on one line."""
+    """Its output, on one line."""
+
+    time_limit: int
 
     @property
     def why(self) -> str:
-        """Why it failed, in words."""
-        return self.said or f"it ended with status {self.status}"
+        """The reason why it failed, in words; empty if it did not."""
+        if self.status is None:
+            return f"it did not end within {self.time_limit} s"
+        return "" if self.status == 0 else self.said or f"it ended with status {self.status}"
 
 
 def run_command(
@@ -64,7 +68,7 @@ def run_command(
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-    return Ended(status, _words(place / "out"))
+    return Ended(status, _words(place / "out"), time_limit)
 
 
 def _words(file: Path) -> str:

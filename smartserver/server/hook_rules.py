@@ -63,13 +63,13 @@ class Hook:
 
     @property
     def receiver(self) -> bytes:
-        """What tells the receiver of changes from others; empty where there is none."""
+        """The id of the receiver of changes; empty where there is none."""
         if not (self.after or self.url):
             return b""
         return blake2b(msgspec.msgpack.encode([*self.after, self.url]), digest_size=8).digest()
 
     def fits(self, path: str) -> bool:
-        """Whether it is about the repository at a path, in either spelling."""
+        """True if it is about the repository at a path, in either spelling."""
         return self._path.matches(path, folds=False) or self._path.matches(folded(path), folds=True)
 
 

@@ -33,7 +33,7 @@ from transports.errors import TransportFailed
 log = logging.getLogger("smartserver")
 
 NEW: Final = "SMARTSERVER_NEW"
-"""What names the place in a command's environment."""
+"""The variable that names the place in a command's environment."""
 
 
 class Hooks:
@@ -48,11 +48,10 @@ class Hooks:
         """`rules`: those of the access file now. `environment`: of the commands."""
         self._rules = rules
         self.environment = environment or {}
-        """Of the commands."""
         self._verdicts = verdicts or Verdicts()
 
     def may_concern(self, path: str) -> bool:
-        """Whether a hook may be about a request with this path, which may lead below a repository."""
+        """True if a hook may be about a request with this path, which may lead below a repository."""
         try:
             rules = self._rules()
         except TransportFailed:  # The request is told so when its change is planned.
@@ -132,5 +131,4 @@ class Hooks:
         log.info("the hook %s on %s: %s after %.1f s", hook.before[0], said["path"], what, seconds)
         if ended.status is None:
             log.warning("the hook %s on %s was killed after %d s", hook.before[0], said["path"], hook.time_limit)
-            return f"it did not end within {hook.time_limit} s"
-        return "" if ended.status == 0 else ended.why
+        return ended.why

@@ -41,9 +41,9 @@ class PushChecks:
         self._hooks = context.site.hooks.of(repository.path)
         self._checked_files = False
         self._digest = b""
-        """Of the changes that the hooks accepted."""
+        """The digest of the changes that the hooks accepted."""
         self._asked: tuple[Transaction, bytes] | None = None
-        """What they are to judge, and the digest of its changes."""
+        """The transaction that the hooks are to judge, and the digest of its changes."""
 
     def carry_out(self, commit: Callable[[], CommitOutcome]) -> CommitOutcome:
         """Make the change, once the hooks have judged it; each time by the same call.
@@ -87,13 +87,13 @@ class PushChecks:
         return Preview(self._repository.folder, transaction, self._upload, self._context.id)
 
     def _digest_of(self, transaction: Transaction) -> bytes:
-        """Of what a transaction changes; empty where hooks have nothing to judge: it changes nothing, or it is one of
-        several requests of a copy, which nobody sees before the last of them."""
+        """The digest of the changes of a transaction. It is empty where hooks judge nothing: nothing changes, or
+        the request is one of several of a copy, which nobody sees before the last of them."""
         stored = NOWHERE if transaction.snapshot is None else transaction.snapshot.state
         entry = entry_of(transaction, stored, b"", "", b"", None, bytes(16))
-        if not (entry.changes or entry.begins or entry.deletes) or INCOMPLETE in transaction.settings:
-            return b""
         pack = None if self._upload is None else self._upload.entry
+        if not (entry.changes or entry.begins or entry.deletes or pack) or INCOMPLETE in transaction.settings:
+            return b""
         content = b"" if pack is None else pack.hash  # Not every system's ids prove the content.
         commands = [hook.before for hook in self._hooks]
         judged = (self._repository.folder.describe(), self._context.access.user, commands, entry, content)
@@ -125,7 +125,7 @@ class PushChecks:
 
 
 def _changes(transaction: Transaction, preview: Preview) -> tuple[Change, ...]:
-    """What a transaction changes. The last request of a copy shows all refs."""
+    """The changes of a transaction. The last request of a copy shows all refs."""
     if not transaction.is_incomplete:
         return preview.entry.changes
     of_rest = [change for change in preview.entry.changes if change.table != REFS]

@@ -28,8 +28,8 @@ CLEAN_UP: Final = 3600.0
 
 
 class Verdict(NamedTuple):
-    """What hooks said of a request. `digest`: of all that they judged. `hook`: the one that refuses it, and `why`;
-    empty where none does."""
+    """The verdict of hooks about a request. `digest`: of all that they judged. `hook`: the one that refuses it, and
+    `why`; empty where none does."""
 
     digest: bytes
     hook: str = ""

@@ -32,8 +32,8 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CursorContent(msgspec.Struct, frozen=True, array_like=True):
-    """What the file says. `position`: the newest version that was told; None: none was. `holder`: the server that tells
-    changes, for `lease` seconds from the file's time; empty: none does."""
+    """The content of the file. `position`: the newest version that was told; None: none was. `holder`: the server that
+    tells changes, for `lease` seconds from the file's time; empty: none does."""
 
     position: Position | None = None
     holder: bytes = b""
@@ -81,7 +81,7 @@ class CursorFile:
                 raise CorruptFile(file.path, 0, f"{wrong}; delete the file, and all refs are told again") from wrong
 
     def is_held(self, cursor: Cursor, own: bytes) -> bool:
-        """Whether another server tells changes now."""
+        """True if another server tells changes now."""
         content = cursor.content
         if content.holder in (b"", own):
             return False
@@ -129,7 +129,7 @@ def position_of(state: State, version: int | None = None) -> Position:
 
 
 def continues(state: State, position: Position | None) -> bool:
-    """Whether the entries of a state tell all that changed since a position."""
+    """True if the entries of a state have all changes since a position."""
     return (
         position is not None
         and position.incarnation == state.incarnation

@@ -46,9 +46,9 @@ class Preview:
             before, Record(number=before.version + 1, parent=before.hash, time=0, entries=(entry,))
         )
         self.entry = entry
-        """What the push does."""
+        """The changes of the push."""
         self.files: Mapping[str, str] = {}
-        """Where the files of the new pack are, by the names that they are to have."""
+        """The places of the files of the new pack, by the names that they are to have."""
         self.contents: Mapping[str, bytes] = {}
         """The content of those that are in memory."""
         if upload is not None and pack is not None:

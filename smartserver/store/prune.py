@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from smartserver.errors import CorruptFile, LimitExceeded
+from smartserver.errors import CorruptFile, IncompleteRepository, LimitExceeded
 from smartserver.records.model import RevisionId
 from smartserver.records.segment import decode_segment
 from smartserver.records.system import system_of
@@ -43,10 +43,10 @@ from transports.errors import TransportFailed
 from transports.steps import GetStat
 
 USER = "prune"
-"""Who makes the entry of a prune."""
+"""The user of the entry of a prune."""
 
 TRIES = 3
-"""How often it is begun again because somebody changed the repository meanwhile."""
+"""The number of tries, each of which fails if somebody changes the repository meanwhile."""
 
 
 class Unreached(NamedTuple):
@@ -55,14 +55,20 @@ class Unreached(NamedTuple):
     ordinals: Sequence[int]
     """Ascending."""
     heads: Sequence[RevisionId]
-    """Those that no other of them descends from."""
+    """The unreached revisions without unreached descendants."""
     bytes: int
-    """Of their segments."""
+    """The size of their segments."""
 
 
 def unreached(snapshot: Snapshot) -> Unreached:
-    """The revisions of a repository that no ref and no entry of a map reaches."""
+    """The revisions of a repository that no ref and no entry of a map reaches.
+
+    Raises:
+        IncompleteRepository: it is being copied, and its refs come last.
+    """
     graph, state = snapshot.graph, snapshot.state
+    if state.is_incomplete:
+        raise IncompleteRepository(snapshot.transport.describe())
     system = system_of(state.vcs)
     roots = {tip.id for value in state.refs().values() for tip in value}
     for name in state.maps:
@@ -82,7 +88,7 @@ def prune(repository: PackRepository, progress: Callable[[int, int], None] = lam
 
     Raises:
         OutcomeUnknown: it may have been done.
-        CorruptFile, Unsupported, TransportError: nothing changed.
+        IncompleteRepository, CorruptFile, Unsupported, TransportError: nothing changed.
     """
     for _ in range(TRIES):
         snapshot = repository.snapshot()
@@ -100,7 +106,7 @@ class _Pruning:
         self._snapshot = snapshot
         self._gone = frozenset(ordinals)
         self._packs: list[OpenPack] = []
-        """Those that the new state names, as far as that is known."""
+        """The packs of the new state, as far as they are known."""
         self._changed: set[bytes] = set()
         """Digests of records whose first copy is gone, or lies at another depth."""
         self._places: list[Quarantine] = []
@@ -147,7 +153,7 @@ class _Pruning:
             place.discard()
 
     def _is_touched(self, number: int, pack: OpenPack) -> bool:
-        """Whether a pack is to be written again."""
+        """True if a pack is to be written again."""
         part = self._snapshot.graph.parts[number]
         if not self._gone.isdisjoint(range(part.first, part.first + part.count)):
             return True
@@ -222,4 +228,4 @@ class _Pruning:
 
 
 def _never(entry: PackEntry, index: Index) -> None:
-    """As of `open_pack.Seek`: the pack is in quarantine, and nobody moves it."""
+    """Find a pack that was moved (`open_pack.Seek`): this one is in quarantine, and nobody moves it."""

@@ -81,6 +81,16 @@ def test_push_clone_fetch_and_delete(host: Host, git: Git) -> None:
     assert "via=ssh" in host.log
 
 
+def test_receivers_are_told(host: Host, git: Git, tmp_path: Path) -> None:
+    """Before the process ends: there is no other that would."""
+    receiver, told = tmp_path / "receiver", tmp_path / "told"
+    receiver.write_text(f"#!/bin/sh\nsleep 1\ncat >> {told}\n")
+    receiver.chmod(0o755)
+    (tmp_path / "access.toml").write_text(f'{RULES}\n[[hooks]]\npath = "**"\nafter = ["{receiver}"]\n')
+    git("push", "-q", host.url, "main")
+    assert git("rev-parse", "main").strip() in told.read_text()
+
+
 def test_rules_hold(host: Host, git: Git) -> None:
     git("push", "-q", host.url, "main")
     host.log_in_as("bob")

@@ -6,9 +6,9 @@ import fcntl
 import os
 import shutil
 import subprocess
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-import msgspec
 import pytest
 from gateways import new_repository
 
@@ -25,6 +25,7 @@ from smartserver.plugins.git.push import LocalSource
 from smartserver.server.access import invoking_user
 from smartserver.server.same_process import SameProcess
 from smartserver.server.site import Site
+from smartserver.store.prune import prune
 from smartserver.vcs.git.repository import GitRepository
 from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 from smartserver.verbs.rules import Rule
@@ -67,7 +68,7 @@ class Place:
     def bring(self) -> Path:
         """The generation that a request would be served by."""
         state = self.gateway.state(VISITOR, "project")
-        lease = self.gateway.lease("project", state) or self.gateway.bring("project", state)
+        lease = self.gateway.lease("project", state) or self.gateway.bring("project")
         lease.close()
         return Path(lease.folder)
 
@@ -163,32 +164,59 @@ def test_a_repository_that_is_recreated(place: Place) -> None:
     assert not place.has("main")
 
 
-def test_fewer_revisions_than_before_are_another_generation(place: Place) -> None:
-    """As after a removal: whatever was removed is in the old one."""
+def test_what_was_removed_from_the_store_is_not_in_the_next_generation(place: Place) -> None:
+    """However many revisions there are by then."""
     place.push("refs/heads/main", "main")
+    place.git("checkout", "-q", "-b", "wrong")
+    place.git.commit("secret")
+    place.push("refs/heads/main", "wrong")
     first = place.bring()
-    cache = GitCache(str(first.parent))
-    current = cache._current()
-    assert current is not None
-    cache._write(msgspec.structs.replace(current, revisions=current.revisions + 1, record=b"before"))
+    place.push("refs/heads/main", "main")
+    assert place.bring() == first
+    assert place.has("wrong:secret")
+    assert prune(place.site.find("project").repository) == 1
+    place.git("checkout", "-q", "main")
+    for name in ("two", "three"):
+        place.git.commit(name)
+    place.push("refs/heads/main", "main")
     assert place.bring() != first
+    assert not place.has("wrong:secret")
+    assert place.has("main:three")
+
+
+def test_two_updates_at_once_build_nothing_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that comes late has read an older state."""
+    place.push("refs/heads/main", "main")
+    place.bring()
+    place.git.commit("two")
+    place.push("refs/heads/main", "main")
+    original, others = GitCache._locked, list[Path]()
+
+    def late(self: GitCache) -> AbstractContextManager[None]:
+        monkeypatch.setattr(GitCache, "_locked", original)
+        place.git.commit("three")
+        place.push("refs/heads/main", "main")
+        others.append(place.bring())
+        return original(self)
+
+    monkeypatch.setattr(GitCache, "_locked", late)
+    assert [place.bring()] == others
+    assert place.refs() == place.git("show-ref")
 
 
 def test_a_generation_that_is_served_stays(place: Place) -> None:
     place.push("refs/heads/main", "main")
-    state = place.gateway.state(VISITOR, "project")
-    lease = place.gateway.bring("project", state)
+    lease = place.gateway.bring("project")
     first = Path(lease.folder)
     (first / "packed-refs").unlink()
     second = place.bring()
     assert second != first
     assert first.exists()
     lease.close()
-    (second / "packed-refs").unlink()
-    third = place.bring()
+    place.git.commit("two")
+    place.push("refs/heads/main", "main")
+    assert place.bring() == second
     assert not first.exists()
-    assert not second.exists()
-    assert third.exists()
 
 
 def test_packs_are_joined(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,12 +280,39 @@ def test_quarantines_of_killed_processes_are_cleared(place: Place) -> None:
     assert not os.path.exists(living)
 
 
+def test_clients_cause_no_more_checks_than_one_at_a_time(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    checks: list[str] = []
+    now = 100.0
+
+    def check(self: GitCache) -> None:
+        nonlocal now
+        checks.append(self.folder)
+        now += 5
+
+    monkeypatch.setattr(GitCache, "check", check)
+    monkeypatch.setattr("smartserver.gateway.gateway.time.monotonic", lambda: now)
+    for _ in range(3):
+        place.gateway.check("project")
+    place.gateway.check("other")
+    place.executor.finish()
+    assert len(checks) == 2
+    now += 99
+    place.gateway.check("other")
+    place.gateway.check("project")
+    place.executor.finish()
+    assert len(checks) == 3
+    now += 100
+    place.gateway.check("project")
+    place.executor.finish()
+    assert len(checks) == 4
+
+
 def test_two_stores_share_no_cache(place: Place, tmp_path: Path) -> None:
     """Though one is a copy of the other: their users are others."""
     place.push("refs/heads/main", "main")
     shutil.copytree(tmp_path / "root", tmp_path / "copy")
     other = Gateway(Site(LocalTransport(tmp_path / "copy")), str(tmp_path / "cache"), LaterExecutor())
-    lease = other.bring("project", other.state(VISITOR, "project"))
+    lease = other.bring("project")
     lease.close()
     assert Path(lease.folder).parent != place.bring().parent
 

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from dialogs import Lanes
 from twisted.internet.address import IPv4Address
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransportWithDisconnection
 
 from smartserver.gateway.gateway import Gateway
+from smartserver.gateway.git_programs import start_upload_pack
 from smartserver.gateway.http_channel import HEAD, GatewayChannel, GatewayFactory
+from smartserver.gateway.http_request import MAX_FETCH
+from smartserver.gateway.output import RunningProgram
+from smartserver.gateway.places import Places
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.connections import IDLE_ENOUGH, Connections
-from smartserver.server.executor import InlineExecutor
+from smartserver.server.executor import InlineExecutor, Lane
+from smartserver.server.hook_rules import Hook, HookText
+from smartserver.server.hooks import Hooks
 from smartserver.server.limits import Limits
 from smartserver.server.site import Site
 from transports.memory import MemoryTransport
@@ -69,9 +78,9 @@ class Place:
         self.clock: Any = Clock()
         site = Site(MemoryTransport())
         self.connections = Connections(site, InlineExecutor(), cast("Any", self.clock), Limits(idle=IDLE, **limits))
-        gateway = Gateway(site, str(folder), InlineExecutor())
+        self.gateway = Gateway(site, str(folder), InlineExecutor())
         self.factory = GatewayFactory(
-            gateway, self.connections, lambda private: anonymous(Anonymous.WRITE, local=False), self.clock, None
+            self.gateway, self.connections, lambda private: anonymous(Anonymous.WRITE, local=False), self.clock, None
         )
         self._carriers: list[Carrier] = []
 
@@ -134,6 +143,76 @@ PUSH = (
     b"POST /project/git-receive-pack HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
     b"Content-Type: application/x-git-receive-pack-request\r\n\r\n"
 )
+
+
+def test_a_body_in_gzip_has_a_bound(place: Place) -> None:
+    """It could be a thousand times as long as what came."""
+    channel, carrier = place.connect()
+    fields = b"Content-Encoding: gzip\r\nExpect: 100-continue\r\n\r\n"
+    channel.dataReceived(PUSH.replace(b": 100\r\n", b": %d\r\n" % (MAX_FETCH + 1)).removesuffix(b"\r\n") + fields)
+    assert carrier.sent.startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_push_with_hooks_has_a_lane_of_its_own(place: Place) -> None:
+    """Its hooks are run there too."""
+    place.gateway.executor = lanes = Lanes()
+    for paths in ("other", "project"):
+        hook = Hook(HookText(paths, ["/check"]))
+        place.gateway.site.hooks = Hooks(lambda hook=hook: [hook])  # type: ignore[misc]
+        channel, _ = place.connect()
+        channel.dataReceived(PUSH + b"0" * 100)
+    assert lanes.lanes == [Lane.BODY, Lane.HOOK]
+
+
+FETCH = b"GET /project/info/refs?service=git-upload-pack HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def test_a_lost_client_takes_no_place(place: Place) -> None:
+    places = place.factory.places = Places(0)
+    channel, carrier = place.connect()
+    channel.dataReceived(FETCH)
+    assert len(places._waiting) == 1
+    carrier.loseConnection()  # type: ignore[no-untyped-call]  # As above.
+    assert not places._waiting
+
+
+def test_a_client_that_waits_for_an_update_takes_no_place(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An update may take minutes, in which other repositories are fetched."""
+    waiting: list[object] = []
+    updates: Any = SimpleNamespace(
+        bring=lambda path, client, done: waiting.append(done), forget=lambda path, done: waiting.remove(done)
+    )
+    place.factory.updates = updates
+    places = place.factory.places = Places(1)
+    monkeypatch.setattr(Gateway, "state", lambda *_: None)
+    monkeypatch.setattr(Gateway, "lease", lambda *_: None)
+    carriers = [place.connect() for _ in range(2)]
+    for channel, _ in carriers:
+        channel.dataReceived(FETCH)
+    assert len(waiting) == 2
+    assert places._free == 1
+    for _, carrier in carriers:
+        carrier.loseConnection()  # type: ignore[no-untyped-call]  # As above.
+    assert not waiting
+    assert places._free == 1
+
+
+def test_a_program_is_killed_with_all_that_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that counts objects writes nothing, so it would not notice that its client is gone."""
+    program = tmp_path / "git"
+    program.write_text("#!/bin/sh\nsleep 1000 &\necho $!\nwait\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    reads, writes = os.pipe()
+    said = os.memfd_create("said")
+    process = start_upload_pack(str(tmp_path), said, "", stdin=0, stdout=writes, stderr=said)
+    os.close(writes)
+    running = RunningProgram(process, reads, said)
+    with open(reads, "rb") as output:
+        output.readline()
+        running.kill()
+        running.wait()
+        assert output.read() == b"", "it ends once nobody has the pipe"
 
 
 def test_a_body_that_does_not_come(place: Place) -> None:

@@ -25,6 +25,7 @@ ABSENT = b"0" * 40
         (b"POST", b"/a%20b/git-receive-pack", Route("a b", Service.RECEIVE_PACK, False)),
         (b"POST", b"/%252e/git-upload-pack", Route("%2e", Service.UPLOAD_PACK, False)),
         (b"POST", b"/a/info/refs?service=git-upload-pack", 405),
+        (b"HEAD", b"/a/info/refs?service=git-upload-pack", 405),
         (b"GET", b"/a/git-upload-pack", 405),
         (b"GET", b"/a/info/refs?service=git-upload-archive", 403),
         (b"GET", b"/a/objects/info/packs", 404),
@@ -90,8 +91,9 @@ def test_lines_that_are_none(content: bytes) -> None:
 
 def test_lines() -> None:
     assert read_lines(io.BytesIO(line(b"a") + line(b"") + FLUSH + b"rest").read, 10) == [b"a", b""]
-    with pytest.raises(BadRequest):
-        read_lines(io.BytesIO(line(b"a" * 11) + FLUSH).read, 10)
+    for lines in (line(b"a" * 7), line(b"") * 3):
+        with pytest.raises(BadRequest):
+            read_lines(io.BytesIO(lines + FLUSH).read, 10)
     packets = list(band(1, b"x" * 100_000))
     assert [len(each) for each in packets] == [65520, 100_000 - 65515 + 5]
 

@@ -328,6 +328,27 @@ def test_a_url_that_answers_no_http() -> None:
         thread.join()
 
 
+def test_a_url_whose_answer_does_not_end() -> None:
+    """Its status is all that counts."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n")
+                while True:
+                    connection.sendall(b"x")
+                    stopped.wait(0.05)
+
+        stopped = threading.Event()
+        thread = threading.Thread(target=drip)
+        thread.start()
+        tell(Hook(HookText("**", url=f"http://127.0.0.1:{server.getsockname()[1]}/")), {}, {}, None)
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
 def test_a_url_where_nobody_is() -> None:
     with pytest.raises(ReceiverFailed, match="Connection refused"):
         tell(Hook(HookText("**", url="http://127.0.0.1:1/")), {}, {}, None)

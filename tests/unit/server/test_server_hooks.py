@@ -257,6 +257,16 @@ def test_what_changes_nothing_is_not_judged(served: Served) -> None:
     assert code(Dialog(served.site).ask(message(PULL))) == "ok"
 
 
+def test_content_that_no_ref_reaches_is_judged(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could be fetched by its id."""
+    told = judged_by(served, monkeypatch, lambda: "no")
+    last = list(served.history.parents)[3]
+    asked = message(INSERT, flags=BODY)
+    assert code(Dialog(served.site).ask(asked, served.history.body([last]), 1)) == "hook-refused"
+    assert told == [[]]
+    assert served.repository().snapshot().ordinal(last) is None
+
+
 def test_a_store_in_no_folder_has_no_hooks() -> None:
     served = Served(MemoryTransport())
     line = served.history.line(2)

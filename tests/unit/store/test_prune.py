@@ -6,10 +6,10 @@ import random
 from collections.abc import Callable
 
 import pytest
-from builders import GIT, MAIN, Clock, Far, History, check_whole, locate, push, refs_of, request_id
+from builders import GIT, KINDS, MAIN, Clock, Far, History, check_whole, locate, push, refs_of, request_id
 from pack_texts import texts_in
 
-from smartserver.errors import MissingRevision
+from smartserver.errors import IncompleteRepository, MissingRevision
 from smartserver.store import open_pack, summarise
 from smartserver.store import prune as module
 from smartserver.store.caches import TextCache
@@ -105,6 +105,19 @@ def test_without_a_server_all_old_files_go_at_once(
     assert SECRET * 99 not in texts_in(storage)
     assert len(storage.list_directory("packs")) == 2
     check_whole(repository, history)
+
+
+def test_a_copy_that_is_not_done_keeps_all(repository: PackRepository, history: History) -> None:
+    """Its refs come last."""
+    (first,) = history.line(1)
+
+    def create(transaction: Transaction) -> None:
+        transaction.create(GIT, KINDS, {}, incomplete=True)
+
+    push(repository, history, [first], first=create)
+    with pytest.raises(IncompleteRepository, match="a copy into it was interrupted"):
+        prune(repository)
+    assert repository.snapshot().ordinal(first) == 0
 
 
 class _Remote(dict[bytes, bytes]):
