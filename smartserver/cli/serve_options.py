@@ -230,7 +230,7 @@ def encryption_of(certificate: str | None, key: str | None, *, required: bool) -
     if (certificate == "auto") != (key is None):
         raise UsageConflict("--tls CERTIFICATE needs --tls-key FILE, and --tls auto makes its own")
     try:
-        files = make_key_pair(_state_folder(os.environ)) if key is None else (Path(certificate), Path(key))
+        files = make_key_pair(state_folder(os.environ)) if key is None else (Path(certificate), Path(key))
         return Encryption(KeyPair(*files), required)
     except BadKeyPair as error:
         raise CommandError(f"--tls: {error}") from None
@@ -251,7 +251,7 @@ def metrics_place_of(text: str | None, *, public: bool) -> tuple[str, int] | Non
     return host, port
 
 
-def _state_folder(environment: Mapping[str, str]) -> Path:
+def state_folder(environment: Mapping[str, str]) -> Path:
     """The folder for what a server made for itself: as systemd says, else as XDG does."""
     state = environment.get("STATE_DIRECTORY", "").partition(":")[0]
     home = environment.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")

@@ -33,6 +33,7 @@ from smartserver.cli.serve_options import (
     hook_environment,
     open_memcached,
     peer_of,
+    state_folder,
     with_copies,
 )
 from smartserver.cli.user import user
@@ -52,6 +53,7 @@ from smartserver.server.pages import PagesFactory
 from smartserver.server.site import Site
 from smartserver.server.startup import inside_of, tidy_all
 from smartserver.server.threads import ThreadExecutor
+from smartserver.server.verdicts import Verdicts
 from smartserver.store.caches import HEADERS
 from smartserver.store.cluster import mark_of
 
@@ -199,7 +201,7 @@ class Serving:
     def _obey(self, rules: AccessFile, site: Site) -> None:
         """Have the limits and hooks of an access file count."""
         site.sizes = rules.sizes
-        site.hooks = Hooks(rules.hooks, hook_environment(os.environ))
+        site.hooks = Hooks(rules.hooks, hook_environment(os.environ), Verdicts(state_folder(os.environ) / "hooks"))
         deliveries = self._deliveries = Deliveries(site.hooks, lambda path: site.find(path).repository)
         site.changed = lambda repository: deliveries.add(repository.path)
         self._reactor.addSystemEventTrigger("after", "shutdown", deliveries.stop)

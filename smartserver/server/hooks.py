@@ -45,10 +45,11 @@ class Hooks:
         environment: Mapping[str, str] | None = None,
         verdicts: Verdicts | None = None,
     ) -> None:
-        """`rules`: those of the access file now. `environment`: of the commands."""
+        """`rules`: those of the access file now. `environment`: of the commands. `verdicts`: None: a request that is
+        repeated is judged again."""
         self._rules = rules
         self.environment = environment or {}
-        self._verdicts = verdicts or Verdicts()
+        self._verdicts = verdicts
 
     def may_concern(self, path: str) -> bool:
         """True if a hook may be about a request with this path, which may lead below a repository."""
@@ -81,7 +82,7 @@ class Hooks:
             return Verdict(digest) if found is None else Verdict(digest, found[0].name, found[1])
 
         try:
-            made = self._verdicts.get(request, digest, verdict)
+            made = verdict() if self._verdicts is None else self._verdicts.get(request, digest, verdict)
         except OSError as wrong:
             log.warning("hooks cannot be run, for their verdicts cannot be kept: %s", wrong)
             raise RefusedByHook(hooks[0].name, f"it cannot be run: {wrong.strerror}") from wrong

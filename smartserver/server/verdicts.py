@@ -11,7 +11,6 @@ import contextlib
 import fcntl
 import os
 import stat
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -42,8 +41,8 @@ _DECODER = msgspec.msgpack.Decoder(Verdict)
 class Verdicts:
     """The folder. Any thread may ask."""
 
-    def __init__(self, folder: Path | None = None) -> None:
-        """`folder`: by default one that all processes of this account share."""
+    def __init__(self, folder: Path) -> None:
+        """`folder`: one that all processes of this account share, in one that others cannot write to."""
         self._folder = folder
         self._cleaned: float | None = None
         self._guard = threading.Lock()
@@ -54,7 +53,7 @@ class Verdicts:
         Raises:
             OSError: the folder cannot be used.
         """
-        folder = self._folder or Path(tempfile.gettempdir()) / f"smartserver-hooks-{os.geteuid()}"
+        folder = self._folder
         _make(folder)
         self._clean_up(folder)
         with _locked(folder / request.hex()) as file:
@@ -82,6 +81,7 @@ class Verdicts:
 def _make(folder: Path) -> None:
     """Make the folder; it must be this account's alone: others could write verdicts."""
     with contextlib.suppress(FileExistsError):
+        folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:

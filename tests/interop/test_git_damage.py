@@ -135,4 +135,4 @@ def test_a_repository_of_another_release_is_named(side: Side) -> None:
     for command in ('as c git clone "$URL" c', "a git push origin main:new"):
         result = side.run(command)
         assert result.status != 0, result.said
-        assert "not supported: the repository format 'smartserver repository 3' in the file 'format'; supported" in result.err
+        assert "not supported: the repository format 'smartserver repository 3' in the file 'format';" in result.err

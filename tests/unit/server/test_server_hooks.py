@@ -58,7 +58,8 @@ def served(tmp_path: Path) -> Served:
 
 
 def use(served: Served, *hooks: Hook) -> None:
-    served.site.hooks = Hooks(lambda: hooks, {"PATH": os.defpath})
+    verdicts = Verdicts(Path(str(served.site.root.local_folder())).parent / "state" / "verdicts")
+    served.site.hooks = Hooks(lambda: hooks, {"PATH": os.defpath}, verdicts)
 
 
 def script(folder: Path, text: str) -> str:
