@@ -122,8 +122,9 @@ class Session:
         return extension in self._version.extensions
 
     def exchange(self, requests: Sequence[sftp.Request | sftp.Following]) -> list[sftp.Answer]:
-        """Send them in order and wait for the answers, which come in the same order. What is more than `window` waits
-        for answers to what is under way; then what follows is not predicted.
+        """Send them in order and wait for the answers, which come in the same order. Requests over `window` wait for
+        answers to those under way. An opening is sent with all that follows it, or a folder that is read on under its
+        own handle would lack the names that came before.
 
         Raises:
             TransportFailed: the connection is lost: what the server did of them is unknown.
@@ -131,22 +132,25 @@ class Session:
         box: _Box = queue.SimpleQueue()
         answers: dict[int, sftp.Answer] = {}
         filled: list[sftp.Request | None] = []
+        weights = [request.weight for request in requests]
+        starts = [place for place, request in enumerate(requests) if not isinstance(request, sftp.Following)]
+        ends = deque([*starts[1:], len(requests)])
         sent = under_way = 0
         while len(answers) < len(requests):
             first = sent
-            while sent < len(requests) and (not under_way or under_way + requests[sent].weight <= self._window):
-                under_way += requests[sent].weight
-                sent += 1
+            while ends and (not under_way or under_way + sum(weights[sent : ends[0]]) <= self._window):
+                under_way += sum(weights[sent : ends[0]])
+                sent = ends.popleft()
             if sent > first:
                 filled += self._post(requests[first:sent], box, first)
                 for place in range(first, sent):
                     if filled[place] is None:
                         answers[place] = sftp.NOT_SENT
-                        under_way -= requests[place].weight
+                        under_way -= weights[place]
             if len(answers) < sent:
                 for place, answer in self._take(box):
                     answers[place] = answer
-                    under_way -= requests[place].weight
+                    under_way -= weights[place]
         return _counted(requests, filled, [answers[place] for place in range(len(requests))])
 
     def send(self, request: sftp.Request) -> Pending:

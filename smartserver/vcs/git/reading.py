@@ -129,7 +129,7 @@ class _History:
     def select(self, wants: Sequence[int], haves: Sequence[int]) -> None:
         """Find them. `wants`, `haves`: revisions, tags too."""
         self.haves = haves
-        tips = [self._peeled(want) for want in wants]
+        tips = [tip for want in wants if self._is_commit(tip := self._peeled(want))]
         asked = self._asked
         kept: set[int] = set()
         cut: Collection[int] = ()
@@ -157,6 +157,10 @@ class _History:
                 break
             ordinal = parents[0]
         return ordinal
+
+    def _is_commit(self, ordinal: int) -> bool:
+        """Tell whether history can be cut at a revision: git takes any other in its file `shallow` for a damaged one."""
+        return self._objects.read(self._stored.revision(ordinal)).meta == COMMIT
 
     def _by_depth(self, starts: Iterable[int], depth: int) -> tuple[Collection[int], set[int]]:
         """The commits at that depth, and those above it, each by its shortest path."""
