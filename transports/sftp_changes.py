@@ -1,6 +1,7 @@
-"""What is said for each operation over SFTP that changes something; see `sftp_talks`.
+"""The talks of operations over SFTP that change something; see `sftp_talks`.
 
-A talk puts what takes it back into `undo`; to be used by who has several at once, where an earlier one fails.
+A talk puts the requests that take it back into `undo`. A caller with several talks at once sends them where an earlier
+one fails.
 """
 
 from __future__ import annotations
@@ -175,8 +176,8 @@ def link(source: Place, target: Place) -> Talk[None]:
 
 
 def publish_as_folder(source: Place, target: Place, *, posix: bool) -> Talk[None]:
-    """As of `Transport`, in one flight, and without a sync of the folder. A queue of requests does not stop at an
-    error, so each is harmless whatever became of those before it."""
+    """Publish as `Transport` does, in one flight, and without a sync of the folder. A queue of requests does not stop
+    at an error, so each is harmless whatever became of those before it."""
     folder = Place(source.root, published_folder(source.name))
     _, made, moved, answer, _, _, _, left, there = yield [
         sftp.remove_directory(target.path),

@@ -40,7 +40,7 @@ class Handles:
         self._closed: list[bytes] = []
         """Handles that were given and are closed, the last one last."""
         self._count = 0
-        """How many were ever open at once: the number of a new one."""
+        """The most that were ever open at once, which is the number of a new one."""
         self._unanswered = 0
         """Requests that open or close something, and have no answer yet."""
 

@@ -29,7 +29,7 @@ CHUNK = 256 * 1024
 
 
 class Channel(Protocol):
-    """What carries the bytes: of paramiko, or of a test."""
+    """A carrier of the bytes: of paramiko, or of a test."""
 
     def recv(self, nbytes: int, /) -> bytes:
         """Wait for bytes; none at the end.
@@ -48,14 +48,14 @@ class Channel(Protocol):
         """
 
     def close(self) -> None:
-        """End it, and whoever waits in `recv` or `sendall`."""
+        """End it, and every wait in `recv` or `sendall`."""
 
     def hang_up(self) -> None:
         """Let `recv` come to its end, without taking a lock or waiting."""
 
 
 _Box = queue.SimpleQueue[tuple[int, sftp.Answer] | None]
-"""Where the answers of one exchange come in, each with its place; None: no more will come."""
+"""The queue of the answers of one exchange, each with its place; None: no more will come."""
 
 
 class Session:
@@ -75,19 +75,19 @@ class Session:
         `is_openssh`: the server says that it is OpenSSH's.
         """
         self.is_openssh = is_openssh
-        """Whether the server says that it is OpenSSH's."""
+        """True if the server says that it is OpenSSH's."""
         self._channel = channel
         self._where = where
         self._patience = patience
         self._window = window
         self._sending = threading.Lock()
-        """Who holds it may wait for the channel."""
+        """A lock whose holder may wait for the channel."""
         self._guard = threading.Lock()
-        """Of the three that follow. Nobody waits who holds it."""
+        """The lock of the three that follow. Its holder never waits."""
         self._due: dict[int, tuple[_Box, int, sftp.Request]] = {}
         self._handles = Handles(predictable=is_openssh)
         self._why = ""
-        """Why it is of no more use."""
+        """The reason why it cannot be used any more; empty while it can."""
         self._later: deque[sftp.Request | sftp.Following] = deque()
         """Added to without a lock: a file that is collected does so, in whatever its thread was doing."""
         self._number = 0
@@ -102,11 +102,11 @@ class Session:
 
     @property
     def lost(self) -> bool:
-        """Whether another one is needed."""
+        """True if another session is needed."""
         return bool(self._why)
 
     def has(self, extension: bytes) -> bool:
-        """Whether the server says that it has the extension; waits until it has said anything.
+        """Tell whether the server has the extension; wait for its first packet.
 
         Raises:
             TransportFailed: the connection is lost.
@@ -164,7 +164,7 @@ class Session:
         return Pending(self, box)
 
     def later(self, request: sftp.Request) -> None:
-        """Send it before whatever is sent next, and do not mind its answer: a trip of its own is saved."""
+        """Send it with the next requests, and ignore its answer: that saves a trip."""
         self._later.append(request)
 
     def close(self) -> None:
@@ -199,7 +199,7 @@ class Session:
         return filled[len(later) :]
 
     def _send(self, packets: bytes) -> None:
-        """What is not sent whole ends it: the server would take what comes next for the rest."""
+        """Send packets. A part that is not sent ends the session: the server would take the next bytes for the rest."""
         greeting, self._greeting = self._greeting, b""
         if not (greeting or packets):
             return
@@ -220,7 +220,7 @@ class Session:
         return f"the server takes nothing for {self._patience:.0f} s"
 
     def _take(self, box: _Box) -> list[tuple[int, sftp.Answer]]:
-        """What has come, waiting for the first."""
+        """The answers that have come; wait for the first."""
         heard, taken = self._heard, list[tuple[int, sftp.Answer] | None]()
         while not taken:
             try:
@@ -234,7 +234,7 @@ class Session:
         return [each for each in taken if each is not None]
 
     def _check_heard(self, before: int) -> int:
-        """How often the server has sent something: more than before.
+        """The number of times that the server has sent something, which is more than before.
 
         Raises:
             TransportFailed: it was silent for too long.
@@ -259,7 +259,7 @@ class Session:
         self._channel.close()
 
     def _read(self) -> None:
-        """What the reading thread does."""
+        """Run the reading thread."""
         packets = sftp.Packets()
         try:
             while received := self._receive():
@@ -272,7 +272,7 @@ class Session:
         self._end(f"the server ended it{began}")  # Unless there was another reason.
 
     def _receive(self) -> bytes:
-        """What comes next, however long that takes, unless somebody is sending all the while."""
+        """The next bytes, however long that takes, unless a thread is sending all the while."""
         before = -1
         while True:
             try:

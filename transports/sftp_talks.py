@@ -1,5 +1,5 @@
-"""What is said for each operation over SFTP: a *talk* yields the requests that may fly together, is given their
-answers, and returns what came of it. So many talks can be had at once, and take the trips of the longest.
+"""The conversation of each operation over SFTP: a *talk* yields the requests that may fly together, is given their
+answers, and returns the result. So many talks can run at once, and take the trips of the longest.
 
 What is asked of a file that is opened is sent with the opening (`Following`); where that could not be, it is asked in
 the next flight, so each talk has both ways.
@@ -49,16 +49,16 @@ ERRORS: dict[
     Code.DIRECTORY_NOT_EMPTY: DirectoryNotEmpty,
     Code.NOT_A_DIRECTORY: NotADirectory,
 }
-"""What a server says, as what a transport raises; all else is `TransportFailed`."""
+"""The error that a transport raises for each code; for any other `TransportFailed`."""
 
 TRIES = 10
-"""How often a file is read that is another each time."""
+"""Times that a file is read that is another each time."""
 
 LISTED = (16, 128)
 """Times more names are asked for in one flight, first and when those were too few: OpenSSH gives 100 each time."""
 
 READ_ON = 1024
-"""As often in each flight after those. An answer has up to 256 KiB, so that one flight may bring 256 MiB."""
+"""The same in each flight after those. An answer has up to 256 KiB, so that one flight may bring 256 MiB."""
 
 NAME = 64
 """Bytes that count for a name, and for an answer, besides the name itself: about what Python keeps of one."""
@@ -87,7 +87,7 @@ class Place:
 
     @property
     def path(self) -> bytes:
-        """As the server knows it."""
+        """The path as the server knows it."""
         return f"{'' if self.root == '/' else self.root}/{self.name}".encode() if self.name else self.root.encode()
 
     @property
@@ -106,7 +106,7 @@ class Place:
 
 
 def explain(place: Place, status: Status) -> Talk[TransportError]:
-    """Why that was refused; what lies above is looked at where that may be why."""
+    """The error for a refused request; the folders above are looked at if they may be the reason."""
     error = ERRORS.get(status.code)
     if error not in (None, NoSuchFile):
         return error(place.name)
@@ -127,13 +127,13 @@ def failed(place: Place, status: Status, *, what: str = "", takes_room: bool = F
 
 
 def said(status: Status, *, takes_room: bool) -> str:
-    """What a server says, as of `failed`."""
+    """The words of a server, for `failed`."""
     nothing_more = status.code == Code.FAILURE and status.message.lower() in ("", "failure")
     return f"the server says: {status}" + (" (its disk may be full)" if takes_room and nothing_more else "")
 
 
 def status_of(answer: sftp.Answer) -> Status:
-    """What was said, where a status or something else was asked for."""
+    """The status in an answer; of any other answer one that says so."""
     return answer if isinstance(answer, Status) else Status(Code.BAD_MESSAGE, f"{type(answer).__name__}, unasked")
 
 
@@ -147,7 +147,7 @@ def refusal(answer: sftp.Answer) -> Status | None:
 
 
 def look(place: Place) -> Talk[Attributes | None]:
-    """What is there; None where nothing is."""
+    """The attributes of a path; None where nothing is there."""
     (answer,) = yield [sftp.stat(place.path)]
     if isinstance(answer, Attributes):
         return answer
@@ -229,7 +229,7 @@ def _parts(place: Place, answers: Sequence[sftp.Answer]) -> list[Names]:
 
 
 def names_of_folder(place: Place, undo: list[Request]) -> Talk[list[str] | None]:
-    """As `names`; None where there is something else, too."""
+    """The same as `names`, but None where a file has that name."""
     try:
         return (yield from names(place, undo))
     except NotADirectory:
@@ -275,7 +275,7 @@ class _Piece:
     size: int
     got: bytes = b""
     ended: bool = False
-    """Whether the server has said that the file ends in it."""
+    """True if the server has said that the file ends in it."""
 
     def ask(self, handle: bytes) -> Request:
         return sftp.read(handle, self.offset + len(self.got), self.size - len(self.got))
@@ -330,7 +330,7 @@ class _Opening:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the ranges were read."""
+        """True if the ranges were read."""
         return len(self._answers) > 2 and self._answers[-1] is not NOT_SENT
 
     @property
@@ -341,21 +341,21 @@ class _Opening:
 
     @property
     def kind(self) -> EntryKind | None:
-        """What the path names; None where nothing is there."""
+        """The kind of what the path names; None where nothing is there."""
         found = self._answers[1]
         return found.kind if isinstance(found, Attributes) else None
 
     @property
     def is_open(self) -> bool:
-        """Whether it could be opened."""
+        """True if it could be opened."""
         return isinstance(self._answers[0], Handle)
 
     def file(self) -> Talk[tuple[bytes, Attributes] | None]:
-        """As `opened`."""
+        """The same as `opened`."""
         return _opened(self._place, self._answers[0], self._answers[1], is_closed=self.is_closed)
 
     def read(self) -> list[_Piece]:
-        """What was read, each range until it came short."""
+        """The pieces that were read, each range until it came short."""
         pieces: list[_Piece] = []
         ended = set[int]()
         for piece, answer in zip(self._pieces, self._answers[2:], strict=False):
@@ -494,7 +494,7 @@ def read_ranges(place: Place, ranges: Sequence[tuple[int, int]], undo: list[Requ
 
 
 def real_path(place: Place) -> Talk[bytes]:
-    """Where it leads; of what does not exist, where the last folder that does leads, and the rest."""
+    """The real path; of a path that does not exist, that of the last folder that does, and the rest."""
     at = [Place(place.root, ""), *place.above, place]
     answers = yield [sftp.real_path(each.path) for each in at]
     for each, answer in zip(reversed(at), reversed(answers), strict=True):

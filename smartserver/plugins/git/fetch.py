@@ -1,4 +1,4 @@
-"""What a fetch pulls, put into the repository: the pull comes first, for git names its wants once it has the refs."""
+"""Puts a pull into the repository. The pull is sent first, since git names its wants only when it has the refs."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from smartserver.verbs.repository_pull import MAX_HAVES, MAX_WANTS
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """What a pull brings."""
+    """The answer to a pull."""
 
     body: Iterator[bytes]
     segments: int | None
-    """How many; None where that was not said."""
+    """The number of segments; None where the server did not announce it."""
     shallow: tuple[set[bytes], set[bytes]] | None = None
     """The shallow commits that were, and those that are to be; None: they stay."""
 
@@ -49,13 +49,13 @@ class Fetch:
         self._options = options
         self._pulled: Arrival | None = None
         self.sought = b""
-        """What git asked for, a line each: an id and a name."""
+        """The objects that git asked for, a line each: an id and a name."""
         self.keeps: list[str] = []
         """Files that keep new packs from being collected, removed at the end. A pack whose file stays is never
         repacked."""
 
     def close(self) -> None:
-        """Let go of the new packs: refs name them now, or never will."""
+        """Remove the files that keep new packs: refs name the packs now, or never will."""
         for keep in self.keeps:
             with contextlib.suppress(OSError):
                 os.unlink(keep)
