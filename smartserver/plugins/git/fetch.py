@@ -19,6 +19,7 @@ from smartserver.plugins.git.words import ADVICE
 from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.model import Kind
 from smartserver.records.segment import SegmentStream
+from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
 from smartserver.spans import Part, span
 from smartserver.vcs.git.repository import GitRepository
@@ -109,7 +110,8 @@ class Fetch:
         )
         read = self._repository.read(encode(selector), wanted.refs, wanted.ids, haves)
         try:
-            cut = decode_cut(read.result.said, local.id_length)
+            # A clone gives the local repository this format only when it has the refs.
+            cut = decode_cut(read.result.said, system_of(self._repository.knowledge.vcs).hash_bytes)
         except ValueError as wrong:
             raise self._unreadable(wrong) from wrong
         after = (shallow | set(cut.shallow)) - set(cut.unshallow)
