@@ -11,7 +11,7 @@ import msgspec
 
 from smartserver.client.body import OnSent
 from smartserver.client.repository import RemoteRepository
-from smartserver.errors import MissingRevision, WrongVcs, place
+from smartserver.errors import MissingRevision, Unsupported, WrongVcs, place
 from smartserver.plugins.git.options import Options
 from smartserver.plugins.git.terminal import CannotGoOn, Terminal
 from smartserver.plugins.git.wants import Wants
@@ -108,7 +108,13 @@ class Fetch:
             list(wanted.follow),
             not (local.is_partial or options.promised),
         )
-        read = self._repository.read(encode(selector), wanted.refs, wanted.ids, haves)
+        try:
+            read = self._repository.read(encode(selector), wanted.refs, wanted.ids, haves)
+        except Unsupported as wrong:
+            vcs = self._repository.knowledge.vcs
+            if vcs and not vcs.startswith("git "):
+                raise WrongVcs(self._path, vcs, "git") from wrong
+            raise
         try:
             # A clone gives the local repository this format only when it has the refs.
             cut = decode_cut(read.result.said, system_of(self._repository.knowledge.vcs).hash_bytes)
