@@ -80,7 +80,7 @@ def test_an_id_of_no_revision_is_told_what_can_be_asked_for() -> None:
 def test_a_part_of_a_repository_of_another_system(option: str) -> None:
     """Its server has no word for the part; the user reads which repository it is."""
     remote = FakeRemote({MAIN: key(1)}, vcs="bzr 2a", pull=Unsupported("reading parts", "whole revisions"))
-    with pytest.raises(WrongVcs, match="^the repository at 'x' is bzr 2a, not git$"):
+    with pytest.raises(WrongVcs, match=r"^the repository at 'x' is bzr 2a, not git$"):
         Conversation(f"option {option}\nlist\n", remote, local_with()).run()
 
 
