@@ -54,7 +54,7 @@ class Charged:
     def record(self, kind: int, key: Key) -> Record | None:
         return self.records.get((kind, key))
 
-    def prefetch(self, places: Iterable[tuple[int, Key]]) -> None:
+    def prefetch(self, names: Iterable[tuple[int, Key]]) -> None:
         """Nothing is behind a link."""
 
     def text(self, kind: int, key: Key) -> Text | None:

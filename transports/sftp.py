@@ -26,7 +26,7 @@ from transports.base import Capability, ReadFile, Stat, Step, Transport, WriteFi
 from transports.errors import NotSupported, TransportError, TransportFailed
 from transports.sftp_login import Account, log_in
 from transports.sftp_session import Pending, Session
-from transports.sftp_talks import Place, Talk
+from transports.sftp_talks import RemotePath, Talk
 from transports.steps import (
     Delete,
     Get,
@@ -104,7 +104,7 @@ class Line:
 
 
 class _SftpReadFile(ReadFile):
-    def __init__(self, line: Line, session: Session, place: Place, handle: bytes) -> None:
+    def __init__(self, line: Line, session: Session, place: RemotePath, handle: bytes) -> None:
         self._line = line  # Held, so that the session lasts.
         self._session = session
         self._place = place
@@ -139,7 +139,7 @@ class _SftpReadFile(ReadFile):
 class _SftpWriteFile(WriteFile):
     """What is written is sent at once and answered whenever: whoever reads after it, over the same session, sees it."""
 
-    def __init__(self, line: Line, session: Session, place: Place, handle: bytes) -> None:
+    def __init__(self, line: Line, session: Session, place: RemotePath, handle: bytes) -> None:
         self._line = line
         self._session = session
         self._place = place
@@ -270,8 +270,8 @@ class SftpTransport(Transport):
         self._where = where
         self._prefix = _prefix
 
-    def _at(self, path: str) -> Place:
-        return Place(self._root, paths.join(self._prefix, path))
+    def _at(self, path: str) -> RemotePath:
+        return RemotePath(self._root, paths.join(self._prefix, path))
 
     def _have(self, talk: Talk[Result]) -> Result:
         return converse(self._line.session(), talk)
@@ -442,7 +442,7 @@ class SftpTransport(Transport):
         changing = self._change(session, place, step, undo)
         return _settling(changing, lambda _: None)
 
-    def _change(self, session: Session, place: Place, step: Step, undo: list[sftp.Request]) -> Talk[None]:
+    def _change(self, session: Session, place: RemotePath, step: Step, undo: list[sftp.Request]) -> Talk[None]:
         match step:
             case Put():
                 return changes.put(place, step.content, fsync=session.has(sftp.FSYNC), undo=undo)
@@ -459,7 +459,7 @@ class SftpTransport(Transport):
             case _:
                 raise TypeError(f"no step of SFTP: {step}")
 
-    def _publish(self, session: Session, source: Place, target: Place) -> Talk[None]:
+    def _publish(self, session: Session, source: RemotePath, target: RemotePath) -> Talk[None]:
         if not (self._line.links and session.has(sftp.HARDLINK)):
             yield from changes.publish_as_folder(source, target, posix=session.has(sftp.POSIX_RENAME))
             return

@@ -1,6 +1,7 @@
-"""What is said for each operation over SFTP that changes something; see `sftp_talks`.
+"""The talks of operations over SFTP that change something; see `sftp_talks`.
 
-A talk puts what takes it back into `undo`; to be used by who has several at once, where an earlier one fails.
+A talk puts the requests that take it back into `undo`. A caller with several talks at once sends them where an earlier
+one fails.
 """
 
 from __future__ import annotations
@@ -20,23 +21,35 @@ from transports.errors import (
     TransportFailed,
 )
 from transports.sftp_packets import NOT_SENT, Attributes, Code, Following, Handle, Open, Request, Status
-from transports.sftp_talks import EARLY, NO_FILE, Asked, Place, Talk, explain, failed, names, refusal, said, status_of
+from transports.sftp_talks import (
+    EARLY,
+    NO_FILE,
+    Asked,
+    RemotePath,
+    Talk,
+    explain,
+    failed,
+    names,
+    refusal,
+    said,
+    status_of,
+)
 
 
-def create(place: Place) -> Talk[bytes]:
+def create(place: RemotePath) -> Talk[bytes]:
     """The handle of a new file."""
     how = Open.WRITE | Open.CREATE | Open.EXCLUSIVE
     answer, there = yield [sftp.open_file(place.path, how), sftp.lstat(place.path)]
     return (yield from _created(place, answer, there))
 
 
-def _created(place: Place, answer: sftp.Answer, there: sftp.Answer) -> Talk[bytes]:
+def _created(place: RemotePath, answer: sftp.Answer, there: sftp.Answer) -> Talk[bytes]:
     if isinstance(answer, Handle):
         return answer.handle
     raise (yield from _taken(place, answer, there))
 
 
-def _taken(place: Place, answer: sftp.Answer, there: sftp.Answer) -> Talk[TransportError]:
+def _taken(place: RemotePath, answer: sftp.Answer, there: sftp.Answer) -> Talk[TransportError]:
     """Why a name cannot be had: somebody has it, or another reason."""
     if isinstance(there, Attributes):
         return FileExists(place.name)
@@ -44,7 +57,7 @@ def _taken(place: Place, answer: sftp.Answer, there: sftp.Answer) -> Talk[Transp
     return failed(place, status_of(answer), takes_room=True) if isinstance(error, TransportFailed) else error
 
 
-def put(place: Place, whole: bytes, *, fsync: bool, undo: list[Request]) -> Talk[None]:
+def put(place: RemotePath, whole: bytes, *, fsync: bool, undo: list[Request]) -> Talk[None]:
     """A new file with that content, durable where the server has `FSYNC`. What does not succeed whole is left torn."""
     writes: list[Callable[[bytes], Request]] = [
         partial(_write_piece, start, memoryview(whole)[start : start + sftp.PIECE])
@@ -73,21 +86,21 @@ def finish(handle: bytes, *, fsync: bool) -> list[Request]:
     return [*([sftp.fsync(handle)] if fsync else []), sftp.close(handle)]
 
 
-def check_written(place: Place, answers: Iterable[sftp.Answer]) -> None:
+def check_written(place: RemotePath, answers: Iterable[sftp.Answer]) -> None:
     """Raise why something was not written."""
     for answer in answers:
         if refused := refusal(answer):
             raise failed(place, refused, what="not written, ", takes_room=True)
 
 
-def check_finished(place: Place, answers: Iterable[sftp.Answer]) -> None:
+def check_finished(place: RemotePath, answers: Iterable[sftp.Answer]) -> None:
     """Raise why it may not be durable: always `TransportFailed`, since a sync is never tried again."""
     for answer in answers:
         if refused := refusal(answer):
             raise TransportFailed(place.name, f"sync failed, {said(refused, takes_room=True)}")
 
 
-def make_directory(place: Place, undo: list[Request]) -> Talk[None]:
+def make_directory(place: RemotePath, undo: list[Request]) -> Talk[None]:
     """One folder."""
     answer, there = yield [sftp.make_directory(place.path), sftp.lstat(place.path)]
     if refusal(answer):
@@ -95,7 +108,7 @@ def make_directory(place: Place, undo: list[Request]) -> Talk[None]:
     undo[:] = [sftp.remove_directory(place.path)]
 
 
-def remove_directory(place: Place) -> Talk[None]:
+def remove_directory(place: RemotePath) -> Talk[None]:
     """One empty folder."""
     answer, there = yield [sftp.remove_directory(place.path), sftp.lstat(place.path)]
     if refused := refusal(answer):
@@ -107,25 +120,25 @@ def remove_directory(place: Place) -> Talk[None]:
         raise error
 
 
-def delete(place: Place) -> Talk[None]:
+def delete(place: RemotePath) -> Talk[None]:
     """A file."""
     (answer,) = yield [sftp.remove(place.path)]
     if refused := refusal(answer):
         raise (yield from explain(place, refused))
 
 
-def rename(source: Place, target: Place, *, posix: bool) -> Talk[None]:
+def rename(source: RemotePath, target: RemotePath, *, posix: bool) -> Talk[None]:
     """Another name. Without `POSIX_RENAME` it is the server's affair whether a file that has the name is replaced;
     where it refuses nothing else is tried: to delete that file first would leave a moment without either."""
     answers = yield _renaming(source, target, posix=posix)
     yield from _check_renamed(source, target, answers, posix=posix)
 
 
-def _rename(source: Place, target: Place, *, posix: bool) -> Request:
+def _rename(source: RemotePath, target: RemotePath, *, posix: bool) -> Request:
     return (sftp.posix_rename if posix else sftp.rename)(source.path, target.path)
 
 
-def _renaming(source: Place, target: Place, *, posix: bool) -> list[Request]:
+def _renaming(source: RemotePath, target: RemotePath, *, posix: bool) -> list[Request]:
     # What had the name is looked at before and after: of two who take turns at it one may let go of it in between.
     return [
         sftp.lstat(target.path),
@@ -135,7 +148,9 @@ def _renaming(source: Place, target: Place, *, posix: bool) -> list[Request]:
     ]
 
 
-def _check_renamed(source: Place, target: Place, answers: Sequence[sftp.Answer], *, posix: bool) -> Talk[None]:
+def _check_renamed(
+    source: RemotePath, target: RemotePath, answers: Sequence[sftp.Answer], *, posix: bool
+) -> Talk[None]:
     before, answer, left, after = answers
     refused = refusal(answer)
     if refused is None:
@@ -150,7 +165,9 @@ def _check_renamed(source: Place, target: Place, answers: Sequence[sftp.Answer],
     raise (yield from explain(target, refused))
 
 
-def _in_the_way(target: Place, moved: EntryKind, there: EntryKind, refused: Status, *, posix: bool) -> TransportError:
+def _in_the_way(
+    target: RemotePath, moved: EntryKind, there: EntryKind, refused: Status, *, posix: bool
+) -> TransportError:
     if moved is EntryKind.DIRECTORY:
         return DirectoryNotEmpty(target.name) if there is EntryKind.DIRECTORY else NotADirectory(target.name)
     if there is EntryKind.DIRECTORY:
@@ -158,7 +175,7 @@ def _in_the_way(target: Place, moved: EntryKind, there: EntryKind, refused: Stat
     return failed(target, refused) if posix else NotSupported("rename over a file")
 
 
-def link(source: Place, target: Place) -> Talk[None]:
+def link(source: RemotePath, target: RemotePath) -> Talk[None]:
     """A second name of a file, which nothing has but an empty folder. `NotSupported` where that is refused for another
     reason than that the name is taken or something is missing: version 3 does not tell whether there are links."""
     _, answer, left, there = yield [
@@ -174,10 +191,10 @@ def link(source: Place, target: Place) -> Talk[None]:
         raise NotSupported("link") if isinstance(error, TransportFailed | PermissionDenied) else error
 
 
-def publish_as_folder(source: Place, target: Place, *, posix: bool) -> Talk[None]:
-    """As of `Transport`, in one flight, and without a sync of the folder. A queue of requests does not stop at an
-    error, so each is harmless whatever became of those before it."""
-    folder = Place(source.root, published_folder(source.name))
+def publish_as_folder(source: RemotePath, target: RemotePath, *, posix: bool) -> Talk[None]:
+    """Publish as `Transport` does, in one flight, and without a sync of the folder. A queue of requests does not stop
+    at an error, so each is harmless whatever became of those before it."""
+    folder = RemotePath(source.root, published_folder(source.name))
     _, made, moved, answer, _, _, _, left, there = yield [
         sftp.remove_directory(target.path),
         sftp.make_directory(folder.path),
@@ -197,7 +214,7 @@ def publish_as_folder(source: Place, target: Place, *, posix: bool) -> Talk[None
 
 
 def _unpublished(
-    source: Place, target: Place, answer: sftp.Answer, left: sftp.Answer, there: sftp.Answer
+    source: RemotePath, target: RemotePath, answer: sftp.Answer, left: sftp.Answer, there: sftp.Answer
 ) -> Talk[TransportError]:
     """Why a file was not published; `left` and `there`: what the names are now."""
     if not isinstance(left, Attributes):
@@ -205,7 +222,7 @@ def _unpublished(
     return (yield from _taken(target, answer, there))
 
 
-def withdraw(place: Place, aside: Place, *, posix: bool) -> Talk[None]:
+def withdraw(place: RemotePath, aside: RemotePath, *, posix: bool) -> Talk[None]:
     """Remove what was published: it is renamed first in either form, so that it takes one flight."""
     *answers, _, _, _ = yield [
         *_renaming(place, aside, posix=posix),
@@ -216,7 +233,7 @@ def withdraw(place: Place, aside: Place, *, posix: bool) -> Talk[None]:
     yield from _check_renamed(place, aside, answers, posix=posix)
 
 
-def sync_directory(place: Place, *, fsync: bool, undo: list[Request]) -> Talk[None]:
+def sync_directory(place: RemotePath, *, fsync: bool, undo: list[Request]) -> Talk[None]:
     """Make the names in a folder durable, as far as the server can: it must have `FSYNC`, and open folders."""
     asked: list[Asked] = [sftp.stat(place.path)]
     if fsync:

@@ -15,8 +15,10 @@ The rules:
 - They count only if the answer to the opening has the predicted handle. Else they are sent again, under the handle
   that was given, in a flight of their own. Nothing is lost but the trip that would have been saved.
 - Nothing is written under a predicted handle before one prediction of this session was right.
-- The last of them is a close. So all files of a flight have the same handle, one after the other, whether the others
-  are there or not.
+- The last of them is a close. So the files of a flight have the same handle, one after the other, whether the others
+  are there or not. Only a large file, whose opening nothing follows, keeps its handle, and those behind it get others.
+- An opening and all that follow it are sent together (`Session.exchange`), or none of those that follow. A folder would
+  be read on behind the names that came, and a sync that failed would be tried again.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ class Handles:
         self._closed: list[bytes] = []
         """Handles that were given and are closed, the last one last."""
         self._count = 0
-        """How many were ever open at once: the number of a new one."""
+        """The most that were ever open at once, which is the number of a new one."""
         self._unanswered = 0
         """Requests that open or close something, and have no answer yet."""
 

@@ -40,7 +40,7 @@ CONFIG = "~/.ssh/config"
 KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 SYSTEM_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 IDENTITIES = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
-"""Where OpenSSH looks when nobody says otherwise."""
+"""The files in which OpenSSH looks by default."""
 
 ANY_KEY = "any"
 """Said instead of a fingerprint: the host may have any key."""
@@ -51,7 +51,7 @@ RSA = {"rsa-sha2-512": "ssh-rsa", "rsa-sha2-256": "ssh-rsa"}
 """Ways to sign with a key -> its type, where the two have different names."""
 
 NO_BANNER = "Error reading SSH protocol banner"
-"""What paramiko says of a server that says nothing; the system's own words may follow."""
+"""Paramiko's message about a silent server; the system's own words may follow."""
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 # What it complains of is raised too; without this it would also be printed.
@@ -59,7 +59,7 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Where to log in; what is empty or 0 is as the configuration says."""
+    """The account to log in to; an empty field, or 0, is as the configuration says."""
 
     host: str
     user: str = ""
@@ -77,7 +77,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """How an account is reached."""
+    """The way to an account."""
 
     host: str
     port: int
@@ -88,13 +88,13 @@ class _Way:
     known_hosts: tuple[str, ...]
     identities: tuple[str, ...]
     identities_only: bool
-    """Whether the agent is asked for the keys of those files alone."""
+    """True if the agent is asked for the keys of those files alone."""
     command: str
-    """What carries the connection instead of TCP; empty for TCP."""
+    """The command that carries the connection; empty for TCP."""
 
     @property
     def where(self) -> str:
-        """It, in messages."""
+        """The account as messages name it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.user}@{host}" if self.port == PORT else f"{self.user}@{host}:{self.port}"
 
@@ -178,7 +178,7 @@ class _Carrier:
 
     @property
     def is_openssh(self) -> bool:
-        """Whether the server says that it is OpenSSH's."""
+        """True if the server says that it is OpenSSH's."""
         return str(self._connection.remote_version).startswith("SSH-2.0-OpenSSH")
 
     def recv(self, nbytes: int, /) -> bytes:
@@ -287,7 +287,7 @@ def _through(hops: Sequence[str], target: str) -> str:
 
 
 def _options(account: Account) -> Mapping[str, Any]:
-    """What the file says of a host; values are strings, but for lists of files."""
+    """The settings of a host in the file; values are strings, but for lists of files."""
     config = paramiko.SSHConfig()
     if account.port:  # What is said first holds, in a command too.
         config.parse(io.StringIO(f"Host *\nPort {account.port}\n"))
@@ -352,7 +352,7 @@ def fingerprint(blob: bytes) -> str:
 
 
 def _is_of(host: str, patterns: str) -> bool:
-    """Whether a line of `known_hosts` is of that host: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT."""
+    """Tell whether a line of `known_hosts` is about that host: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT."""
     found = False
     for pattern in patterns.lower().split(",") if not patterns.startswith("|1|") else [patterns]:
         if pattern.startswith("|1|"):

@@ -31,7 +31,7 @@ HARDLINK = b"hardlink@openssh.com"
 
 
 class Open(enum.IntFlag):
-    """How a file is opened."""
+    """The flags with which a file is opened."""
 
     READ = 0x01
     WRITE = 0x02
@@ -67,7 +67,7 @@ class _Kind(enum.IntEnum):
 
 
 class Code(enum.IntEnum):
-    """What a status says. Those from `FILE_EXISTS` on are of later versions; some servers say them all the same."""
+    """The codes of a status. Those from `FILE_EXISTS` on are of later versions; some servers send them all the same."""
 
     OK = 0
     EOF = 1
@@ -85,7 +85,7 @@ class Code(enum.IntEnum):
 
 
 class BadPacket(Exception):
-    """What came is not SFTP."""
+    """The server sent bytes that are not SFTP."""
 
 
 # -- requests
@@ -93,7 +93,7 @@ class BadPacket(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked, but for the id it is sent under."""
+    """A request without the id that it is sent under."""
 
     kind: int
     body: bytes
@@ -107,7 +107,7 @@ class Request:
 
     @property
     def opens(self) -> bool:
-        """Whether its answer may be a handle."""
+        """True if its answer may be a handle."""
         return self.kind in (_Kind.OPEN, _Kind.OPENDIR)
 
     @property
@@ -116,7 +116,7 @@ class Request:
         return self.body[4:] if self.kind == _Kind.CLOSE else b""
 
     def packet(self, number: int) -> bytes:
-        """It as bytes, under that id."""
+        """The request as bytes, under that id."""
         return struct.pack(">IBI", 5 + len(self.body), self.kind, number) + self.body
 
 
@@ -128,11 +128,11 @@ class Following:
     make: Callable[[bytes], Request]
     """Gives it, with the handle."""
     changes: bool = False
-    """Whether it changes a file."""
+    """True if it changes a file."""
 
     @property
     def weight(self) -> int:
-        """As of the request."""
+        """The weight of the request."""
         return self.make(bytes(4)).weight
 
 
@@ -170,7 +170,7 @@ def write(handle: bytes, offset: int, content: bytes | memoryview) -> Request:
 
 
 def fsync(handle: bytes) -> Request:
-    """Of OpenSSH; only where the server says that it has `FSYNC`."""
+    """Sync a file: of OpenSSH, only where the server says that it has `FSYNC`."""
     return Request(_Kind.EXTENDED, _string(FSYNC) + _string(handle))
 
 
@@ -200,17 +200,17 @@ def read_directory(handle: bytes) -> Request:
 
 
 def remove(path: bytes) -> Request:
-    """Of a file."""
+    """Remove a file."""
     return Request(_Kind.REMOVE, _string(path))
 
 
 def make_directory(path: bytes) -> Request:
-    """Its mode is what the server's umask leaves."""
+    """Make a folder. Its mode is what the server's umask leaves."""
     return Request(_Kind.MKDIR, _string(path) + _NO_ATTRIBUTES)
 
 
 def remove_directory(path: bytes) -> Request:
-    """Of an empty one."""
+    """Remove an empty folder."""
     return Request(_Kind.RMDIR, _string(path))
 
 
@@ -220,7 +220,7 @@ def real_path(path: bytes) -> Request:
 
 
 def rename(source: bytes, target: bytes) -> Request:
-    """It is the server's affair what becomes of a file that has the target's name: by the draft, it refuses."""
+    """Rename a file. By the draft a server refuses if the target exists; some replace it."""
     return Request(_Kind.RENAME, _string(source) + _string(target))
 
 
@@ -247,7 +247,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How it went; a number that is no `Code` stays one."""
+    """The outcome of a request; a number that is no `Code` stays one."""
 
     code: int
     message: str = ""
@@ -280,7 +280,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What a server says of a file; what it keeps for itself is 0."""
+    """A server's description of a file; a field that it leaves out is 0."""
 
     size: int
     mode: int
@@ -288,7 +288,7 @@ class Attributes:
 
     @property
     def kind(self) -> EntryKind:
-        """What it is."""
+        """The kind of the file."""
         if stat_bits.S_ISREG(self.mode):
             return EntryKind.FILE
         return EntryKind.DIRECTORY if stat_bits.S_ISDIR(self.mode) else EntryKind.OTHER
@@ -306,7 +306,7 @@ NOT_SENT = Status(-1, "not sent")
 
 
 class _Reader:
-    """What is left of a packet's body."""
+    """The unread rest of a packet's body."""
 
     def __init__(self, packet: bytes) -> None:
         self._body = packet

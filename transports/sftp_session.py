@@ -29,7 +29,7 @@ CHUNK = 256 * 1024
 
 
 class Channel(Protocol):
-    """What carries the bytes: of paramiko, or of a test."""
+    """A carrier of the bytes: of paramiko, or of a test."""
 
     def recv(self, nbytes: int, /) -> bytes:
         """Wait for bytes; none at the end.
@@ -48,14 +48,14 @@ class Channel(Protocol):
         """
 
     def close(self) -> None:
-        """End it, and whoever waits in `recv` or `sendall`."""
+        """End it, and every wait in `recv` or `sendall`."""
 
     def hang_up(self) -> None:
         """Let `recv` come to its end, without taking a lock or waiting."""
 
 
 _Box = queue.SimpleQueue[tuple[int, sftp.Answer] | None]
-"""Where the answers of one exchange come in, each with its place; None: no more will come."""
+"""The queue of the answers of one exchange, each with its place; None: no more will come."""
 
 
 class Session:
@@ -75,19 +75,19 @@ class Session:
         `is_openssh`: the server says that it is OpenSSH's.
         """
         self.is_openssh = is_openssh
-        """Whether the server says that it is OpenSSH's."""
+        """True if the server says that it is OpenSSH's."""
         self._channel = channel
         self._where = where
         self._patience = patience
         self._window = window
         self._sending = threading.Lock()
-        """Who holds it may wait for the channel."""
+        """A lock whose holder may wait for the channel."""
         self._guard = threading.Lock()
-        """Of the three that follow. Nobody waits who holds it."""
+        """The lock of the three that follow. Its holder never waits."""
         self._due: dict[int, tuple[_Box, int, sftp.Request]] = {}
         self._handles = Handles(predictable=is_openssh)
         self._why = ""
-        """Why it is of no more use."""
+        """The reason why it cannot be used any more; empty while it can."""
         self._later: deque[sftp.Request | sftp.Following] = deque()
         """Added to without a lock: a file that is collected does so, in whatever its thread was doing."""
         self._number = 0
@@ -102,11 +102,11 @@ class Session:
 
     @property
     def lost(self) -> bool:
-        """Whether another one is needed."""
+        """True if another session is needed."""
         return bool(self._why)
 
     def has(self, extension: bytes) -> bool:
-        """Whether the server says that it has the extension; waits until it has said anything.
+        """Tell whether the server has the extension; wait for its first packet.
 
         Raises:
             TransportFailed: the connection is lost.
@@ -122,8 +122,9 @@ class Session:
         return extension in self._version.extensions
 
     def exchange(self, requests: Sequence[sftp.Request | sftp.Following]) -> list[sftp.Answer]:
-        """Send them in order and wait for the answers, which come in the same order. What is more than `window` waits
-        for answers to what is under way; then what follows is not predicted.
+        """Send them in order and wait for the answers, which come in the same order. Requests over `window` wait for
+        answers to those under way. An opening is sent with all that follows it, or a folder that is read on under its
+        own handle would lack the names that came before.
 
         Raises:
             TransportFailed: the connection is lost: what the server did of them is unknown.
@@ -131,22 +132,25 @@ class Session:
         box: _Box = queue.SimpleQueue()
         answers: dict[int, sftp.Answer] = {}
         filled: list[sftp.Request | None] = []
+        weights = [request.weight for request in requests]
+        starts = [place for place, request in enumerate(requests) if not isinstance(request, sftp.Following)]
+        ends = deque([*starts[1:], len(requests)])
         sent = under_way = 0
         while len(answers) < len(requests):
             first = sent
-            while sent < len(requests) and (not under_way or under_way + requests[sent].weight <= self._window):
-                under_way += requests[sent].weight
-                sent += 1
+            while ends and (not under_way or under_way + sum(weights[sent : ends[0]]) <= self._window):
+                under_way += sum(weights[sent : ends[0]])
+                sent = ends.popleft()
             if sent > first:
                 filled += self._post(requests[first:sent], box, first)
                 for place in range(first, sent):
                     if filled[place] is None:
                         answers[place] = sftp.NOT_SENT
-                        under_way -= requests[place].weight
+                        under_way -= weights[place]
             if len(answers) < sent:
                 for place, answer in self._take(box):
                     answers[place] = answer
-                    under_way -= requests[place].weight
+                    under_way -= weights[place]
         return _counted(requests, filled, [answers[place] for place in range(len(requests))])
 
     def send(self, request: sftp.Request) -> Pending:
@@ -160,7 +164,7 @@ class Session:
         return Pending(self, box)
 
     def later(self, request: sftp.Request) -> None:
-        """Send it before whatever is sent next, and do not mind its answer: a trip of its own is saved."""
+        """Send it with the next requests, and ignore its answer: that saves a trip."""
         self._later.append(request)
 
     def close(self) -> None:
@@ -195,7 +199,7 @@ class Session:
         return filled[len(later) :]
 
     def _send(self, packets: bytes) -> None:
-        """What is not sent whole ends it: the server would take what comes next for the rest."""
+        """Send packets. A part that is not sent ends the session: the server would take the next bytes for the rest."""
         greeting, self._greeting = self._greeting, b""
         if not (greeting or packets):
             return
@@ -216,7 +220,7 @@ class Session:
         return f"the server takes nothing for {self._patience:.0f} s"
 
     def _take(self, box: _Box) -> list[tuple[int, sftp.Answer]]:
-        """What has come, waiting for the first."""
+        """The answers that have come; wait for the first."""
         heard, taken = self._heard, list[tuple[int, sftp.Answer] | None]()
         while not taken:
             try:
@@ -230,7 +234,7 @@ class Session:
         return [each for each in taken if each is not None]
 
     def _check_heard(self, before: int) -> int:
-        """How often the server has sent something: more than before.
+        """The number of times that the server has sent something, which is more than before.
 
         Raises:
             TransportFailed: it was silent for too long.
@@ -255,7 +259,7 @@ class Session:
         self._channel.close()
 
     def _read(self) -> None:
-        """What the reading thread does."""
+        """Run the reading thread."""
         packets = sftp.Packets()
         try:
             while received := self._receive():
@@ -268,7 +272,7 @@ class Session:
         self._end(f"the server ended it{began}")  # Unless there was another reason.
 
     def _receive(self) -> bytes:
-        """What comes next, however long that takes, unless somebody is sending all the while."""
+        """The next bytes, however long that takes, unless a thread is sending all the while."""
         before = -1
         while True:
             try:

@@ -1,5 +1,5 @@
-"""What is said for each operation over SFTP: a *talk* yields the requests that may fly together, is given their
-answers, and returns what came of it. So many talks can be had at once, and take the trips of the longest.
+"""The conversation of each operation over SFTP: a *talk* yields the requests that may fly together, is given their
+answers, and returns the result. So many talks can run at once, and take the trips of the longest.
 
 What is asked of a file that is opened is sent with the opening (`Following`); where that could not be, it is asked in
 the next flight, so each talk has both ways.
@@ -49,16 +49,16 @@ ERRORS: dict[
     Code.DIRECTORY_NOT_EMPTY: DirectoryNotEmpty,
     Code.NOT_A_DIRECTORY: NotADirectory,
 }
-"""What a server says, as what a transport raises; all else is `TransportFailed`."""
+"""The error that a transport raises for each code; for any other `TransportFailed`."""
 
 TRIES = 10
-"""How often a file is read that is another each time."""
+"""Times that a file is read that is another each time."""
 
 LISTED = (16, 128)
 """Times more names are asked for in one flight, first and when those were too few: OpenSSH gives 100 each time."""
 
 READ_ON = 1024
-"""As often in each flight after those. An answer has up to 256 KiB, so that one flight may bring 256 MiB."""
+"""The same in each flight after those. An answer has up to 256 KiB, so that one flight may bring 256 MiB."""
 
 NAME = 64
 """Bytes that count for a name, and for an answer, besides the name itself: about what Python keeps of one."""
@@ -79,7 +79,7 @@ EARLY = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RemotePath:
     """A path: `root` as the server knows it, and the name below it, as errors say it."""
 
     root: str
@@ -87,26 +87,26 @@ class Place:
 
     @property
     def path(self) -> bytes:
-        """As the server knows it."""
+        """The path as the server knows it."""
         return f"{'' if self.root == '/' else self.root}/{self.name}".encode() if self.name else self.root.encode()
 
     @property
-    def record(self) -> Place:
+    def record(self) -> RemotePath:
         """The file in a folder that was published."""
-        return Place(self.root, f"{self.name}/{RECORD}")
+        return RemotePath(self.root, f"{self.name}/{RECORD}")
 
     @property
-    def above(self) -> list[Place]:
+    def above(self) -> list[RemotePath]:
         """The folders it lies in below the root, outermost first; the root itself is not looked at."""
         parts = self.name.split("/")
-        return [Place(self.root, "/".join(parts[:count])) for count in range(1, len(parts))]
+        return [RemotePath(self.root, "/".join(parts[:count])) for count in range(1, len(parts))]
 
 
 # -- errors
 
 
-def explain(place: Place, status: Status) -> Talk[TransportError]:
-    """Why that was refused; what lies above is looked at where that may be why."""
+def explain(place: RemotePath, status: Status) -> Talk[TransportError]:
+    """The error for a refused request; the folders above are looked at if they may be the reason."""
     error = ERRORS.get(status.code)
     if error not in (None, NoSuchFile):
         return error(place.name)
@@ -119,7 +119,7 @@ def explain(place: Place, status: Status) -> Talk[TransportError]:
     return NoSuchFile(place.name) if error else failed(place, status)
 
 
-def failed(place: Place, status: Status, *, what: str = "", takes_room: bool = False) -> TransportError:
+def failed(place: RemotePath, status: Status, *, what: str = "", takes_room: bool = False) -> TransportError:
     """The error of a status, by itself. `takes_room`: of a disk, where version 3 has one code for a full one and most
     else; `what` is said before."""
     error = ERRORS.get(status.code)
@@ -127,13 +127,13 @@ def failed(place: Place, status: Status, *, what: str = "", takes_room: bool = F
 
 
 def said(status: Status, *, takes_room: bool) -> str:
-    """What a server says, as of `failed`."""
+    """The words of a server, for `failed`."""
     nothing_more = status.code == Code.FAILURE and status.message.lower() in ("", "failure")
     return f"the server says: {status}" + (" (its disk may be full)" if takes_room and nothing_more else "")
 
 
 def status_of(answer: sftp.Answer) -> Status:
-    """What was said, where a status or something else was asked for."""
+    """The status in an answer; of any other answer one that says so."""
     return answer if isinstance(answer, Status) else Status(Code.BAD_MESSAGE, f"{type(answer).__name__}, unasked")
 
 
@@ -146,8 +146,8 @@ def refusal(answer: sftp.Answer) -> Status | None:
 # -- what asks
 
 
-def look(place: Place) -> Talk[Attributes | None]:
-    """What is there; None where nothing is."""
+def look(place: RemotePath) -> Talk[Attributes | None]:
+    """The attributes of a path; None where nothing is there."""
     (answer,) = yield [sftp.stat(place.path)]
     if isinstance(answer, Attributes):
         return answer
@@ -155,7 +155,7 @@ def look(place: Place) -> Talk[Attributes | None]:
     return None
 
 
-def _nothing(place: Place, answer: sftp.Answer) -> Talk[None]:
+def _nothing(place: RemotePath, answer: sftp.Answer) -> Talk[None]:
     """Raise why nothing can be asked of it, but where that is because it is not there."""
     status = status_of(answer)
     if status.code != Code.NO_SUCH_FILE:
@@ -164,7 +164,7 @@ def _nothing(place: Place, answer: sftp.Answer) -> Talk[None]:
             raise error
 
 
-def must(place: Place, talk: Talk[Result | None]) -> Talk[Result]:
+def must(place: RemotePath, talk: Talk[Result | None]) -> Talk[Result]:
     """The same talk where what is asked for must be there."""
     found = yield from talk
     if found is None:
@@ -172,7 +172,7 @@ def must(place: Place, talk: Talk[Result | None]) -> Talk[Result]:
     return found
 
 
-def names(place: Place, undo: list[Request]) -> Talk[list[str] | None]:
+def names(place: RemotePath, undo: list[Request]) -> Talk[list[str] | None]:
     """The names in a folder, sorted; None where there is none. One that is not UTF-8 cannot be a path of a transport,
     and is left out."""
     for times in (*LISTED, READ_ON):
@@ -206,7 +206,7 @@ def names(place: Place, undo: list[Request]) -> Talk[list[str] | None]:
     return _sorted(parts)
 
 
-def _read_on(place: Place, ask: Request) -> Talk[list[Names]]:
+def _read_on(place: RemotePath, ask: Request) -> Talk[list[Names]]:
     """All that are still to come of a folder that is open."""
     parts: list[Names] = []
     size = 0
@@ -220,7 +220,7 @@ def _read_on(place: Place, ask: Request) -> Talk[list[Names]]:
     raise TransportFailed(place.name, f"it has more than the {count:,} names that were taken: no more are listed")
 
 
-def _parts(place: Place, answers: Sequence[sftp.Answer]) -> list[Names]:
+def _parts(place: RemotePath, answers: Sequence[sftp.Answer]) -> list[Names]:
     """The answers with names in them: less than were asked for where the folder has no more."""
     for answer in answers:
         if not isinstance(answer, Names) and status_of(answer).code != Code.EOF:
@@ -228,8 +228,8 @@ def _parts(place: Place, answers: Sequence[sftp.Answer]) -> list[Names]:
     return [answer for answer in answers if isinstance(answer, Names)]
 
 
-def names_of_folder(place: Place, undo: list[Request]) -> Talk[list[str] | None]:
-    """As `names`; None where there is something else, too."""
+def names_of_folder(place: RemotePath, undo: list[Request]) -> Talk[list[str] | None]:
+    """The same as `names`, but None where a file has that name."""
     try:
         return (yield from names(place, undo))
     except NotADirectory:
@@ -244,14 +244,14 @@ def _sorted(parts: Iterable[Names]) -> list[str]:
     return sorted(found - {".", ".."})
 
 
-def opened(place: Place) -> Talk[tuple[bytes, Attributes] | None]:
+def opened(place: RemotePath) -> Talk[tuple[bytes, Attributes] | None]:
     """The handle of a file to read, and what the file is; None where there is none."""
     answer, found = yield [sftp.open_file(place.path, Open.READ), sftp.stat(place.path)]
     return (yield from _opened(place, answer, found))
 
 
 def _opened(
-    place: Place, answer: sftp.Answer, found: sftp.Answer, *, is_closed: bool = False
+    place: RemotePath, answer: sftp.Answer, found: sftp.Answer, *, is_closed: bool = False
 ) -> Talk[tuple[bytes, Attributes] | None]:
     """`is_closed`: the file was closed again in the flight in which it was opened."""
     if isinstance(found, Attributes) and found.kind is not EntryKind.FILE:
@@ -275,12 +275,12 @@ class _Piece:
     size: int
     got: bytes = b""
     ended: bool = False
-    """Whether the server has said that the file ends in it."""
+    """True if the server has said that the file ends in it."""
 
     def ask(self, handle: bytes) -> Request:
         return sftp.read(handle, self.offset + len(self.got), self.size - len(self.got))
 
-    def take(self, place: Place, answer: sftp.Answer) -> None:
+    def take(self, place: RemotePath, answer: sftp.Answer) -> None:
         if isinstance(answer, Content):
             self.got += answer.content[: self.size - len(self.got)]
         elif (status := status_of(answer)).code == Code.EOF:
@@ -313,7 +313,7 @@ def _joined(ranges: Sequence[tuple[int, int]], pieces: Sequence[_Piece]) -> list
 class _Opening:
     """A file that is opened to be read. Where that can be, it is read and closed in the same flight."""
 
-    def __init__(self, place: Place, ranges: Sequence[tuple[int, int]]) -> None:
+    def __init__(self, place: RemotePath, ranges: Sequence[tuple[int, int]]) -> None:
         """`ranges`: none is read early where they are many, or large."""
         self._place = place
         pieces = list(itertools.islice(_pieces(ranges, set()), EARLY + 1))
@@ -330,7 +330,7 @@ class _Opening:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the ranges were read."""
+        """True if the ranges were read."""
         return len(self._answers) > 2 and self._answers[-1] is not NOT_SENT
 
     @property
@@ -341,21 +341,21 @@ class _Opening:
 
     @property
     def kind(self) -> EntryKind | None:
-        """What the path names; None where nothing is there."""
+        """The kind of what the path names; None where nothing is there."""
         found = self._answers[1]
         return found.kind if isinstance(found, Attributes) else None
 
     @property
     def is_open(self) -> bool:
-        """Whether it could be opened."""
+        """True if it could be opened."""
         return isinstance(self._answers[0], Handle)
 
     def file(self) -> Talk[tuple[bytes, Attributes] | None]:
-        """As `opened`."""
+        """The same as `opened`."""
         return _opened(self._place, self._answers[0], self._answers[1], is_closed=self.is_closed)
 
     def read(self) -> list[_Piece]:
-        """What was read, each range until it came short."""
+        """The pieces that were read, each range until it came short."""
         pieces: list[_Piece] = []
         ended = set[int]()
         for piece, answer in zip(self._pieces, self._answers[2:], strict=False):
@@ -370,7 +370,7 @@ def _read_piece(offset: int, size: int, handle: bytes) -> Request:
     return sftp.read(handle, offset, size)
 
 
-def read(place: Place, handle: bytes, ranges: Sequence[tuple[int, int]]) -> Talk[list[bytes]]:
+def read(place: RemotePath, handle: bytes, ranges: Sequence[tuple[int, int]]) -> Talk[list[bytes]]:
     """Ranges of an open file; shorter only at its end, which the server is asked for, since it may have grown."""
     pieces, ended = list[_Piece](), set[int]()
     to_come = _pieces(ranges, ended)
@@ -386,7 +386,11 @@ def read(place: Place, handle: bytes, ranges: Sequence[tuple[int, int]]) -> Talk
 
 
 def _read_once(
-    place: Place, handle: bytes, ranges: Sequence[tuple[int, int]], undo: list[Request], others: Sequence[bytes] = ()
+    place: RemotePath,
+    handle: bytes,
+    ranges: Sequence[tuple[int, int]],
+    undo: list[Request],
+    others: Sequence[bytes] = (),
 ) -> Talk[list[_Piece]]:
     """Ask for all of them, each range until it comes short, and close the file in the last flight, and `others`."""
     pieces, ended = list[_Piece](), set[int]()
@@ -412,7 +416,7 @@ def _read_once(
     return pieces
 
 
-def content(place: Place, undo: list[Request], size: int = 0) -> Talk[bytes | None]:
+def content(place: RemotePath, undo: list[Request], size: int = 0) -> Talk[bytes | None]:
     """All of a file; None where there is none. `size`: bytes it is expected to have."""
     for _ in range(TRIES):
         opening = _Opening(place, _more_than(size))
@@ -428,7 +432,7 @@ def content(place: Place, undo: list[Request], size: int = 0) -> Talk[bytes | No
 
 
 def _read_whole(
-    place: Place,
+    place: RemotePath,
     opening: _Opening,
     handle: bytes,
     attributes: Attributes,
@@ -454,7 +458,7 @@ def _more_than(size: int) -> list[tuple[int, int]]:
     return [(0, (size // sftp.PIECE + 1) * sftp.PIECE)]
 
 
-def published(place: Place, undo: list[Request], *, both: bool) -> Talk[bytes | None]:
+def published(place: RemotePath, undo: list[Request], *, both: bool) -> Talk[bytes | None]:
     """All of what was published. `both`: both forms are asked for at once; else the second one only where there is a
     folder, which takes another trip, and half the bytes."""
     size = 0
@@ -481,7 +485,7 @@ def published(place: Place, undo: list[Request], *, both: bool) -> Talk[bytes | 
     raise TransportFailed(place.name, "it is another each time it is read")
 
 
-def read_ranges(place: Place, ranges: Sequence[tuple[int, int]], undo: list[Request]) -> Talk[list[bytes]]:
+def read_ranges(place: RemotePath, ranges: Sequence[tuple[int, int]], undo: list[Request]) -> Talk[list[bytes]]:
     """Ranges of a file; shorter only at its end."""
     for _ in range(TRIES):
         opening = _Opening(place, ranges)
@@ -493,9 +497,9 @@ def read_ranges(place: Place, ranges: Sequence[tuple[int, int]], undo: list[Requ
     raise TransportFailed(place.name, "it is another each time it is read")
 
 
-def real_path(place: Place) -> Talk[bytes]:
-    """Where it leads; of what does not exist, where the last folder that does leads, and the rest."""
-    at = [Place(place.root, ""), *place.above, place]
+def real_path(place: RemotePath) -> Talk[bytes]:
+    """The real path; of a path that does not exist, that of the last folder that does, and the rest."""
+    at = [RemotePath(place.root, ""), *place.above, place]
     answers = yield [sftp.real_path(each.path) for each in at]
     for each, answer in zip(reversed(at), reversed(answers), strict=True):
         if isinstance(answer, Names) and len(answer.names) == 1:

@@ -79,7 +79,7 @@ class RepositoryView(Protocol):
     def text(self, kind: int, key: Key) -> Text | None:
         """The text of that; None where there is none."""
 
-    def prefetch(self, places: Iterable[tuple[int, Key]]) -> None:
+    def prefetch(self, names: Iterable[tuple[int, Key]]) -> None:
         """Read records that are asked for next together, where the store is behind a link. They are few."""
 
     def length(self, kind: int, key: Key) -> int | None:

@@ -53,11 +53,14 @@ class Record(NamedTuple):
     text: bytes
 
 
-Place = tuple[int, Key] | tuple[int, Key, Key]
-"""The kind and key of a record that is sent. A third: the key of one of its kind that it may rest on, since the reader
-has it or it was sent before."""
+RecordName = tuple[int, Key]
+"""The kind and the key of a record."""
 
-Piece = tuple[int, Iterable[Place]]
+SentRecord = RecordName | tuple[int, Key, Key]
+"""The name of a record that is sent. A third: the key of one of its kind that it may rest on, since the reader has it
+or it was sent before."""
+
+Piece = tuple[int, Iterable[SentRecord]]
 """Records that are sent under a revision, which is an ordinal; `()`: only its id and parents are."""
 
 

@@ -299,7 +299,7 @@ class ServedRequest:
             self._session.want_body(self)
 
     def start_body(self) -> None:
-        """It is this answer's turn to send its body."""
+        """Begin to send the body of the answer, whose turn it is."""
         assert self._answer is not None  # It queued for its turn with this in hand.
         self._session.send(Reply(self.id, self._answer.payload, body=True), more=True)
         self.pump()

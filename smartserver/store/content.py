@@ -17,7 +17,7 @@ from smartserver.records.check import make_check
 from smartserver.records.content import Text
 from smartserver.records.delta import compress, usable_base
 from smartserver.records.hunks import Buffer
-from smartserver.records.model import BaseTag, Entry, Key, Piece, Place, Record, RefValue, RevisionId
+from smartserver.records.model import BaseTag, Entry, Key, Piece, Record, RecordName, RefValue, RevisionId, SentRecord
 from smartserver.records.segment import STORED, encode_header
 from smartserver.store.allowance import Allowance
 from smartserver.store.model import KnownVersion
@@ -42,7 +42,7 @@ class _Ready(NamedTuple):
     text: Text
     encoding: int = STORED
     base: Key = b""
-    """What it rests on; empty where it is stored whole."""
+    """The key of its base; empty where it is stored whole."""
 
 
 class SnapshotView:
@@ -104,9 +104,9 @@ class SnapshotView:
         self._allowance.charge(1)
         return self.snapshot.text(kind, key, self._allowance.decode)
 
-    def prefetch(self, places: Iterable[tuple[int, Key]]) -> None:
+    def prefetch(self, names: Iterable[RecordName]) -> None:
         if self.snapshot.far:
-            found = (self.snapshot.first(*place) for place in places)
+            found = (self.snapshot.first(*name) for name in names)
             self.snapshot.fetch([location for location in found if location is not None])
 
     def framed(self, kind: int, key: Key) -> tuple[Entry, bytes] | None:
@@ -131,7 +131,7 @@ class PartReader:
         """Bytes read so far."""
         self._parts = parts
         self._rest: Buffer = b""
-        """What is left of the last part."""
+        """The unread bytes of the last part."""
         self._piece = piece
 
     def read(self, size: int) -> bytes:
@@ -166,26 +166,26 @@ class ContentReader(PartReader):
         super().__init__(self._compress())
         self._moment = moment
         self._pieces = pieces
-        self._sent: set[tuple[int, Key]] = set()
+        self._sent: set[RecordName] = set()
 
     def _compress(self) -> Iterator[bytes]:
         bulk = BulkWriter()
-        for ordinal, places in self._pieces:
+        for ordinal, sent in self._pieces:
             self._moment.charge(1)
-            for records in self._cut(places) if places != () else [[]]:
+            for records in self._cut(sent) if sent != () else [[]]:
                 self.segments += 1
                 for part in self._segment(ordinal, records):
                     yield bulk.add(part)
         yield bulk.finish()
 
-    def _cut(self, places: Iterable[Place]) -> Iterator[list[_Ready]]:
+    def _cut(self, records: Iterable[SentRecord]) -> Iterator[list[_Ready]]:
         """The records of a piece that were not sent before, in parts of a bounded size."""
         gathered: list[_Ready] = []
         size = 0
-        for place in self._ahead(places):
+        for named in self._ahead(records):
             self._moment.charge(1)
-            name = place[:2]
-            ready = None if name in self._sent else self._as_it_lies(place) or self._encoded(place)
+            name = named[:2]
+            ready = None if name in self._sent else self._as_it_lies(named) or self._encoded(named)
             self._sent.add(name)
             if ready is None:
                 continue
@@ -197,30 +197,30 @@ class ContentReader(PartReader):
         if gathered:
             yield gathered
 
-    def _ahead(self, places: Iterable[Place]) -> Iterator[Place]:
+    def _ahead(self, records: Iterable[SentRecord]) -> Iterator[SentRecord]:
         """The same, the records of some read together where the store is behind a link."""
-        rest = iter(places)
+        rest = iter(records)
         while some := list(itertools.islice(rest, AHEAD)):
-            self._moment.prefetch([place[:2] for place in some if place[:2] not in self._sent])
+            self._moment.prefetch([named[:2] for named in some if named[:2] not in self._sent])
             yield from some
 
-    def _as_it_lies(self, place: Place) -> _Ready | None:
+    def _as_it_lies(self, named: SentRecord) -> _Ready | None:
         """A record whose base at rest is one that the reader has, which takes no work; None: it is not."""
-        of_base = len(place) == 3 and not self._moment.snapshot.far  # There a record is read once.
-        entry = self._moment.framed(*place[:2]) if of_base else None
-        if entry is None or (entry[0].base_key != place[-1] and (entry[0].kind, entry[0].base_key) not in self._sent):
+        of_base = len(named) == 3 and not self._moment.snapshot.far  # There a record is read once.
+        entry = self._moment.framed(*named[:2]) if of_base else None
+        if entry is None or (entry[0].base_key != named[-1] and (entry[0].kind, entry[0].base_key) not in self._sent):
             return None
         said, frame = entry
         text = Text(said.meta, said.length, (frame,), said.check)
         return _Ready(said.kind, said.key, text, said.encoding, said.base_key)
 
-    def _encoded(self, place: Place) -> _Ready | None:
+    def _encoded(self, named: SentRecord) -> _Ready | None:
         """A record, encoded on its base where that makes it shorter; a large one is not. None: it is not stored."""
-        text = self._moment.text(*place[:2])
+        text = self._moment.text(*named[:2])
         if text is None:
             return None
-        if len(place) == 3 and text.length <= LARGE and isinstance(text.parts, tuple):
-            kind, key, base_key = place
+        if len(named) == 3 and text.length <= LARGE and isinstance(text.parts, tuple):
+            kind, key, base_key = named
             base = self._moment.text(kind, base_key)
             whole = b"".join(text.parts)
             text = text._replace(parts=(whole,))
@@ -230,7 +230,7 @@ class ContentReader(PartReader):
                     encoding, frame = compress(whole, under)
                     if encoding != STORED:
                         return _Ready(kind, key, text._replace(parts=(frame,)), encoding, base_key)
-        return _Ready(*place[:2], text)
+        return _Ready(*named[:2], text)
 
     def _segment(self, ordinal: int, records: Sequence[_Ready]) -> Iterator[Buffer]:
         """A segment: its header, then the frames."""

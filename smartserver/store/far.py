@@ -34,8 +34,8 @@ def is_far(transport: Transport) -> bool:
     return Capability.ROUND_TRIPS in transport.capabilities
 
 
-class Place(NamedTuple):
-    """Where the segments of a pack lie."""
+class PackRange(NamedTuple):
+    """The range of a file that holds the segments of a pack."""
 
     path: str
     """The file."""
@@ -45,7 +45,7 @@ class Place(NamedTuple):
     """What is added to the pack's own offsets."""
 
 
-Find = Callable[[], Place | None]
+Find = Callable[[], PackRange | None]
 """Looks in the newest state for the segments of a pack whose file is gone; None: that state still names the file.
 
 Raises RepositoryChanged where they are not there, and CorruptFile, Unsupported and TransportError as `States.read`."""
@@ -56,7 +56,7 @@ class FarPack(PackReader):
     gone, its segments are read from the pack that has them now."""
 
     def __init__(
-        self, transport: Transport, place: Place, kinds: Sequence[Kind], find: Find, content: bytes | None = None
+        self, transport: Transport, place: PackRange, kinds: Sequence[Kind], find: Find, content: bytes | None = None
     ) -> None:
         """`place`: the pack itself. `content`: of its file, if that was read."""
         self.name = place.path

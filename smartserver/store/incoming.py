@@ -71,7 +71,7 @@ class Intake:
         self._kinds = transaction.kinds
         self._checks = [check_bytes(kind) for kind in self._kinds]
         self._conflicts = [kind.base and check_bytes(kind) > 0 for kind in self._kinds]
-        """Of each kind whether two records of one key may differ that are bases of others."""
+        """True of each kind whose records are bases, and may differ though they have one key."""
         self._system = system_of(transaction.vcs)
         graph = self._snapshot.graph if self._snapshot is not None else Graph()
         self._graph = graph
@@ -83,16 +83,16 @@ class Intake:
         known, charge = self._known, self._allowance.charge
         self._judge = Judge(transaction.vcs, policy, known.is_stored, known.measure, known.read, charge)
         self._first_meta: bytes | None = None
-        """That of the own record of the first revision, and mostly of all: nearly all are commits."""
+        """The meta of the own record of the first revision, and mostly of all: nearly all are commits."""
         self._other_metas: dict[RevisionId, bytes] = {}
-        """Of the revisions whose own record has another."""
+        """The metas of revisions whose own record has another."""
         self._prover = self._make_prover(policy.level is not Level.OFF)
         self._at_once = MOST
         """Segments that are tried together."""
         self._is_read_from_file = False
-        """Whether the prover reads the file of the pack."""
+        """True if the prover reads the file of the pack."""
         self._facts: dict[RevisionId, bytes] = {}
-        """Of each revision with one: `System.tip_fact`."""
+        """`System.tip_fact` of each revision that has one."""
         self._make_quarantine = quarantine
         self._draft: DraftPack | None = None
         self._content = b""
@@ -107,7 +107,7 @@ class Intake:
 
     @property
     def quarantine(self) -> Quarantine | None:
-        """Where the new segments are; None while there are none."""
+        """The quarantine of the new segments; None while there are none."""
         return None if self._draft is None else self._draft.quarantine
 
     @property
@@ -127,7 +127,7 @@ class Intake:
         return self._prover.own_meta if self._prover is not None and self._prover.has(revision) else None
 
     def fact(self, revision: RevisionId) -> bytes | None:
-        """What the own record of a revision that came says of a tip there; None where it did not come."""
+        """`System.tip_fact` of a revision that came; None where it did not come."""
         return self._facts.get(revision, b"") if self._came(revision) else None
 
     def take(self, came: Sequence[tuple[RevisionId, bytes]]) -> None:
@@ -154,7 +154,7 @@ class Intake:
         return None if snapshot.far else make_prover(width, TEXT_BYTES, judges, StoredBases(snapshot, self._ancestry))
 
     def _take_proved(self, came: Sequence[tuple[RevisionId, bytes]], at: int) -> bool:
-        """Take segments, from number `at` on, that are proved natively; whether the next one is not."""
+        """Take segments, from number `at` on, that are proved natively; true if Python must prove the next one."""
         prover = self._prover
         if prover is None or self._unreachable:
             return True
@@ -205,7 +205,7 @@ class Intake:
             self._known.arrivals.extend(prover, ancestry.stored)
 
     def _came(self, revision: RevisionId) -> bool:
-        """Whether a revision is one of the new ones."""
+        """Tell whether a revision is one of the new ones."""
         if self._numbering.revisions.find(revision) >= 0:
             return True
         return self._prover is not None and self._prover.has(revision)
@@ -264,7 +264,7 @@ class Intake:
         self._draft.write_down(trailer)
 
     def meets(self, snapshot: Snapshot, count: int) -> bool:
-        """Whether a revision or record that was written is also among the revisions stored from ordinal `count` on."""
+        """Tell whether a written revision or record is also among the revisions stored from ordinal `count` on."""
         if any(self._came(snapshot.revision(ordinal)) for ordinal in range(count, snapshot.graph.count)):
             return True
         if self._draft is None:
@@ -285,7 +285,7 @@ class Intake:
             self._draft.quarantine.discard()
 
     def release(self) -> None:
-        """Let go of all that is known of the records; nothing is asked of it any more.
+        """Drop all that is known of the records; nothing is asked of it any more.
 
         It and what it holds refer to each other: of a push of much history that would be a hundred megabytes until the
         next collection.
@@ -413,7 +413,7 @@ class Intake:
     def _is_repeat(
         self, proof: SegmentProof, entry: Entry, place: Frame, base_key: Key | None, frame: memoryview
     ) -> bool:
-        """Whether the same bytes came before in this stream: a copy of them needs no decoding to be proved."""
+        """Tell whether the same bytes came before in this stream: a copy of them needs no decoding to be proved."""
         return (
             entry.key != proof.revision  # A revision's own record is looked into.
             and self._known.arrivals.repeats(entry.kind, entry.key, entry.meta, base_key or b"", place, frame)
@@ -429,14 +429,14 @@ class Intake:
         return made(Record, (entry.kind, entry.key, entry.meta, text))
 
     def _is_content(self, entry: Entry) -> bool:
-        """Whether of a record's text no more than the begin is needed."""
+        """Tell whether only the begin of a record's text is needed."""
         if self._system.is_list(entry.kind, entry.meta):
             return False
         # One of a key that is known is compared with that.
         return not (self._conflicts[entry.kind] and self._known.measure(entry.kind, entry.key) is not None)
 
     def _decode_parts(self, revision: RevisionId, entry: Entry, frame: memoryview, base: Record | None) -> Record:
-        """As `_decode`, a part at a time; what it gives has the first bytes of the text."""
+        """Decode a part at a time; the record that is returned has only the first bytes of the text."""
         begin = bytearray()
         try:
             proof = TextProof(self._kinds[entry.kind], entry.key, entry.meta, entry.length, entry.check)
@@ -452,7 +452,7 @@ class Intake:
         return made(Record, (entry.kind, entry.key, entry.meta, bytes(begin)))
 
     def _refuse_conflict(self, entry: Entry, record: Record) -> None:
-        """Where the key says nothing of the text, a key that may be a base must still mean one text."""
+        """Refuse a second text of one key that may be a base, where the key does not prove the text."""
         if self._snapshot is not None or self._known.arrivals.first(entry.kind, entry.key) is not None:
             known = self._known.arrivals.record(entry.kind, entry.key)
             if known is not None and known.text != record.text:
@@ -499,8 +499,8 @@ class Intake:
 
 
 def _meet(mine: Index, stored: Index, first: int) -> bool:
-    """Whether a record of one pack is also among those of the segments of a stored one from `first` on. The fewer are
-    looked up among the others."""
+    """Tell whether a record of one pack is also in a segment of a stored one from `first` on. The fewer are looked up
+    among the others."""
     if mine.records > stored.records:
         return any(row.segment >= first and mine.find_digest(stored.digest(at)) for at, row in enumerate(stored.rows()))
     same = chain.from_iterable(stored.find_digest(mine.digest(at)) for at in range(mine.records))

@@ -27,7 +27,7 @@ from smartserver.store.snapshot import Snapshot
 from smartserver.store.stored_records import Location
 
 REBASED_DEPTH = 47
-"""How deep a base may lie that is chosen for it: the next 16 pushes then need no encoding."""
+"""The depth of a base that is chosen for it, at most: the next 16 pushes then need no encoding."""
 HOPS = (32, 1024, 32768)
 """Distances of the k-ary base rule, k = 32."""
 
@@ -42,10 +42,10 @@ class KnownRecords:
         self._snapshot = snapshot
         self._allowance = allowance
         self.arrivals = Arrivals(names, read, self.stored)
-        """Those of the stream."""
+        """The records of the stream."""
 
     def forget(self) -> None:
-        """Let go of those of the stream."""
+        """Drop the records of the stream."""
         self.arrivals = Arrivals(Numbered(), _nowhere, _nothing)
 
     def row(self, entry: Entry, base_key: Key | None, before: int) -> tuple[Row, int, Key]:
@@ -167,7 +167,7 @@ class KnownRecords:
         return self._snapshot.record(location)
 
     def is_stored(self, kind: int, key: Key) -> bool:
-        """Whether the snapshot has a record."""
+        """Tell whether the snapshot has a record."""
         return self.stored_row(kind, key) is not None
 
     def stored_row(self, kind: int, key: Key) -> Row | None:
@@ -175,7 +175,7 @@ class KnownRecords:
         return None if self._snapshot is None else self._snapshot.first_row(kind, key)
 
     def text_length(self, kind: int, key: Key | None) -> int:
-        """Of a base's text; 0 for no base."""
+        """The length of a base's text; 0 for no base."""
         if key is None:
             return 0
         stored = None if self._snapshot is None else self._snapshot.first(kind, key)

@@ -33,7 +33,7 @@ class Stored(Protocol):
         """Meta and text of a stored record."""
 
     def is_below(self, front: Sequence[int], key: Key) -> bool:
-        """Whether one of some revisions, or an ancestor of theirs, brought a record."""
+        """Tell whether one of some revisions, or an ancestor of theirs, brought a record."""
 
     def meta_below(self, front: Sequence[int], key: Key) -> bytes | None:
         """The meta of a record that one of some revisions, or an ancestor of theirs, brought; None where none did."""
@@ -48,11 +48,11 @@ class Prover(Protocol):
 
     @property
     def segments(self) -> int:
-        """How many came."""
+        """The number of segments that came."""
 
     @property
     def records(self) -> int:
-        """How many they have."""
+        """The number of records that they have."""
 
     def read_from(self, source: int | Callable[[int, int], bytes]) -> None:
         """Say where the segments that come next are read again: the descriptor of a file, or by offset and size."""
@@ -62,7 +62,7 @@ class Prover(Protocol):
         where it is Python's turn, which it says, and where it has decoded or done as much as it may."""
 
     def has(self, revision: bytes) -> bool:
-        """Whether a revision came."""
+        """Tell whether a revision came."""
 
     def note(self, block: bytes, at: int, rows: Sequence[tuple[int, int, int]] = (), bases: Sequence[int] = ()) -> None:
         """Take a segment that Python has proved. `rows`: depth, chain and lineage of each record; `bases`: the number
@@ -83,12 +83,12 @@ class Prover(Protocol):
         """Drop texts and marks: nothing more is proved."""
 
     def tally(self) -> Sequence[int]:
-        """What was done since the last call: frames decoded, their bytes, bytes of texts; texts hashed, their bytes;
+        """Counts since the last call: frames decoded, their bytes, bytes of texts; texts hashed, their bytes;
         reads, their bytes."""
 
 
 _WORK: Final = (DECOMPRESSED, DECOMPRESSED_IN, DECOMPRESSED_OUT, HASHED, HASHED_BYTES, READS, BYTES_READ)
-"""What `Prover.tally` counts."""
+"""The meters that `Prover.tally` counts for."""
 
 
 def make_prover(width: int, cache: int, judges: bool, stored: Stored | None) -> Prover | None:

@@ -19,7 +19,7 @@ from smartserver.records.model import Key, Kind
 from smartserver.store import far
 from smartserver.store.blocks import Blocks, Remake
 from smartserver.store.caches import Block
-from smartserver.store.far import FarPack, Place, is_far
+from smartserver.store.far import FarPack, PackRange, is_far
 from smartserver.store.format import PACKS
 from smartserver.store.index import Index, Row
 from smartserver.store.index_build import rebuild
@@ -101,14 +101,14 @@ class OpenPack:
     def _open(self) -> PackReader:
         entry, index, seek = self.entry, self.index, self._seek
 
-        def find() -> Place | None:
+        def find() -> PackRange | None:
             found = seek(entry, index)
-            return None if found is None else Place(pack_path(found[0].name), *found)
+            return None if found is None else PackRange(pack_path(found[0].name), *found)
 
         if self.far:
             # It holds what it needs to find itself, and not this, which would keep both alive.
-            return FarPack(self._transport, Place(self.path, entry, 0), self._kinds, find, self._content)
-        place: Place | None = None
+            return FarPack(self._transport, PackRange(self.path, entry, 0), self._kinds, find, self._content)
+        place: PackRange | None = None
         for moves_left in range(far.MOVES, -1, -1):
             try:
                 if place is None:
@@ -130,7 +130,7 @@ class OpenPack:
     def _alone(self) -> PackReader:
         """The pack's file, before its index is there to find it elsewhere."""
         if self.far:
-            return FarPack(self._transport, Place(self.path, self.entry, 0), self._kinds, lambda: None)
+            return FarPack(self._transport, PackRange(self.path, self.entry, 0), self._kinds, lambda: None)
         return self._open_at(self.path, self.entry)
 
     @property

@@ -50,7 +50,7 @@ from typing import Final
 
 from smartserver.errors import CorruptRecord, MissingReference, WrongParents, shown
 from smartserver.records.cache import Cache
-from smartserver.records.model import BaseTag, Entry, Key, Record, RevisionId, Segment
+from smartserver.records.model import BaseTag, Entry, Key, Record, RecordName, RevisionId, Segment
 from smartserver.records.system import References as ReferenceGroups
 from smartserver.records.system import System
 
@@ -65,9 +65,6 @@ References = tuple[Group, ...]
 """What a record refers to; a key is in one group of a kind, or its type is wrong in one of them."""
 
 NOTHING: Final[References] = ()
-
-Place = tuple[int, Key]
-"""The kind and the key of a record."""
 
 
 class ReferenceCache:
@@ -147,13 +144,13 @@ class SegmentProof:
     _segment: Segment
     _reaches_any: Callable[[Iterable[int]], bool]
     _copies: Callable[[int, Key], Iterable[int]]
-    _metas: Callable[[Sequence[Place]], Sequence[bytes]]
+    _metas: Callable[[Sequence[RecordName]], Sequence[bytes]]
     _cache: ReferenceCache
     own: Record | None = None
     """The record that is the revision itself, once it came."""
-    _own: dict[Place, bytes] = field(default_factory=dict)
+    _own: dict[RecordName, bytes] = field(default_factory=dict)
     """The records of this revision so far, with their metas."""
-    _bases: dict[Place, bytes] = field(default_factory=dict)
+    _bases: dict[RecordName, bytes] = field(default_factory=dict)
     """Records that some of them are based on, with their metas."""
     _granted: list[Group] = field(default_factory=list)
     """What records of ancestors refer to."""
@@ -266,31 +263,31 @@ class SegmentProof:
         own, bases = self._own, self._bases
         proved: set[tuple[int, bytes | None, Key]] = set()
         # An ancestor introduced these, but nothing of an ancestor that was looked at says what they are.
-        unknown: dict[Place, list[tuple[Entry, bytes]]] = {}
+        unknown: dict[RecordName, list[tuple[Entry, bytes]]] = {}
         for entry, (kind, meta, keys) in self._needed:
             for key in keys:
-                place = (kind, key)
-                found = own.get(place)
+                name = (kind, key)
+                found = own.get(name)
                 if found is None:
                     if (kind, meta, key) in proved:
                         continue
                     proved.add((kind, meta, key))
                     if self._is_granted(kind, meta, key):
                         continue
-                    found = bases.get(place)
+                    found = bases.get(name)
                     if found is None:
                         if not self._reaches(kind, key):
                             raise MissingReference(self.revision, entry.key, key)
                         if meta is not None:
-                            unknown.setdefault(place, []).append((entry, meta))
+                            unknown.setdefault(name, []).append((entry, meta))
                         continue
                 if meta is not None and found != meta:
                     raise self._wrong_type(entry, key, found, meta)
         if unknown:
-            for (place, wanted), found in zip(unknown.items(), self._metas(list(unknown)), strict=True):
+            for (name, wanted), found in zip(unknown.items(), self._metas(list(unknown)), strict=True):
                 for entry, meta in wanted:
                     if found != meta:
-                        raise self._wrong_type(entry, place[1], found, meta)
+                        raise self._wrong_type(entry, name[1], found, meta)
 
     def _wrong_type(self, entry: Entry, key: Key, found: bytes, wanted: bytes) -> CorruptRecord:
         name = self._system.type_name

@@ -56,11 +56,6 @@ def rows(packs: Sequence[PackEntry]) -> int:
     return sum(stop - start > 1 for start, stop in _runs(packs))
 
 
-def joinable(packs: Sequence[PackEntry]) -> int:
-    """How many of them lie beside another they may be joined with."""
-    return sum(stop - start for start, stop in _runs(packs) if stop - start > 1)
-
-
 def _runs(packs: Sequence[PackEntry]) -> list[tuple[int, int]]:
     """Half-open ranges of neighbours that are not large."""
     runs: list[tuple[int, int]] = []

@@ -16,7 +16,7 @@ from functools import partial
 from smartserver.errors import NoSuchRepository
 from smartserver.records.faults import SAFE, Policy
 from smartserver.records.model import GraphNode
-from smartserver.store import cleanup, upkeep
+from smartserver.store import upkeep
 from smartserver.store.allowance import Allowance
 from smartserver.store.caches import TextCache
 from smartserver.store.commit import Commit, CommitOutcome, Plan, earlier
@@ -382,13 +382,6 @@ class PackRepository:
             CorruptFile, Unsupported, TransportError: nothing changed.
         """
         upkeep.tidy_log(self.log, self.clock, self.randomness, upkeep.MOST_OVER_LINK)
-
-    @property
-    def unsaved(self) -> int:
-        """Records that `save_log` makes no checkpoint of because too much would be moved; 0 where it does."""
-        since = self.log.since
-        is_large = since.moved > upkeep.MOST_OVER_LINK
-        return since.records if is_large and cleanup.is_due(since) else 0
 
     def clean_up(self) -> None:
         """Do what nobody does unasked in a store behind a link: make a checkpoint if due, delete what is left.

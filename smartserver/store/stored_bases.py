@@ -20,16 +20,16 @@ class StoredBases:
         self._ancestry = ancestry
 
     def ordinal(self, revision: RevisionId) -> int | None:
-        """As of `Snapshot`."""
+        """The same as of `native.Stored`."""
         return self._snapshot.ordinal(revision)
 
     def rows(self, keys: Sequence[Key]) -> list[tuple[int, int, int, int] | None]:
-        """As of `native.Stored`."""
+        """The same as of `native.Stored`."""
         found = [self._snapshot.first(_KIND, key) for key in keys]
         return [None if at is None else (at.depth, at.chain_kib, at.lineage, at.length) for at in found]
 
     def record(self, key: Key) -> tuple[bytes, bytes]:
-        """As of `native.Stored`.
+        """The same as of `native.Stored`.
 
         Raises:
             CorruptFile, TransportError: it cannot be read.
@@ -40,9 +40,9 @@ class StoredBases:
         return record.meta, record.text
 
     def is_below(self, front: Sequence[int], key: Key) -> bool:
-        """As of `native.Stored`."""
+        """The same as of `native.Stored`."""
         return self._ancestry.is_stored_below(front, self._snapshot.introducers(_KIND, key))
 
     def meta_below(self, front: Sequence[int], key: Key) -> bytes | None:
-        """As of `native.Stored`."""
+        """The same as of `native.Stored`."""
         return self._snapshot.metas([(_KIND, key)])[0] if self.is_below(front, key) else None

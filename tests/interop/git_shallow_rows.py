@@ -24,6 +24,12 @@ SHALLOW_ROWS = [
     Row("clone --depth 2", 'as c git clone --depth 2 "$URL" c', after=LEFT),
     Row("clone --depth, more than there is", 'as c git clone --depth 30 "$URL" c', after=LEFT),
     Row("clone --depth of all branches", 'as c git clone --depth 1 --no-single-branch "$URL" c', after=LEFT),
+    Row(
+        "clone --depth, a tag of a file",
+        'as c git clone --depth 1 --no-single-branch "$URL" c',
+        before="a git tag -am file file HEAD:one; a git push -q origin file;",
+        after=f"{LEFT}; c git fsck",
+    ),
     Row("clone --depth of a tag", 'as c git clone --depth 1 -b nested "$URL" c', after=LEFT),
     Row("clone --depth --mirror", 'as c git clone --depth 1 --mirror "$URL" c', after="c git log --all --format=%s"),
     Row("clone --shallow-since", f'as c git clone {SINCE} "$URL" c', before=DAYS, after=LEFT),

@@ -22,7 +22,7 @@ from smartserver.records.model import BaseTag, Parent
 from smartserver.records.segment import decode_segment, encode_segment, frames
 from smartserver.vcs.base import CannotSend, VcsError, WrongContent
 from smartserver.vcs.bzr import insert as brz_insert
-from smartserver.vcs.bzr.block import Place, Text, fill
+from smartserver.vcs.bzr.block import Text, TextRange, fill
 from smartserver.vcs.bzr.compat import StoreKey, put_block
 from smartserver.vcs.bzr.complete import instead_of_breezys_look, is_alone
 from smartserver.vcs.bzr.insert import insert
@@ -406,7 +406,7 @@ def test_a_text_that_is_there_is_not_put_there_again() -> None:
     target = new_repository("memory:///twice")
 
     def put(*texts: bytes) -> None:
-        def give(block: bytes, places: list[Place]) -> None:
+        def give(block: bytes, places: list[TextRange]) -> None:
             named = [((b"file", place.key), place.parents, place.begin, place.end) for place in places]
             put_block(target.texts, block, named)
 

@@ -157,6 +157,8 @@ def test_sha256(pair: BeginPair) -> None:
         "a git commit -q --amend -m other; a git push --force-with-lease origin main",
         "b git fetch",
         'as c git clone --bare "$URL" c',
+        'rm -rf c; as c git clone --depth 1 "$URL" c',
+        "c git fetch --no-tags --unshallow",
     ):
         ours, gits = both.run(command)
         assert ours.said == gits.said, command

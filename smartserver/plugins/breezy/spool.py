@@ -6,6 +6,7 @@ the user would wait for its lock. What came before a connection was lost is whol
 
 from __future__ import annotations
 
+import errno
 import tempfile
 import weakref
 from collections.abc import Container, Iterator, Sequence
@@ -22,6 +23,9 @@ from smartserver.records.varint import Malformed
 from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.wire.errors import ProtocolError
 from transports.errors import CodedError
+
+FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of a disk that is full."""
 
 IN_MEMORY: Final = 4 << 20
 """Bytes of an answer from which on it is a file."""
@@ -43,7 +47,11 @@ class Spool:
         self._end = 0
 
     def receive(self) -> None:
-        """Receive the answer. If it is broken off, the revisions that came before are kept."""
+        """Receive the answer. If it is broken off, the revisions that came before are kept.
+
+        Raises:
+            OSError: they cannot be written; it names the folder.
+        """
         try:
             for revision, segment in self._receive():
                 self._file.write(segment)
@@ -51,6 +59,10 @@ class Spool:
                 self._end += len(segment)
         except (CodedError, MediumError, ProtocolError, Malformed, KeyboardInterrupt) as error:
             self.broken = error
+        except OSError as error:
+            if error.errno in FULL and error.filename is None:
+                error.filename = tempfile.gettempdir()  # The file has no name.
+            raise
 
     @property
     def revisions(self) -> Sequence[RevisionId]:

@@ -32,7 +32,7 @@ class GitCredentials:
         self._about = about.encode("utf-8", "surrogateescape")
         self._run = run
         self._found = b""
-        """What git said of the token it gave last."""
+        """Git's description of the token it gave last."""
 
     def stored(self) -> str:
         """The password that a helper of git's has."""

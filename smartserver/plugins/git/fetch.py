@@ -1,4 +1,4 @@
-"""What a fetch pulls, put into the repository: the pull comes first, for git names its wants once it has the refs."""
+"""Puts a pull into the repository. The pull is sent first, since git names its wants only when it has the refs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from smartserver.client.body import OnSent
 from smartserver.client.repository import RemoteRepository
-from smartserver.errors import MissingRevision, WrongVcs, place
+from smartserver.errors import MissingRevision, Unsupported, WrongVcs, place
 from smartserver.plugins.git.options import Options
 from smartserver.plugins.git.terminal import CannotGoOn, Terminal
 from smartserver.plugins.git.wants import Wants
@@ -19,6 +19,7 @@ from smartserver.plugins.git.words import ADVICE
 from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.model import Kind
 from smartserver.records.segment import SegmentStream
+from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
 from smartserver.spans import Part, span
 from smartserver.vcs.git.repository import GitRepository
@@ -29,11 +30,11 @@ from smartserver.verbs.repository_pull import MAX_HAVES, MAX_WANTS
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """What a pull brings."""
+    """The answer to a pull."""
 
     body: Iterator[bytes]
     segments: int | None
-    """How many; None where that was not said."""
+    """The number of segments; None where the server did not announce it."""
     shallow: tuple[set[bytes], set[bytes]] | None = None
     """The shallow commits that were, and those that are to be; None: they stay."""
 
@@ -49,13 +50,13 @@ class Fetch:
         self._options = options
         self._pulled: Arrival | None = None
         self.sought = b""
-        """What git asked for, a line each: an id and a name."""
+        """The objects that git asked for, a line each: an id and a name."""
         self.keeps: list[str] = []
         """Files that keep new packs from being collected, removed at the end. A pack whose file stays is never
         repacked."""
 
     def close(self) -> None:
-        """Let go of the new packs: refs name them now, or never will."""
+        """Remove the files that keep new packs: refs name the packs now, or never will."""
         for keep in self.keeps:
             with contextlib.suppress(OSError):
                 os.unlink(keep)
@@ -107,9 +108,16 @@ class Fetch:
             list(wanted.follow),
             not (local.is_partial or options.promised),
         )
-        read = self._repository.read(encode(selector), wanted.refs, wanted.ids, haves)
         try:
-            cut = decode_cut(read.result.said, local.id_length)
+            read = self._repository.read(encode(selector), wanted.refs, wanted.ids, haves)
+        except Unsupported as wrong:
+            vcs = self._repository.knowledge.vcs
+            if vcs and not vcs.startswith("git "):
+                raise WrongVcs(self._path, vcs, "git") from wrong
+            raise
+        try:
+            # A clone gives the local repository this format only when it has the refs.
+            cut = decode_cut(read.result.said, system_of(self._repository.knowledge.vcs).hash_bytes)
         except ValueError as wrong:
             raise self._unreadable(wrong) from wrong
         after = (shallow | set(cut.shallow)) - set(cut.unshallow)

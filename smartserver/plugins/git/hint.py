@@ -1,4 +1,4 @@
-"""What the user asked git for, read off the parent's command line: git tells a remote helper too little.
+"""Reads the user's command from the parent's command line: git tells a remote helper too little.
 
 At `list` a helper cannot tell `ls-remote` from `fetch`, nor one branch from all. This is a hint and nothing more: a
 wrong or missing one costs bytes or a round trip, never correctness.
@@ -56,23 +56,23 @@ class Hint(msgspec.Struct, frozen=True):
 
     @property
     def refs_only(self) -> bool:
-        """Whether only refs are asked for."""
+        """True if the command reads only refs."""
         return self.command in ("ls-remote", "remote")
 
     @property
     def is_lazy(self) -> bool:
-        """Whether git itself asks for objects that a partial clone lacks: it names their ids, and needs no ref."""
+        """True if git itself asks for objects that a partial clone lacks: it names their ids, and needs no ref."""
         named = {"--stdin", "--no-tags", "--no-write-fetch-head", "--filter"}
         return self.command == "fetch" and named <= self.options
 
     @property
     def refspecs(self) -> tuple[str, ...]:
-        """What follows the repository on the command line."""
+        """The words behind the repository on the command line."""
         return self.words[1:]
 
     @property
     def forces(self) -> bool:
-        """Whether every ref is forced, whatever its lease."""
+        """True if every ref is forced, whatever its lease."""
         return bool(self.options & {"--force", "-f", "--mirror"})
 
 

@@ -1,4 +1,4 @@
-"""What a push lists, so that the server decides and not what is cached of it.
+"""Lists refs for a push, so that the server decides and not what is cached of it.
 
 Git acts on the refs that are listed. `must_ask` says where cached refs are no base for a decision of git's: then the
 server's are listed. Otherwise each cached ref is listed with an unknown value, and the server decides. A leased ref
@@ -26,11 +26,11 @@ from smartserver.verbs.fields import MAX_NAME
 from smartserver.verbs.rules import Rule
 
 NO_TIP = b""
-"""What a lease expects of a ref that must not exist."""
+"""The tip that a lease expects of a ref that must not exist."""
 
 
 def must_ask(refspecs: Refspecs, known: Collection[bytes]) -> bool:
-    """Whether git, given these cached refs, could send something wrong, or refuse by itself what the server allows."""
+    """Tell whether git, given these cached refs, could send a wrong ref, or refuse by itself what the server allows."""
     return refspecs.compares_all or not all(refspecs.target(*pair, known) for pair in refspecs.short)
 
 
@@ -68,12 +68,12 @@ class Leases:
 
     @property
     def must_ask(self) -> bool:
-        """Whether git, seeing these values, could find nothing to send, or decide on another ref than without them."""
+        """True if git, seeing these values, could find nothing to send, or decide on another ref than without them."""
         return not self._unsettled or (bool(self.settled) and self._refspecs.is_forced) or self._moves_targets
 
     @property
     def _moves_targets(self) -> bool:
-        """Whether a leased ref that is not cached, once listed, changes what a short target means."""
+        """Tell whether a leased ref that is not cached, once listed, changes what a short target means."""
         listed = {*self._known, *(ref for ref, tip in self.expected.items() if tip)}
         target = self._refspecs.target
         return any(target(*pair, listed) != target(*pair, self._known) for pair in self._refspecs.short)
@@ -98,7 +98,7 @@ class Leases:
         return found.key if found else NO_TIP
 
     def _tracking(self, ref: bytes) -> RevisionId:
-        """Where the ref was when it was last fetched."""
+        """The tip of the ref when it was last fetched."""
         for source, target in self._fetch:
             found = mapped(ref, source, target)
             if found is not None:
@@ -114,7 +114,7 @@ class Leases:
                     yield found
 
     def _pushed(self) -> Iterable[tuple[bytes, bytes]]:
-        """What is pushed for certain, and to which ref; a delete has no source. Where it cannot be told, nothing."""
+        """The sources that are pushed for certain, and their refs; a delete has no source. Empty if it is uncertain."""
         options, refspecs = self._hint.options, self._refspecs
         if any(spec.startswith(b"^") for spec, _ in [*refspecs.pairs, *map(sides, refspecs.configured)]):
             return
@@ -147,7 +147,7 @@ class Guess(msgspec.Struct, frozen=True):
 
 
 def guesses(refspecs: Refspecs, listed: Collection[bytes], pushed: Collection[bytes]) -> Sequence[Guess]:
-    """What git took the short targets for, given the listed refs; `pushed` are the refs it then pushed to."""
+    """The refs that git took short targets for, given the listed refs; `pushed` are the refs it then pushed to."""
     found = [Guess(source, short, refspecs.target(source, short, listed)) for source, short in refspecs.short]
     return [guess for guess in found if guess.ref in pushed]
 

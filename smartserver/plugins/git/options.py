@@ -1,4 +1,4 @@
-"""What git sets with `option`, in the words of its remote-helper protocol."""
+"""The options that git sets, in the words of its remote-helper protocol."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WITHOUT_EFFECT = frozenset({"followtags", "object-format", "force", "force-if-in
 
 
 class Options(msgspec.Struct):
-    """What git has set: what a push is to be, and what its user was told is not supported."""
+    """The options that git has set, and those its user was told are not supported."""
 
     quiet: bool = False
     dry_run: bool = False
@@ -33,16 +33,16 @@ class Options(msgspec.Struct):
     depth: int = 0
     """0: what is shallow stays so."""
     relative: bool = False
-    """Whether the depth is counted from where history is cut now."""
+    """True if the depth is counted from where history is cut now."""
     since: str = ""
     """A date in the words of the user; empty: none."""
     excluded: dict[bytes, None] = msgspec.field(default_factory=dict)
     """Refs whose history is left out."""
     filters: list[Filter] = msgspec.field(default_factory=list)
     lazy: bool = False
-    """Whether git itself asks, for objects that a partial clone lacks."""
+    """True if git itself asks, for objects that a partial clone lacks."""
     promised: bool = False
-    """Whether what comes may refer to objects that are asked for when they are needed."""
+    """True if fetched objects may refer to others that are fetched when they are needed."""
     leases: dict[bytes, bytes] = msgspec.field(default_factory=dict)
     """Ref -> the tip its lease expects."""
     told: set[str] = msgspec.field(default_factory=set)
@@ -87,7 +87,7 @@ class Options(msgspec.Struct):
 
     @property
     def deepens(self) -> bool:
-        """Whether it is said where history is to be cut."""
+        """True if an option says where history is to be cut."""
         return bool(self.depth or self.since or self.excluded)
 
     def _filter(self, spec: str, terminal: Terminal) -> bytes:

@@ -1,4 +1,4 @@
-"""A push: git's refspecs as one request, and what became of each, in the words git knows."""
+"""Sends git's refspecs as one request, and tells the outcome of each in git's words."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def _errors(commands: Sequence[Command], why: bytes) -> list[bytes]:
 
 
 def _is_refused(updated: UpdateOutcome) -> bool:
-    """Whether it is the update itself that was refused."""
+    """Tell whether the update itself was refused."""
     return updated.outcome is Outcome.REFUSED and not isinstance(updated.error, NotDone)
 
 
@@ -233,7 +233,7 @@ def objection(local: GitRepository, update: RefUpdate) -> bytes:
 
 
 def new_head(local: GitRepository, updates: Sequence[RefUpdate]) -> bytes:
-    """What HEAD of a repository made by this push names."""
+    """The branch that HEAD names in a repository created by this push."""
     pushed = [update.ref for update in updates if update.tip and update.ref.startswith(HEADS)]
     head = local.head() or HEADS + b"main"
     return head if head in pushed or not pushed else pushed[0]
@@ -285,7 +285,7 @@ class LocalSource(msgspec.Struct, frozen=True):
     local: GitRepository
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:
-        """What the remote lacks."""
+        """The revisions that the remote lacks."""
         from smartserver.vcs.git.read import plan
 
         return plan(self.local, tips, haves)

@@ -1,4 +1,4 @@
-"""What a push's refspecs mean: git's rules (`match_push_refs` in its remote.c), on refs that the caller gives.
+"""The meaning of a push's refspecs: git's rules (`match_push_refs` in its remote.c), on refs that the caller gives.
 
 Git matches refspecs with the refs that a remote lists. A helper that lists cached refs must know which decisions of
 git's depend on them: the target of a short name (`target`), and what compares all refs of both sides (`compares_all`).
@@ -36,7 +36,7 @@ class LocalObject(Protocol):
 
 
 class Local(Protocol):
-    """What is asked of the repository that pushes."""
+    """The pushing repository, as refspecs read it."""
 
     def refs(self) -> Mapping[bytes, RevisionId]:
         """Every ref and its tip."""
@@ -72,7 +72,7 @@ class Refspecs:
 
     @property
     def compares_all(self) -> bool:
-        """Whether git compares all refs of both sides: to delete, to match by name, or to find tags to follow."""
+        """True if git compares all refs of both sides: to delete, to match by name, or to find tags to follow."""
         mirrors = boolean(self._settings.get(f"remote.{self._remote}.mirror", [b"false"])[-1])
         return mirrors or bool(self._hint.options & COMPARING) or self._is_matching or self._follows_tags
 
@@ -90,14 +90,14 @@ class Refspecs:
 
     @property
     def is_forced(self) -> bool:
-        """Whether a refspec is forced by its `+`."""
+        """Tell whether a refspec is forced by its `+`."""
         return any(spec.startswith("+") for spec in self._hint.refspecs) or any(
             spec.startswith(b"+") for spec in self.configured
         )
 
     @property
     def short(self) -> Sequence[tuple[bytes, bytes]]:
-        """Those with a short target: what it means depends on the remote's refs."""
+        """The refspecs with a short target: its meaning depends on the remote's refs."""
         return [
             (source, target)
             for source, target in self.pairs
@@ -133,7 +133,7 @@ class Refspecs:
         return pairs
 
     def _sides_of_one(self, source: bytes) -> tuple[bytes, bytes]:
-        """What a refspec without a target means: the settings may name one."""
+        """The target of a refspec that names none: the settings may name one."""
         ref = b"" if source in IS_HEAD else self.full(source)
         if ref in self.refs:
             for written, target in map(sides, self.configured):
@@ -145,7 +145,7 @@ class Refspecs:
         return source, b""
 
     def upstream(self, ref: bytes) -> bytes:
-        """What a branch is to be merged with; empty where that is nothing, or more than one."""
+        """The ref that a branch is to be merged with; empty where there is none, or more than one."""
         branch = ref.removeprefix(HEADS).decode("utf-8", "surrogateescape")
         merge = self._settings.get(f"branch.{branch}.merge", ())
         return merge[0] if len(merge) == 1 else b""
@@ -171,7 +171,7 @@ def meanings(short: bytes) -> Sequence[bytes]:
 
 
 def matches(short: bytes, refs: Collection[bytes]) -> Sequence[bytes]:
-    """Those of `refs` that a short name means: one, or it is ambiguous. Others than branches and tags count only if
+    """The refs that a short name means: one, or it is ambiguous. Others than branches and tags count only if
     there is no branch or tag, or if the name lacks no more than `refs/`."""
     found = [ref for ref in meanings(short) if ref in refs]
     strong = [ref for ref in found if ref.startswith((HEADS, TAGS)) or ref in (short, b"refs/" + short)]

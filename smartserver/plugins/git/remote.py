@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from smartserver.client.places import Place
 
 FORMATS = frozenset({"git sha1", "git sha256"})
-"""What a remote may be. Its object format becomes a word of a line that git reads: no other is passed on."""
+"""The systems of a remote. Its object format becomes a word of a line that git reads: no other is passed on."""
 
 BY_ID = ": only commits, tags and what refs point at can be asked for by id"
 
@@ -104,7 +104,7 @@ class GitRemote:
         self._settled: Mapping[bytes, bytes] = {}
         """Refs that git omits as up to date, on what their leases expect; the server compares that."""
         self._cached: Refspecs | None = None
-        """What is pushed, where git decided on cached refs."""
+        """The refspecs of a push that git decided on cached refs."""
 
     @property
     def _knowledge(self) -> Knowledge:
@@ -130,7 +130,7 @@ class GitRemote:
                     self._opened.close()
 
     def close(self) -> None:
-        """Let go of what was fetched; for when no interrupt can come any more."""
+        """Remove the files that keep fetched packs. Called when no interrupt can come any more."""
         self._fetched.close()
 
     def advised(self, found: Sequence[Advice]) -> None:
@@ -221,7 +221,7 @@ class GitRemote:
         self._answer(*lines, b"")
 
     def _may_list(self, name: bytes) -> bool:
-        """Whether git is told of a ref; one with a name that git refuses must not cost the user all the others."""
+        """Tell whether git is told of a ref; one with a name that git refuses must not cost the user all the others."""
         if not _sayable(name):
             return False
         problem = system_of(self._knowledge.vcs).ref_problem(name)
@@ -259,7 +259,7 @@ class GitRemote:
         self._answer(*_format(local.object_format), *lines, b"")
 
     def _asked(self) -> Mapping[bytes, bytes]:
-        """What the refs are now: on that git can decide anything, as with its own servers."""
+        """The present refs: on these git can decide anything, as with its own servers."""
         self._cached = None
         self._ask_refs()
         return {name: value[0].id for name, value in self._knowledge.refs().items()}
@@ -317,5 +317,5 @@ def _listed(name: bytes, tip: Tip) -> list[bytes]:
 
 
 def _sayable(name: bytes) -> bool:
-    """Whether a name can be a word of a line; no name that git allows cannot."""
+    """Tell whether a name can be a word of a line; no name that git allows cannot."""
     return bool(name) and min(name) > 0x20 and 0x7F not in name

@@ -1,4 +1,4 @@
-"""What the user of git sees of a command: how far it is, and the one line it ends with when it cannot go on."""
+"""Output for the user of git: the progress of a command, and the one line with which it fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Terminal:
     def __init__(self, say: Callable[[str], None]) -> None:
         self.say = say
         self.shows_progress = False
-        """What git last set with `option progress`."""
+        """The last value of git's `option progress`."""
         self._told = 0.0
 
     def moved(self, what: str, size: int, done: int, total: int) -> None:

@@ -1,4 +1,4 @@
-"""What a fetch is about to want, so that one pull brings it: git names its wants only after it has the refs."""
+"""Predicts the wants of a fetch, so that one pull brings them: git names them only after it has the refs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Wants(msgspec.Struct, frozen=True):
 
 
 def wants(hint: Hint, remote: str, settings: Mapping[str, Sequence[bytes]], id_length: int) -> Wants:
-    """What git will want.
+    """The refs and ids that git will want.
 
     `remote`: the name of the remote, or its URL when it has none; `settings`: the configuration, names in lower case
     but for the subsection; `id_length`: bytes of an object id.

@@ -1,4 +1,4 @@
-"""What a user of git reads of an error: which repository it is about, and what can be done about it."""
+"""Words errors for a user of git: the repository that the error is about, and what can be done about it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from smartserver.client.places import Place
 
 ADVICE = "(its server's administrator can run `smartserver verify` on it)"
-"""Where the client cannot know what else is damaged, and can mend none of it."""
+"""Added where the client cannot know what else is damaged, and can mend none of it."""
 
 
 def _repository(location: Place) -> str:

@@ -63,8 +63,8 @@ class Text(NamedTuple):
     """That text, where it is at hand."""
 
 
-class Place(NamedTuple):
-    """Where in a block a text lies."""
+class TextRange(NamedTuple):
+    """The range of a block that holds a text."""
 
     key: Key
     parents: tuple[StoreKey, ...] | None
@@ -73,21 +73,21 @@ class Place(NamedTuple):
     end: int
 
 
-Give = Callable[[bytes, list[Place]], None]
+Give = Callable[[bytes, list[TextRange]], None]
 """Takes a block that is full, and what lies in it."""
 
 
 def fill(texts: Iterable[Text], give: Give) -> None:
     """Put texts into blocks."""
     block = Block()
-    places: list[Place] = []
+    places: list[TextRange] = []
     file = b""
     for key, parents, sha1, text, base_key, base in texts:
         before, file = file, key.partition(b"\0")[0] if b"\0" in key else b""
         if block.size > _FULL or (file != before and block.size > _FULL_OF_FILE):
             give(block.compressed(), places)
             block, places = Block(), []
-        places.append(Place(key, parents, sha1, *block.add(key, text, base_key, base)))
+        places.append(TextRange(key, parents, sha1, *block.add(key, text, base_key, base)))
     if places:
         give(block.compressed(), places)
 

@@ -24,7 +24,7 @@ from smartserver.records.model import Key, RevisionId
 from smartserver.records.segment import decode_segment
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import InsertReport, Progress, VcsError, WrongContent
-from smartserver.vcs.bzr.block import Place, Text, fill
+from smartserver.vcs.bzr.block import Text, TextRange, fill
 from smartserver.vcs.bzr.compat import BzrError, Content, StoreKey, put_block
 from smartserver.vcs.bzr.complete import References, instead_of_breezys_look, is_alone
 from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
@@ -151,7 +151,7 @@ class _Arrived:
         """Put the records of a kind into their store."""
         fill(texts, functools.partial(self._put_block, kind))
 
-    def _put_block(self, kind: int, block: bytes, places: list[Place]) -> None:
+    def _put_block(self, kind: int, block: bytes, places: list[TextRange]) -> None:
         if kind == TEXT:
             for place in places:
                 if self._named[place.key] not in (b"", place.sha1):

@@ -11,7 +11,7 @@ import marshal
 import tempfile
 from collections.abc import Callable, Iterator
 
-from smartserver.vcs.bzr.block import Give, Place, Text, fill
+from smartserver.vcs.bzr.block import Give, Text, TextRange, fill
 from smartserver.vcs.child import Child
 
 
@@ -38,7 +38,7 @@ class Worker:
                 block, places = marshal.load(self._blocks)
             except EOFError:
                 break
-            give(block, [Place(*place) for place in places])
+            give(block, [TextRange(*place) for place in places])
 
     def abandon(self) -> None:
         """Stop the process, if it still runs, and drop what it made."""
@@ -50,5 +50,5 @@ class Worker:
         self._blocks.flush()
         return b""
 
-    def _write(self, block: bytes, places: list[Place]) -> None:
+    def _write(self, block: bytes, places: list[TextRange]) -> None:
         marshal.dump((block, [tuple(place) for place in places]), self._blocks)

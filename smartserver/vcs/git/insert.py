@@ -31,7 +31,7 @@ LARGE_PULL = 16 << 20
 deflated once more, by a git that holds each of them whole."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""What the system says where nothing more can be written."""
+"""Errors of a disk that is full."""
 
 CACHE = 64 << 20
 """Bytes of text that are kept to be bases: at half of it a clone decodes a tenth more, at the double it gains 3 %."""
@@ -40,13 +40,13 @@ LEVEL = 1
 """zlib: level 6 takes a tenth more of all CPU and makes a clone 4 % smaller."""
 
 _LEVEL = "fetch.fsck."
-"""What the settings begin with that say how bad a fault is."""
+"""The prefix of the settings that say how bad a fault is."""
 
 _SKIP_LIST = "skiplist"
 """Behind it is the one that is a path."""
 
 _UNKNOWN = re.compile(rb"fatal: Unhandled message id: (.*)\n")
-"""What git says of the name of a fault that it does not know; it translates no such message."""
+"""Git's message about the name of a fault that it does not know; it translates no such message."""
 
 
 class Inserter:

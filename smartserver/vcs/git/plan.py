@@ -1,4 +1,4 @@
-"""What a push must send: which revisions, and which objects each of them introduced.
+"""Plans a push: the revisions that it must send, and the objects that each of them introduced.
 
 The rule of this file: an object is introduced by a commit when no parent has it at that path, and no parent is seen
 to have it at another path this commit touches. Objects are attributed commit by commit against its own parents,
@@ -68,7 +68,7 @@ class Revisions(Sequence[Revision]):
         return len(self._types)
 
     def has(self, revision: RevisionId) -> bool:
-        """Whether a revision of that id is among them."""
+        """Tell whether a revision of that id is among them."""
         return revision in self._ids
 
     @overload
@@ -136,7 +136,7 @@ class Introduced(NamedTuple):
     type: int
     path: bytes
     candidates: tuple[Key, ...]
-    """What was at that path in the first two parents, or at a path this revision removed."""
+    """The objects at that path in the first two parents, or at a path this revision removed."""
 
 
 class Change(NamedTuple):
@@ -244,7 +244,7 @@ def _walk(repository: GitRepository, asked: bytes) -> Revisions:
 
 @contextlib.contextmanager
 def _output(repository: GitRepository, asked: bytes, *command: str) -> Iterator[IO[bytes]]:
-    """What a git command writes where it reads `asked`."""
+    """The output of a git command that reads `asked`."""
     # Files, not pipes: nobody has to feed it, or to read what it complains of, while its output is read.
     with scratch(asked) as questions, scratch() as said:
         process = repository.start(*command, stdin=questions, stdout=subprocess.PIPE, stderr=said)
@@ -276,7 +276,7 @@ def parents_of(revision: Revision) -> tuple[Parent, ...]:
 
 
 def introduced(repository: GitRepository, plan: Revisions, *, bulk: bool) -> Iterator[list[Introduced]]:
-    """What each revision of a plan introduced.
+    """The objects that each revision of a plan introduced.
 
     `bulk`: one `git diff-tree` compares the trees. Else they are compared here, which takes no further process.
 
@@ -308,7 +308,7 @@ def _root(repository: GitRepository, commit: RevisionId, plan: Revisions) -> Key
 
 
 def settle(revision: Revision, before: Sequence[Key], changes: Iterable[Change]) -> list[Introduced]:
-    """What a commit introduced, its own object first; `before`: its parents' trees, `changes`: how it differs."""
+    """The objects that a commit introduced, its own first; `before`: its parents' trees, `changes`: how it differs."""
     records = [Introduced(revision.id, COMMIT, b"", revision.parents[:2])]
     if revision.root in before:
         return records

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from smartserver.errors import MissingRevision, NoSuchPart, shown
 from smartserver.records.cache import Cache
 from smartserver.records.content import ReadPlan, ReadScope, RepositoryView, damage_of
-from smartserver.records.model import Key, Piece, Place, Record, RevisionId
+from smartserver.records.model import Key, Piece, Record, RevisionId, SentRecord
 from smartserver.vcs.git.content import OBJECT, OF_RECORD, RECENT
 from smartserver.vcs.git.format import BLOB, COMMIT, FOLDER, SUBMODULE, TAG, TREE, Format, entry_type
 from smartserver.vcs.git.names import HEAD, SHORT_FOR
@@ -103,7 +103,7 @@ class _Objects:
             return self._format.commit(commit, self.read(commit).text)[0]
 
     def seconds(self, commit: RevisionId) -> int:
-        """When it was committed; 0 where it does not say."""
+        """The second in which it was committed; 0 where it does not say."""
         found = _DATE.search(self.read(commit).text)
         return int(found[1]) if found is not None else 0
 
@@ -119,17 +119,17 @@ class _History:
         self._known = set(_stored(stored, asked.shallow))
         """Commits that are shallow at the client."""
         self.shallow: list[int] = []
-        """Those that become so."""
+        """Commits that become shallow there."""
         self.unshallow: list[int] = []
-        """Those that are so no longer."""
+        """Commits that are no longer shallow there."""
         self.selected: list[int] = []
-        """What is sent, parents first."""
+        """Revisions that are sent, parents first."""
         self.haves: Sequence[int] = ()
 
     def select(self, wants: Sequence[int], haves: Sequence[int]) -> None:
         """Find them. `wants`, `haves`: revisions, tags too."""
         self.haves = haves
-        tips = [self._peeled(want) for want in wants]
+        tips = [tip for want in wants if self._is_commit(tip := self._peeled(want))]
         asked = self._asked
         kept: set[int] = set()
         cut: Collection[int] = ()
@@ -151,12 +151,16 @@ class _History:
         return [parent for parent in self._stored.parents(ordinal) if self._flags.get(parent)]
 
     def _peeled(self, ordinal: int) -> int:
-        """What a tag is a tag of."""
+        """The revision that a tag peels to; of a tag of another object, the innermost tag."""
         while parents := self._stored.parents(ordinal):
             if self._objects.read(self._stored.revision(ordinal)).meta != TAG:
                 break
             ordinal = parents[0]
         return ordinal
+
+    def _is_commit(self, ordinal: int) -> bool:
+        """Tell whether a revision is a commit. A file `shallow` that names any other object is damaged to git."""
+        return self._objects.read(self._stored.revision(ordinal)).meta == COMMIT
 
     def _by_depth(self, starts: Iterable[int], depth: int) -> tuple[Collection[int], set[int]]:
         """The commits at that depth, and those above it, each by its shortest path."""
@@ -342,7 +346,7 @@ class _Sending:
         if selected or self._others:
             yield selected[-1] if selected else 0, self._all()
 
-    def _all(self) -> Iterator[Place]:
+    def _all(self) -> Iterator[SentRecord]:
         if self._history.unshallow:
             self._read_edges()
         for at, ordinal in enumerate(self._history.selected):
@@ -363,7 +367,7 @@ class _Sending:
         for key in self._others:
             yield from self._wanted(key)
 
-    def _wanted(self, key: Key) -> Iterator[Place]:
+    def _wanted(self, key: Key) -> Iterator[SentRecord]:
         """An object that passes whatever filter there is, and what is below it and passes."""
         record = self._objects.read(key) if self._stored.length(OBJECT, key) is not None else None
         if record is not None and record.meta == TREE:
@@ -372,7 +376,7 @@ class _Sending:
             self._sent.add(key)
             yield OBJECT, key
 
-    def _commit(self, ordinal: int, commit: RevisionId) -> Iterator[Place]:
+    def _commit(self, ordinal: int, commit: RevisionId) -> Iterator[SentRecord]:
         parents = self._history.available(ordinal)
         if parents:
             bases = [self._objects.root(self._stored.revision(parent)) for parent in parents]
@@ -403,7 +407,7 @@ class _Sending:
                         self._here.add(entry)
         return self._edges
 
-    def _below(self, top: _Tree, *, wanted: bool = False) -> Iterator[Place]:
+    def _below(self, top: _Tree, *, wanted: bool = False) -> Iterator[SentRecord]:
         """A tree and all below it that passes the filters. `wanted`: the tree itself passes."""
         left = [top]
         while left:
@@ -415,7 +419,7 @@ class _Sending:
             passes = self._depth is None or depth < self._depth or (wanted and tree is top)
             if passes and key not in self._sent:
                 self._sent.add(key)
-                yield self._place(key, bases)
+                yield self._named(key, bases)
             if self._depth is not None and depth + 1 >= self._depth:
                 continue
             folders = []
@@ -425,7 +429,7 @@ class _Sending:
                     folders.append(_Tree(entry, old, depth + 1))
                 elif kind != SUBMODULE and entry not in self._sent and entry not in self._here and self._passes(entry):
                     self._sent.add(entry)
-                    yield self._place(entry, old)
+                    yield self._named(entry, old)
             self._stored.prefetch((OBJECT, each.key) for each in folders if (each.key, at) not in self._done)
             left += reversed(folders)
 
@@ -451,7 +455,7 @@ class _Sending:
             return True
         return self._blobs > 0 and (self._stored.length(OBJECT, blob) or 0) < self._blobs
 
-    def _place(self, key: Key, bases: Iterable[Key]) -> Place:
+    def _named(self, key: Key, bases: Iterable[Key]) -> SentRecord:
         """An object, and the one that it may rest on."""
         base = next((each for each in bases if each != key and (self._thin or each in self._sent)), None)
         return (OBJECT, key) if base is None else (OBJECT, key, base)

@@ -74,6 +74,9 @@ class FakeRemote:
             raise self._pull
         return self._pull
 
+    def read(self, *arguments: object) -> PullAnswer:
+        return self.pull(*arguments)
+
     def push(self, request: PushRequest) -> PushOutcome:
         self.asked.append({"atomic": request.atomic, "check_only": request.check_only})
         self.sent(36_000_000, 0, 1)

@@ -4,7 +4,11 @@ keeps them, and damage is found."""
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
 import os
+import re
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -111,6 +115,18 @@ def test_a_body_that_is_cut_off() -> None:
     came = coming(b"".join(segments().values())[:-1])
     assert len(came.revisions) == 3
     assert isinstance(came.broken, Malformed)
+
+
+def test_a_full_disk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file has no name that the error could say."""
+
+    class Full(io.BytesIO):
+        def write(self, content: object, /) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(spool.tempfile, "SpooledTemporaryFile", lambda size: Full())  # type: ignore[attr-defined]
+    with pytest.raises(OSError, match=re.escape(f"No space left on device: {tempfile.gettempdir()!r}")):
+        coming(b"".join(segments().values()))
 
 
 def test_a_large_revision_is_shown_by_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from git_local import key
 
 from smartserver.client.exchange import PullAnswer
 from smartserver.client.repository import RemoteRepository
-from smartserver.errors import LimitExceeded, MissingRevision
+from smartserver.errors import LimitExceeded, MissingRevision, Unsupported, WrongVcs
 from smartserver.plugins.git.fetch import Arrival, Fetch, segments_of
 from smartserver.plugins.git.hint import Hint, parse
 from smartserver.plugins.git.options import Options
@@ -74,6 +74,14 @@ def test_an_id_of_no_revision_is_told_what_can_be_asked_for() -> None:
     with pytest.raises(CannotGoOn, match=why):
         Conversation("list\n", remote, local_with(main=key(1)), hint).run()
     assert remote.knowledge.met
+
+
+@pytest.mark.parametrize("option", ["depth 1", "filter blob:none"])
+def test_a_part_of_a_repository_of_another_system(option: str) -> None:
+    """Its server has no word for the part; the user reads which repository it is."""
+    remote = FakeRemote({MAIN: key(1)}, vcs="bzr 2a", pull=Unsupported("reading parts", "whole revisions"))
+    with pytest.raises(WrongVcs, match=r"^the repository at 'x' is bzr 2a, not git$"):
+        Conversation(f"option {option}\nlist\n", remote, local_with()).run()
 
 
 def test_a_segment_over_the_limit_is_refused_by_what_it_says(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from sftp_peers import Peer, attributes, content, handle, status, version
+from sftp_peers import Peer, attributes, content, handle, packet, status, string, version
 
 from transports.base import Step
 from transports.errors import FileExists
@@ -22,6 +22,7 @@ from transports.steps import Get, GetPublished, Put, ReadRanges
 
 CREATE = 0x08
 OPEN, CLOSE, READ, WRITE, LSTAT, REMOVE, STAT, EXTENDED = 3, 4, 5, 6, 7, 13, 17, 200
+OPENDIR, READDIR = 11, 12
 
 
 @dataclass
@@ -166,6 +167,31 @@ def test_a_file_is_opened_and_read_in_one_flight(transport: SftpTransport, monke
     assert file.read_at(0, 9) == b"d"
     file.close()
     assert flights(transport, monkeypatch, [Get("d")]) == 1
+
+
+def test_all_names_are_listed_however_few_requests_are_under_way() -> None:
+    """A part of them may not be read in the flight of the opening, and only the rest after it."""
+    left: list[bytes] = []
+
+    def folder(peer: Peer, kind: int, number_: int, rest: bytes) -> None:
+        if kind == 1:
+            peer.say(version(3))
+        elif kind == OPENDIR:
+            left[:] = [b"a", b"b", b"c", b"d", b"e"]
+            peer.say(handle(number_, number(0)))
+        elif kind == READDIR:
+            name = left.pop() if left else b""
+            peer.say(packet(104, number_, 1, string(name), string(b""), 0) if name else status(number_, 1))
+        else:
+            peer.say(attributes(number_, 0, 0o40755) if kind == STAT else status(number_, 0))
+
+    for window in range(1, 300, 7):
+        peer = Peer(folder)
+        session = peer.session(is_openssh=True, window=window)
+        transport = SftpTransport(Line(lambda session=session: session), "", "there")  # type: ignore[misc]
+        assert transport.list_directory("folder") == ["a", "b", "c", "d", "e"], f"window {window}"
+        session.close()
+        peer.join()
 
 
 def test_nothing_is_predicted_while_another_opening_is_unanswered() -> None:

@@ -22,11 +22,11 @@ from transports.errors import (
     TransportFailed,
 )
 from transports.sftp_packets import NOT_SENT, Answer, Attributes, Code, Content, Handle, Names, Request, Status
-from transports.sftp_talks import Place, Talk
+from transports.sftp_talks import RemotePath, Talk
 
 Result = TypeVar("Result")
 
-PLACE = Place("/srv", "folder/x")
+PLACE = RemotePath("/srv", "folder/x")
 OK = Status(Code.OK)
 EOF = Status(Code.EOF)
 ABSENT = Status(Code.NO_SUCH_FILE, "No such file")
@@ -102,8 +102,8 @@ def test_what_a_status_means(code: Code, above: Answer | None, error: TransportE
 
 
 def test_an_answer_of_another_kind_is_a_failure() -> None:
-    assert "Content, unasked" in str(refused(changes.delete(Place("/srv", "x")), [Content(b"")]))
-    assert "Handle, unasked" in str(refused(talks.look(Place("/srv", "x")), [OPEN]))
+    assert "Content, unasked" in str(refused(changes.delete(RemotePath("/srv", "x")), [Content(b"")]))
+    assert "Handle, unasked" in str(refused(talks.look(RemotePath("/srv", "x")), [OPEN]))
 
 
 # -- reading
@@ -279,7 +279,7 @@ def test_what_is_not_written_is_told(answers: list[Answer], error: type[Transpor
 
 # -- publishing
 
-SOURCE = Place("/srv", "incoming/a")
+SOURCE = RemotePath("/srv", "incoming/a")
 DENIED = Status(Code.PERMISSION_DENIED)
 
 

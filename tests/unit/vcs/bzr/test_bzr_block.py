@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from smartserver.vcs.bzr import block as brz_block
 from smartserver.vcs.bzr import compat as brz_compat
-from smartserver.vcs.bzr.block import Block, Place, Text, fill
+from smartserver.vcs.bzr.block import Block, Text, TextRange, fill
 
 PLAIN = importlib.import_module("._groupcompress_py", brz_compat.groupcompress.__package__)
 
@@ -19,7 +19,7 @@ def numbered(*numbers: int) -> bytes:
     return b"".join(hashlib.sha1(b"%d" % number).hexdigest().encode() + b"\n" for number in numbers)
 
 
-def as_read(block: bytes, places: list[Place]) -> list[bytes]:
+def as_read(block: bytes, places: list[TextRange]) -> list[bytes]:
     """The texts of a block, as both of Breezy's decoders have them."""
     made = brz_compat.groupcompress.GroupCompressBlock.from_bytes(block)
     found = [b"".join(made.extract(place.key, place.begin, place.end)) for place in places]
@@ -31,7 +31,7 @@ def as_read(block: bytes, places: list[Place]) -> list[bytes]:
     return found
 
 
-def read_plainly(content: bytes, place: Place) -> bytes:
+def read_plainly(content: bytes, place: TextRange) -> bytes:
     if place.begin == place.end:
         return b""
     length, of_length = PLAIN.decode_base128_int(content[place.begin + 1 : place.end])
@@ -43,13 +43,13 @@ def read_plainly(content: bytes, place: Place) -> bytes:
     return text
 
 
-def filled(texts: list[Text]) -> list[tuple[bytes, list[Place]]]:
-    found: list[tuple[bytes, list[Place]]] = []
+def filled(texts: list[Text]) -> list[tuple[bytes, list[TextRange]]]:
+    found: list[tuple[bytes, list[TextRange]]] = []
     fill(texts, lambda block, places: found.append((block, places)))
     return found
 
 
-def is_whole(block: bytes, place: Place) -> bool:
+def is_whole(block: bytes, place: TextRange) -> bool:
     return zlib.decompress(block.split(b"\n", 3)[3])[place.begin :].startswith(b"f")
 
 
@@ -147,9 +147,9 @@ def test_what_lies_too_far_to_be_copied_from() -> None:
     large = bytes(16 << 20)
     texts = [large, numbered(*range(20)), numbered(*range(21))]
     places = [
-        Place(b"a", None, b"", *block.add(b"a", texts[0])),
-        Place(b"b", None, b"", *block.add(b"b", texts[1])),
-        Place(b"c", None, b"", *block.add(b"c", texts[2], b"b", texts[1])),
+        TextRange(b"a", None, b"", *block.add(b"a", texts[0])),
+        TextRange(b"b", None, b"", *block.add(b"b", texts[1])),
+        TextRange(b"c", None, b"", *block.add(b"c", texts[2], b"b", texts[1])),
     ]
     assert as_read(block.compressed(), places) == texts
     assert is_whole(block.compressed(), places[2])

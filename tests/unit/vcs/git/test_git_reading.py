@@ -244,6 +244,20 @@ def test_objects_by_their_ids(line: tuple[Client, list[bytes]]) -> None:
         client.fetch([b"\7" * 20])
 
 
+@pytest.mark.parametrize("how", [{"depth": 1}, {"since": 1}, {"excluded": [b"old"]}])
+def test_history_is_cut_at_commits_alone(how: dict[str, Any]) -> None:
+    """Git takes a repository for damaged whose shallow commits are something else."""
+    history = History()
+    old, made = history.line(2)
+    blob = history.bare(history.key_at(made, "README"))
+    tag = history.tag(blob, "of-a-file")
+    refs = {MAIN: made, b"refs/tags/old": old, b"refs/x/blob": blob, b"refs/tags/t": tag}
+    client = begun(history, [old, made, blob, tag], refs)
+    client.fetch([made, blob, tag], **how)
+    assert client.shallow == (set() if "since" in how else {made})
+    assert {blob, tag} <= client.objects.keys()
+
+
 def test_refs_of_any_object() -> None:
     history = History()
     (made,) = history.line(1)
