@@ -109,6 +109,9 @@ impl Index {
         };
         let head = index.read(0, HEADER, blocks)?;
         index.bits = u32::from(head[10]);
+        if index.bits > u16::BITS {
+            return None;
+        }
         let counts: Vec<usize> = (0..5).map(|at| number_at(&head, 12 + 4 * at) as usize).collect();
         let &[records, segments, parents, external, outside] = &counts[..] else { return None };
         index.records = records as u32;

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from smartserver.errors import CorruptRecord, shown
 from smartserver.records.bulk import BulkWriter
 from smartserver.records.check import make_check
 from smartserver.records.content import Text
@@ -185,10 +186,10 @@ class ContentReader(PartReader):
         for named in self._ahead(records):
             self._moment.charge(1)
             name = named[:2]
-            ready = None if name in self._sent else self._as_it_lies(named) or self._encoded(named)
-            self._sent.add(name)
-            if ready is None:
+            if name in self._sent:
                 continue
+            ready = self._as_it_lies(named) or self._encoded(named)
+            self._sent.add(name)
             gathered.append(ready)
             size += ready.text.length
             if size >= PART_BYTES or len(gathered) >= PART_RECORDS:
@@ -214,11 +215,15 @@ class ContentReader(PartReader):
         text = Text(said.meta, said.length, (frame,), said.check)
         return _Ready(said.kind, said.key, text, said.encoding, said.base_key)
 
-    def _encoded(self, named: SentRecord) -> _Ready | None:
-        """A record, encoded on its base where that makes it shorter; a large one is not. None: it is not stored."""
+    def _encoded(self, named: SentRecord) -> _Ready:
+        """A record, encoded on its base where that makes it shorter; a large one is not.
+
+        Raises:
+            CorruptRecord: it is not stored, although one that is refers to it.
+        """
         text = self._moment.text(*named[:2])
         if text is None:
-            return None
+            raise CorruptRecord(b"", named[1], f"record {shown(named[1])} is missing from the repository")
         if len(named) == 3 and text.length <= LARGE and isinstance(text.parts, tuple):
             kind, key, base_key = named
             base = self._moment.text(kind, base_key)

@@ -8,7 +8,7 @@ import pytest
 from bzr_builders import KINDS, TRUNK, BzrHistory
 
 from smartserver.client.graph import read_graph
-from smartserver.errors import Cancelled, NoSuchRepository
+from smartserver.errors import Cancelled, CorruptRecord, NoSuchRepository
 from smartserver.records.browse import LogSelector, encode_selector
 from smartserver.records.content import as_graph
 from smartserver.records.model import GraphNode, Parent, Tip
@@ -16,6 +16,7 @@ from smartserver.store.allowance import Allowance
 from smartserver.store.content import ContentReader
 from smartserver.store.model import ContentPlan, PullPlan
 from smartserver.store.repository import PackRepository
+from smartserver.vcs.bzr.kinds import TEXT
 from transports.memory import MemoryTransport
 
 
@@ -83,3 +84,9 @@ def test_an_answer_that_nobody_waits_for_is_not_put_together(stored: Stored) -> 
     with pytest.raises(Cancelled):
         stored.read(range(5), 1 << 20, Impatient())
     assert read == 4
+
+
+def test_a_record_that_is_named_and_not_stored_is_damage(stored: Stored) -> None:
+    body = stored.repository.begin().open_body(ContentPlan(iter([(0, [(TEXT, b"none")])])))
+    with pytest.raises(CorruptRecord, match="record none is missing from the repository"):
+        body.read(1000)
