@@ -168,3 +168,14 @@ def test_pull_from_elsewhere(light: Users, source: str) -> None:
     assert light.run("light", "status").out == ""
     assert light.run("", "branch", "-q", light.url(), "got").status == 0
     light.check("got")
+
+
+def test_pull_of_a_branch_here_that_lacks_the_tip(light: Users) -> None:
+    """The condition that the branch is where it was names a revision that the source has not."""
+    before = light.served_tip()
+    done = light.run("light", "pull", "--no-remember", "../apart")
+    assert (done.status, done.err.startswith("brz: ERROR: These branches have diverged.")) == (3, True), done
+    assert light.served_tip() == before
+    done = light.run("light", "pull", "--no-remember", "--overwrite", "../apart")
+    assert done.status == 0, done
+    assert light.served_tip() == light.tip("apart")
