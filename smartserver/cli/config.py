@@ -28,7 +28,7 @@ def command(flags: frozenset[str], path: str, name: str, value: str) -> None:
 
     `head`: the branch that `git clone` checks out. That branch cannot be deleted. `publishing`: whether changesets that
     `hg` pushes become public, `yes` or `no`. `evolution`: whether it exchanges obsolescence markers, `no` or `yes`.
-    Setting one needs the permission to force.
+    To set one on a server takes the level `admin`.
 
     \b
     smartserver config ~/repositories/project head

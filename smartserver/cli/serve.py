@@ -44,6 +44,8 @@ from smartserver.wire.limits import STALL_TIMEOUT
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from smartserver.gateway.git_command import GitCommand
+
 
 @click.command(cls=GroupedCommand, groups=GROUPS, short_help="Serve the repositories below a folder over hpss://.")
 @click.argument("root")
@@ -314,7 +316,7 @@ def check(ctx: click.Context, options: ServeOptions) -> CheckedOptions:
         tokens=tokens,
         listen=("", 0) if options.stdio else parse_listen(options.listen),
         http=None if options.http is None else parse_listen(options.http, "--http", None),
-        asked=git_command(os.environ.get("SSH_ORIGINAL_COMMAND", "")) if options.stdio else None,
+        asked=_git_command(os.environ.get("SSH_ORIGINAL_COMMAND", "")) if options.stdio else None,
         metrics=metrics_place_of(options.metrics, public=options.metrics_public),
         encryption=encryption_of(options.tls, options.tls_key, required=options.require_tls),
         banned=banned_by(options.rules),
@@ -323,6 +325,26 @@ def check(ctx: click.Context, options: ServeOptions) -> CheckedOptions:
         memcached=memcached_servers(options.memcached),
         memory=memory_of(options.memory_cache_size),
     )
+
+
+def _git_command(original: str) -> GitCommand | None:
+    """The command of git that the client of a forced command asked sshd for; None: one of ours. `original`:
+    SSH_ORIGINAL_COMMAND.
+
+    Raises:
+        UsageConflict: it is neither. A server that waited for our protocol would leave the client without a word.
+    """
+    asked = git_command(original)
+    try:
+        words = shlex.split(original)
+    except ValueError:
+        words = [original]
+    is_ours = "serve" in words and any("smartserver" in word for word in words[: words.index("serve")])
+    if original and asked is None and not is_ours:
+        raise UsageConflict(
+            f"this login is for git, and for smartserver's own clients: it does not run {original[:100]!r}"
+        )
+    return asked
 
 
 def _check_folder(root: str, options: ServeOptions) -> None:

@@ -350,6 +350,13 @@ def test_a_client_that_asks_sshd_for_another_folder_is_refused(tmp_path: Path, a
     assert str(result.exception).startswith(f"{asked} is not served: this login serves one folder alone")
 
 
+@pytest.mark.parametrize("asked", ["git archive --remote=x", "git-upload-pack 'x", "hg -R x serve --stdio", "rm -rf /"])
+def test_a_client_that_asks_sshd_for_something_else_is_told_so(tmp_path: Path, asked: str) -> None:
+    result = CliRunner().invoke(group, ["serve", str(tmp_path), "--stdio"], env={"SSH_ORIGINAL_COMMAND": asked})
+    assert isinstance(result.exception, UsageConflict)
+    assert str(result.exception).endswith(f"it does not run {asked!r}")
+
+
 @pytest.mark.sockets
 def test_who_is_refused_by_a_server_that_a_client_started_is_told_its_status(tmp_path: Path) -> None:
     client = on_streams(tmp_path, environment={"SSH_ORIGINAL_COMMAND": "smartserver serve /srv --stdio"})
@@ -358,7 +365,7 @@ def test_who_is_refused_by_a_server_that_a_client_started_is_told_its_status(tmp
 
 
 @pytest.mark.sockets
-@pytest.mark.parametrize("asked", ["smartserver serve . --stdio", "smartserver serve {} --stdio", "git-upload-pack 'x"])
+@pytest.mark.parametrize("asked", ["smartserver serve . --stdio", "/opt/bin/smartserver serve {} --stdio"])
 def test_a_client_that_asks_sshd_for_this_folder_or_its_home_is_served(tmp_path: Path, asked: str) -> None:
     environment = {"SSH_ORIGINAL_COMMAND": asked.format(shlex.quote(str(tmp_path)))}
     with on_streams(tmp_path, environment=environment) as client:
