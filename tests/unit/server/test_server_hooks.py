@@ -58,7 +58,8 @@ def served(tmp_path: Path) -> Served:
 
 
 def use(served: Served, *hooks: Hook) -> None:
-    verdicts = Verdicts(Path(str(served.site.root.local_folder())).parent / "state" / "verdicts")
+    folder = served.site.root.local_folder()
+    verdicts = None if folder is None else Verdicts(Path(folder).parent / "state" / "verdicts")
     served.site.hooks = Hooks(lambda: hooks, {"PATH": os.defpath}, verdicts)
 
 
