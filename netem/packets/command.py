@@ -15,11 +15,16 @@ class _Descriptor(Protocol):
     def fileno(self) -> int: ...
 
 
-def readable(it: int | _Descriptor) -> bool:
-    """Whether a read of a descriptor would return at once, whatever its number (select(2) ends at 1024)."""
+SIGNALS_EVERY = 200
+"""Milliseconds after which a signal is handled at the latest while a command runs."""
+
+
+def readable(it: int | _Descriptor, wait: int = 0) -> bool:
+    """Say whether a read of a descriptor would return at once, after so many milliseconds at most; whatever its number
+    (select(2) ends at 1024)."""
     poll = select.poll()
     poll.register(it, select.POLLIN)
-    return bool(poll.poll(0))
+    return bool(poll.poll(wait))
 
 
 class Command:
@@ -47,6 +52,10 @@ class Command:
             PacketsError: the network ended before it did.
         """
         if self._ended is None:
+            # Python runs the handler of a signal between its own steps: of one that comes just before a read that waits
+            # it would run it only after the read.
+            while not readable(self._status, SIGNALS_EVERY):
+                pass
             text = os.read(self._status, 64)
             if not text:
                 raise PacketsError("the network ended while a command ran in it")

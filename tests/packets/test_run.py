@@ -149,7 +149,10 @@ def test_a_signal_goes_to_the_client_and_nothing_is_left(words: tuple[str, list[
         assert running.stdout is not None
         assert running.stdout.readline() == "ready\n"
         running.send_signal(signal.SIGINT)
-        out, _ = running.communicate(timeout=PATIENCE)  # whose end says that nobody holds the pipe any more
+        try:
+            out, _ = running.communicate(timeout=PATIENCE)  # whose end says that nobody holds the pipe any more
+        finally:
+            running.kill()
     assert (running.returncode, out) == (5, "cleaned\n")
 
 
