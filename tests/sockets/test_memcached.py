@@ -110,8 +110,10 @@ def test_texts_that_one_server_read_come_from_memcached(one: Process, texts: Tex
 
 
 def test_what_somebody_else_put_there_is_not_believed(one: Process, texts: Texts) -> None:
-    with at(one) as remote:
-        texts.read(remote)
+    hits = 0
+    while hits < len(texts.expected):  # What takes too long, on a machine that does other work, is not put.
+        with at(one) as remote:
+            hits = texts.read(remote)["memcached_hits"]
     with socket.create_connection(("127.0.0.1", one.port)) as connection:
         stream = connection.makefile("rwb")
         stream.write(b"lru_crawler metadump all\r\n")
