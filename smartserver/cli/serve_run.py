@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -76,6 +77,11 @@ STOP_AFTER = 30.0
 NOTICE = 5.0
 """Seconds for which a server that is told to stop by SIGTERM still accepts connections, where `/readyz` says so: a load
 balancer that asks each second has left it by then."""
+
+SWITCH_INTERVAL = 0.0005
+"""Seconds for which a worker thread keeps Python's interpreter while the reactor waits for it. With Python's own 5 ms,
+90 and 99 % of the pings beside four first pushes were answered in 29 and 87 ms, with this in 20 and 65, for no more
+processor."""
 
 NO_METRICS = "no /metrics: pip install 'smartserver[metrics]'"
 
@@ -246,6 +252,7 @@ class Serving:
         # What is loaded stays: a full collection then walks what requests left and not 40,000 objects more, 15 ms in
         # which nothing is answered.
         gc.freeze()
+        sys.setswitchinterval(SWITCH_INTERVAL)
         reactor.run(installSignalHandlers=False)
 
     # -- the beginning

@@ -38,6 +38,7 @@ from smartserver.client.media.tcp import TcpMedium  # noqa: E402
 from smartserver.client.medium import MediumError  # noqa: E402
 from smartserver.client.updates import Outcome  # noqa: E402
 from smartserver.errors import OutcomeUnknown  # noqa: E402
+from smartserver.store.graph import Graph  # noqa: E402
 from smartserver.store.repository import PackRepository  # noqa: E402
 from smartserver.verbs.repository_pull import PullRequest, repository_pull  # noqa: E402
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify  # noqa: E402
@@ -335,7 +336,8 @@ def judge(soak: Soak, reports: list[dict[str, object]]) -> int:
     place = soak.root / NAME
     refs = _refs(place)
     wanted = dict(soak.acknowledged)  # Of each branch the last tip that was acknowledged.
-    gone = [ref for ref, tip in wanted.items() if not _holds(place, refs.get(ref), tip)]
+    graph = PackRepository(LocalTransport(place)).snapshot().graph
+    gone = [ref for ref, tip in wanted.items() if not _holds(graph, refs.get(ref), tip)]
     wrong += [f"acknowledged and not there: {ref!r}" for ref in gone]
     smartserver = [sys.executable, "-m", "smartserver.cli.main"]
     before = subprocess.run([*smartserver, "verify", str(place)], capture_output=True, text=True)
@@ -377,8 +379,8 @@ def judge(soak: Soak, reports: list[dict[str, object]]) -> int:
     print("verify before:", before.stdout.strip(), "| recover:", recovered.stdout.strip().splitlines()[-1:])
     print(recovered.stderr.strip()[-2000:])
     print("verify after:", verified.stdout.strip())
-    for each in wrong:
-        print("WRONG:", each)
+    for fault in wrong:
+        print("WRONG:", fault)
     return len(wrong)
 
 
@@ -387,10 +389,9 @@ def _refs(place: Path) -> dict[bytes, bytes]:
     return {name: value[0].id for name, value in view.refs().items()}
 
 
-def _holds(place: Path, tip: bytes | None, wanted: bytes) -> bool:
-    """Whether a branch is at a revision, or at one that was pushed on top of it and not acknowledged."""
-    graph = PackRepository(LocalTransport(place)).snapshot().graph
-    now, then = (graph.ordinal(each) if each is not None else None for each in (tip, wanted))
+def _holds(graph: Graph, tip: bytes | None, wanted: bytes) -> bool:
+    """Say whether a branch is at a revision, or at one that was pushed on top of it and not acknowledged."""
+    now, then = (graph.ordinal(key) if key is not None else None for key in (tip, wanted))
     return now is not None and then is not None and graph.is_ancestor(then, now)
 
 
