@@ -66,11 +66,7 @@ class Allowance:
         self._set_limits()
 
     def __call__(self) -> None:
-        """Check that the work is still wanted.
-
-        Raises:
-            Cancelled: it is not.
-        """
+        """Check that the work is still wanted."""
         if self.cancelled:
             raise Cancelled
 
@@ -107,12 +103,7 @@ class Allowance:
         return max(self._most_decoded - self.decoded, 0), max(self._most_steps - self.steps, 0)
 
     def charge(self, steps: int) -> None:
-        """Charge steps.
-
-        Raises:
-            Cancelled: nobody waits for the work.
-            LimitExceeded: they are too many.
-        """
+        """Charge steps."""
         if self.cancelled:
             raise Cancelled
         self.steps += steps
@@ -120,12 +111,7 @@ class Allowance:
             raise LimitExceeded("steps of work for one request", self.steps, self._most_steps)
 
     def decode(self, size: int) -> None:
-        """Charge bytes that are about to be decoded.
-
-        Raises:
-            Cancelled: nobody waits for the work.
-            LimitExceeded: they are too many.
-        """
+        """Charge bytes that are about to be decoded."""
         if self.cancelled:
             raise Cancelled
         self.decoded += size

@@ -54,11 +54,7 @@ class ServerDump(NamedTuple):
 
 
 def backup(folder: Transport, state: State, earlier: Transport | None) -> Iterator[bytes]:
-    """The files of a repository in that state, without the packs that an earlier archive has.
-
-    Raises:
-        NoSuchFile, CorruptFile: the repository was changed so much meanwhile that the state is gone, or it is damaged.
-    """
+    """The files of a repository in that state, without the packs that an earlier archive has."""
     least: dict[str, int] = {}
     for entry in state.packs:
         least[pack_path(entry.name)] = entry.length
@@ -103,11 +99,7 @@ def dumped(
     last: Iterable[tuple[str, dict[bytes, bytes]]],
 ) -> Iterator[bytes]:
     """What a server told, as what follows the state of an earlier archive, or as a repository of its own. `body`: the
-    segments that the earlier one lacks, so many and so many bytes. `last`: pages of maps that are read after them.
-
-    Raises:
-        LimitExceeded: as of any change.
-    """
+    segments that the earlier one lacks, so many and so many bytes. `last`: pages of maps that are read after them."""
     yield _member(FORMAT, LINE)
     begin = encode_record(first_record(NOTHING, 0))
     state = earlier or first_state(hash_of(begin))

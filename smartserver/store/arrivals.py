@@ -216,11 +216,7 @@ class Arrivals:
         return (base, self.key(base)) if base >= 0 else (None, self._stored_keys.get(number, b""))
 
     def record(self, kind: int, key: Key) -> Record | None:
-        """A record of the stream, else of the repository, else None; decoded as far as it is not recent.
-
-        Raises:
-            CorruptFile: a stored base is damaged.
-        """
+        """A record of the stream, else of the repository, else None; decoded as far as it is not recent."""
         found = self.recent.get(kind, key)
         if found is None:
             number = self.first(kind, key)

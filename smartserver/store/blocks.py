@@ -63,11 +63,7 @@ class Blocks:
     """The body of an index file; usable from several threads at once."""
 
     def __init__(self, file: ReadFile | bytes, name: str) -> None:
-        """`file`: open for reading, or its content; `name`: its path, for messages.
-
-        Raises:
-            CorruptFile: its end is not what was written; of a file that fits into a block, or of a content, all of it.
-        """
+        """`file`: open for reading, or its content; `name`: its path, for messages."""
         self.name = name
         self.remade: bytes | None = None
         """The whole file as made from the pack, where that was necessary."""
@@ -106,12 +102,7 @@ class Blocks:
         return None if self.remade is not None else self._file.descriptor
 
     def read(self, at: int, size: int) -> bytes:
-        """Those bytes of the body.
-
-        Raises:
-            CorruptFile: they are damaged, and the pack too; or they are outside.
-            NoSuchFile, RepositoryChanged, TransportFailed: the pack cannot be read.
-        """
+        """Those bytes of the body."""
         if not 0 <= at <= at + size <= self.length:
             raise CorruptFile(
                 self.name, at, f"{size} bytes are outside of the {self.length} that the index has before its hashes"
@@ -135,11 +126,7 @@ class Blocks:
         return b"".join(pieces)
 
     def check(self) -> None:
-        """Read all of the file; where it is damaged, it is `remade`.
-
-        Raises:
-            CorruptFile, NoSuchFile, RepositoryChanged, TransportFailed: as `read`.
-        """
+        """Read all of the file; where it is damaged, it is `remade`."""
         for number in range(len(self._checks) // TRAILER):
             if self._content is None:
                 self._fetch(number)

@@ -56,12 +56,7 @@ FIRST_PIECE: Final = 64 << 10
 def browse(view: SnapshotView, contents: Contents, selector: Selector, inner: bytes) -> ReadPlan:
     """The answer to a selector. `inner`: what the request's path leads to inside the tree: its paths begin there.
 
-    A name that does not exist is refused here. Trees and headers are read while the answer is sent.
-
-    Raises:
-        MissingRevision, NoSuchPart: what it names is not there.
-        CorruptRecord: it cannot be read.
-    """
+    A name that does not exist is refused here. Trees and headers are read while the answer is sent."""
     path = b"/".join(filter(None, (inner, selector.path)))
     if isinstance(selector, LogSelector):
         newest = _ordinal(view, _find(contents, selector.newest))

@@ -67,11 +67,7 @@ class BulkReader:
         """The next bytes, at most `size`; empty at the end.
 
         They end with a whole segment wherever the store was read to the end of one: a reader that is cut off keeps all
-        segments up to there.
-
-        Raises:
-            NoSuchFile, CorruptFile, TransportFailed: as `SegmentReader.read`.
-        """
+        segments up to there."""
         while not self._rest and self._writer is not None:
             content = self._reader.read(size)
             parts = [self._writer.add(each) for each in (self._expanded(content) if self._kinds else [content])]

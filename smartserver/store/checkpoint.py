@@ -116,9 +116,9 @@ def decode_checkpoint(content: bytes, path: str) -> State:
             for table, (start, stop) in zip(head.tables, spans, strict=True)
         }
         entries = _ENTRIES.decode(rest[end:])
-    except msgspec.DecodeError as wrong:
+    except msgspec.DecodeError as error:
         check_head(rest[:length])
-        raise CorruptFile(path, HEADER.size, str(wrong)) from wrong
+        raise CorruptFile(path, HEADER.size, str(error)) from error
     if head.vcs:
         system_of(head.vcs)
     said = {name: getattr(head, name) for name in _ALIKE}

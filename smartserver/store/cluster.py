@@ -31,12 +31,7 @@ class Cluster(msgspec.Struct, frozen=True):
 def place_of(whole: Transport, path: str) -> tuple[Transport, str, Cluster] | None:
     """The store that a place lies in whose logs are in a database: its root, the place's path below it, and what its
     file says; None where there is none. `path`: of the place in `whole`, of which folders above the place may be
-    others', who let nobody look there.
-
-    Raises:
-        CorruptFile, Unsupported: the file cannot be read.
-        TransportError: the store failed.
-    """
+    others', who let nobody look there."""
     files = {folder: Get(paths.join(folder, CLUSTER)) for folder in reversed(folders_to(path))}
     try:
         whole.perform(list(files.values()))
@@ -52,8 +47,8 @@ def place_of(whole: Transport, path: str) -> tuple[Transport, str, Cluster] | No
 def _decoded(file: Get) -> Cluster:
     try:
         found = msgspec.json.decode(file.content, type=Cluster)
-    except msgspec.DecodeError as wrong:
-        raise CorruptFile(file.path, 0, str(wrong)) from wrong
+    except msgspec.DecodeError as error:
+        raise CorruptFile(file.path, 0, str(error)) from error
     if found.version != VERSION:
         raise Unsupported(f"version {found.version} of {CLUSTER!r}", str(VERSION))
     return found
@@ -67,10 +62,5 @@ def mark_of(store: Transport) -> bytes | None:
 
 
 def mark(store: Transport, cluster: Cluster) -> None:
-    """Say where the logs of a store are.
-
-    Raises:
-        FileExists: it has that file already.
-        TransportError: the store failed.
-    """
+    """Say where the logs of a store are."""
     store.put(CLUSTER, [msgspec.json.format(msgspec.json.encode(cluster))])

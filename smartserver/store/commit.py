@@ -139,11 +139,7 @@ class Commit:
         self._incarnation = self.randomness(16)
 
     def run(self) -> CommitOutcome:
-        """Carry it out.
-
-        Raises:
-            CodedError: as `PackRepository.commit`.
-        """
+        """Carry it out."""
         with contextlib.ExitStack() as undo:
             if self.upload is not None:
                 undo.callback(self.upload.abandon)
@@ -315,11 +311,7 @@ class Commit:
 
 
 def earlier(head: Head | None, clock: Callable[[], float], request: bytes, age: int) -> CommitOutcome | None:
-    """What became of a request that is repeated; `age`: milliseconds since its first sending, 0 for the first.
-
-    Raises:
-        OutcomeUnknown: the entries do not reach back to it.
-    """
+    """What became of a request that is repeated; `age`: milliseconds since its first sending, 0 for the first."""
     if head is None:
         return None
     found = head.state.history.find(request)

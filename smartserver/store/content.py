@@ -136,12 +136,7 @@ class PartReader:
         self._piece = piece
 
     def read(self, size: int) -> bytes:
-        """The next bytes, at most `size`; empty at the end.
-
-        Raises:
-            CorruptFile, CorruptRecord: a record cannot be read.
-            NoSuchFile: a pack not opened before is gone.
-        """
+        """The next bytes, at most `size`; empty at the end."""
         gathered: list[Buffer] = []
         missing = min(size, self._piece)
         self._piece = max(self._piece, 2 * missing)
@@ -216,11 +211,7 @@ class ContentReader(PartReader):
         return _Ready(said.kind, said.key, text, said.encoding, said.base_key)
 
     def _encoded(self, named: SentRecord) -> _Ready:
-        """A record, encoded on its base where that makes it shorter; a large one is not.
-
-        Raises:
-            CorruptRecord: it is not stored, although one that is refers to it.
-        """
+        """A record, encoded on its base where that makes it shorter; a large one is not."""
         text = self._moment.text(*named[:2])
         if text is None:
             raise CorruptRecord(b"", named[1], f"record {shown(named[1])} is missing from the repository")

@@ -63,11 +63,7 @@ class Creation:
         return Head(first_state(hash_of(self._record)))
 
     def make(self) -> None:
-        """Make the place.
-
-        Raises:
-            NestedRepository, InvalidPath: as `perform`.
-        """
+        """Make the place."""
         self.perform([])
 
     def look(self, perform: Perform, asked: Sequence[Step]) -> None:
@@ -78,9 +74,9 @@ class Creation:
         first = {(type(step), step.path): step for step in reversed((*own, *look.steps))}
         try:
             perform([step for step in (*own, *look.steps) if first[type(step), step.path] is step])
-        except TransportError as wrong:
+        except TransportError as error:
             left = [step for step in asked if not (isinstance(step, steps.Query) and step.was_performed)]
-            if left and isinstance(wrong, TransportFailed):
+            if left and isinstance(error, TransportFailed):
                 raise
             self._folder.perform(left)  # What cannot be looked at is told when it is needed.
             return
@@ -100,13 +96,7 @@ class Creation:
 
     def perform(self, wanted: Sequence[Step]) -> None:
         """Make the place, all of it durable, and perform steps of its folder, in one trip; a half-made place is taken
-        over, and folders that are missing are made.
-
-        Raises:
-            NestedRepository: it would lie inside another repository.
-            InvalidPath: the folder holds something else, or what is left of a repository.
-            TransportError: as of a step.
-        """
+        over, and folders that are missing are made."""
         if self._made:
             self._folder.perform(wanted)
             return
@@ -139,9 +129,9 @@ class Creation:
             # What is brought is put with the files: behind a step that cannot be taken back it takes more trips.
             asked = [*made[:folders], *brought, *made[folders:], *(step.below(self._path) for step in rest)]
             self._above.perform(asked)
-        except TransportError as wrong:
+        except TransportError as error:
             self._discard([*made, *brought])
-            if not over or not isinstance(wrong, FileExists):
+            if not over or not isinstance(error, FileExists):
                 raise
             self._make_rest(made)
             self._folder.perform(wanted)
@@ -162,11 +152,7 @@ class Creation:
         yield steps.Publish(self._full(puts[FORMAT]), self._full(FORMAT))
 
     def _make_rest(self, made: Sequence[Step]) -> None:
-        """Perform each of the steps, where some of what they make is there by now.
-
-        Raises:
-            InvalidPath: it is a link that leads nowhere.
-        """
+        """Perform each of the steps, where some of what they make is there by now."""
         for step in made:
             with contextlib.suppress(FileExists):
                 self._above.perform([step])
@@ -185,11 +171,7 @@ class Creation:
         return join_path(self._path, name)
 
     def check_below(self, below: LookBelow) -> None:
-        """Refuse a folder that holds something which belongs to no repository, or another repository.
-
-        Raises:
-            InvalidPath: it does.
-        """
+        """Refuse a folder that holds something which belongs to no repository, or another repository."""
         for name in below.others:
             found = repository_below(self._above, join_path(self._path, name))
             if found is not None:

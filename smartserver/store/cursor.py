@@ -61,12 +61,7 @@ class CursorFile:
         self._randomness = randomness
 
     def read(self) -> Cursor:
-        """The cursor now.
-
-        Raises:
-            CorruptFile: it is damaged.
-            TransportError: it cannot be read.
-        """
+        """The cursor now."""
         while True:
             numbers = self._numbers()
             if not numbers:
@@ -77,8 +72,8 @@ class CursorFile:
                 continue  # It was moved meanwhile.
             try:
                 return Cursor(numbers[-1], _DECODER.decode(file.result), stat.result.modified)
-            except msgspec.DecodeError as wrong:
-                raise CorruptFile(file.path, 0, f"{wrong}; delete the file, and all refs are told again") from wrong
+            except msgspec.DecodeError as error:
+                raise CorruptFile(file.path, 0, f"{error}; delete the file, and all refs are told again") from error
 
     def is_held(self, cursor: Cursor, own: bytes) -> bool:
         """True if another server tells changes now."""

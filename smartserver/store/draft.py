@@ -28,11 +28,7 @@ def entry_of(
     pack: PackEntry | None,
     incarnation: bytes,
 ) -> Entry:
-    """What a transaction on a state does. `incarnation`: of a repository that it creates.
-
-    Raises:
-        InvalidName: a ref name or map key that cannot be one.
-    """
+    """What a transaction on a state does. `incarnation`: of a repository that it creates."""
     begins = None
     if transaction.created is not None:
         begins = Beginning(incarnation, *transaction.created[:2])

@@ -27,11 +27,7 @@ class DraftPack:
     def __init__(
         self, quarantine: Quarantine, kinds: Sequence[Kind], numbering: Numbering, prover: Prover | None = None
     ) -> None:
-        """Begin the pack; `numbering`: as of an `IndexBuilder`. `prover`: has what the index says, in its place.
-
-        Raises:
-            NoSpace, PermissionDenied, TransportFailed.
-        """
+        """Begin the pack; `numbering`: as of an `IndexBuilder`. `prover`: has what the index says, in its place."""
         self.quarantine = quarantine
         self.index: IndexBuilder | Prover = prover or IndexBuilder(numbering=numbering)
         self._pending = bytearray()
@@ -49,11 +45,7 @@ class DraftPack:
         return len(self._pending) + self._writer.length
 
     def add(self, content: bytes, segment: Segment, rows: Sequence[Row], bases: Sequence[int]) -> None:
-        """Append a segment; `rows`, `bases`: as of `IndexBuilder.add_numbered`.
-
-        Raises:
-            LimitExceeded: more than an index holds.
-        """
+        """Append a segment; `rows`, `bases`: as of `IndexBuilder.add_numbered`."""
         if isinstance(self.index, IndexBuilder):
             self.index.add_numbered(self.length, segment, rows, bases)
         else:
@@ -77,11 +69,7 @@ class DraftPack:
             self._writer.append(content)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Exactly those bytes of what was added.
-
-        Raises:
-            TransportFailed: they are not there.
-        """
+        """Exactly those bytes of what was added."""
         if offset + size > self._writer.length:
             self.flush()
         found = self._file.read_at(offset, size)
@@ -92,11 +80,7 @@ class DraftPack:
 
     def seal(self) -> PackEntry:
         """End the pack and write its index, or hold both in memory; gives what a record says of them. The pack is
-        durable once its trailer is written down.
-
-        Raises:
-            NoSpace, TransportFailed: it is not tried again.
-        """
+        durable once its trailer is written down."""
         self.flush()
         length, digest = self._writer.finish()
         if isinstance(self.index, IndexBuilder):
@@ -109,20 +93,12 @@ class DraftPack:
 
     @contextlib.contextmanager
     def open_index(self) -> Iterator[Index]:
-        """The index of the sealed pack.
-
-        Raises:
-            CorruptFile, NoSuchFile, PermissionDenied, TransportFailed: it cannot be read back.
-        """
+        """The index of the sealed pack."""
         with contextlib.closing(self.quarantine.open_index()) as file:
             yield Index(Blocks(file, self.quarantine.index_path))
 
     def write_down(self, trailer: bytes) -> None:
-        """Append the trailer to the sealed pack and make that durable, or hold it in memory with the pack.
-
-        Raises:
-            NoSpace, TransportFailed: it is not tried again.
-        """
+        """Append the trailer to the sealed pack and make that durable, or hold it in memory with the pack."""
         self._file.write(trailer)
         with span(Part.DISK, "sync the pack"):
             self._file.sync()

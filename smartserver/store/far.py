@@ -89,11 +89,7 @@ class FarPack(PackReader):
         return step
 
     def take(self, step: ReadRanges, count: int) -> list[bytes]:
-        """The last `count` ranges of a step that was performed.
-
-        Raises:
-            CorruptFile: the file has another length or other kinds than the log says.
-        """
+        """The last `count` ranges of a step that was performed."""
         found = step.result
         if len(found) > count:
             path, entry, _ = self._place
@@ -108,12 +104,7 @@ class FarPack(PackReader):
         return found[len(found) - count :]
 
     def move(self) -> bool:
-        """Look where its segments lie now, because a file is gone; whether that is another place.
-
-        Raises:
-            RepositoryChanged: they are not there any more.
-            CorruptFile, Unsupported, TransportError: the log cannot be read.
-        """
+        """Look where its segments lie now, because a file is gone; whether that is another place."""
         place = self._find()
         if place is None or place == self._place:
             return False
@@ -128,11 +119,7 @@ class FarPack(PackReader):
         return self._trailer
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """As of any pack, in one trip.
-
-        Raises:
-            CorruptFile, NoSuchFile, TransportFailed: as `read_across`.
-        """
+        """As of any pack, in one trip."""
         return _read([(self, ranges)])[0]
 
     def replaces(self) -> tuple[bytes, ...]:
@@ -142,10 +129,6 @@ class FarPack(PackReader):
 
 def read_across(wanted: Sequence[tuple[PackReader, int, int]]) -> list[bytes]:
     """Ranges of segments of several packs (each with its offset and size), in that order, together where they are far.
-
-    Raises:
-        CorruptFile: a pack is not what the log says, or became shorter.
-        NoSuchFile: a pack is gone.
     """
     by_pack: dict[PackReader, list[int]] = {}
     for number, (pack, offset, size) in enumerate(wanted):
@@ -199,11 +182,7 @@ class RecordBuffer:
         return place in self._content
 
     def read(self, wanted: Mapping[Spot, tuple[PackReader, int, int]]) -> None:
-        """Read records, each with its pack, offset and size; what was read before and is too much by now is let go.
-
-        Raises:
-            CorruptFile, NoSuchFile, TransportFailed: as `read_across`.
-        """
+        """Read records, each with its pack, offset and size; what was read before and is too much by now is let go."""
         held = sum(map(len, list(self._content.values())))
         if held + sum(size for _, _, size in wanted.values()) > AT_ONCE:
             self._content.clear()

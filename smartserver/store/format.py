@@ -37,12 +37,7 @@ _LONGEST = 256
 
 
 def parse_format(content: bytes) -> str:
-    """The line, if this release reads such a repository.
-
-    Raises:
-        Unsupported: another family or version.
-        CorruptFile: no whole line.
-    """
+    """The line, if this release reads such a repository."""
     line, newline, rest = content[:_LONGEST].partition(b"\n")
     if not newline or rest:
         raise CorruptFile(FORMAT, len(line), f"expected one line, found {content[:_LONGEST]!r}")

@@ -51,13 +51,13 @@ class _Waiting:
     """Its record is there, or it is refused; or it is the first of those that wait, and appends one."""
     head: Head | None = None
     """The head with it, once it is there."""
-    wrong: BaseException | None = None
+    error: BaseException | None = None
     """Why it is refused, or what is not known of its record."""
 
     @property
     def is_over(self) -> bool:
         """Whether it needs no record any more."""
-        return self.head is not None or self.wrong is not None
+        return self.head is not None or self.error is not None
 
 
 class Group:
@@ -72,22 +72,13 @@ class Group:
         """The first of them appends."""
 
     def draft(self, base: State, entry: Entry) -> Draft:
-        """A change as the only one of a record.
-
-        Raises:
-            CodedError: there can be no such record.
-        """
+        """A change as the only one of a record."""
         return Draft(base, entry, self._following(base, (entry,)))
 
     def append(self, head: Head, judge: Judge, looks: Looks, draft: Draft | None = None) -> Head:
         """Append a change, with those that wait; the head then, which survives a loss of power. `head`: as it was
         looked at just now. `looks`: performed before `judge` is asked, with those of the others. `draft`: the record
-        that is published if this is what comes of it.
-
-        Raises:
-            CorruptFile, OutcomeUnknown, TransportError: as `Log.append`.
-            CodedError: what `judge` raised, or a limit of records.
-        """
+        that is published if this is what comes of it."""
         own = _Waiting(judge, looks, draft)
         with self._guard:
             self._waiting.append(own)
@@ -96,8 +87,8 @@ class Group:
             own.come.wait()
         if not own.is_over:
             self._append(None if waits else head)
-        if own.wrong is not None:
-            raise own.wrong
+        if own.error is not None:
+            raise own.error
         assert own.head is not None
         return own.head
 
@@ -116,13 +107,13 @@ class Group:
 
         try:
             now = self._log.append(head or self._log.look(), judge)
-        except Exception as wrong:
+        except Exception as error:
             # A refusal too may rest on what was not done, or is not known to be.
             for each in judged:
-                each.wrong = wrong
+                each.error = error
         except BaseException:
             for each in judged:
-                each.wrong = OutcomeUnknown("the server was interrupted")
+                each.error = OutcomeUnknown("the server was interrupted")
             raise
         else:
             for each in judged:
@@ -140,7 +131,7 @@ class Group:
         entries: tuple[Entry, ...] = ()
         judged: list[_Waiting] = []
         for each in waiting:
-            each.wrong = None
+            each.error = None
         looks = [step for each in waiting for step in each.looks(state)]
         if looks:
             self._log.folder.perform(looks)
@@ -156,8 +147,8 @@ class Group:
                         found, entries = drafted.record, more
                     else:
                         found, entries = self._following(state, more), more
-            except Exception as wrong:
-                each.wrong = wrong
+            except Exception as error:
+                each.error = error
         return found, judged
 
     def _following(self, state: State, entries: tuple[Entry, ...]) -> tuple[bytes, State]:

@@ -242,11 +242,7 @@ class Intake:
             self._content = b""
 
     def finish(self) -> PackEntry | None:
-        """End what was written; None where nothing was new. It is durable once its trailer is written down.
-
-        Raises:
-            MissingBase: records rest on what neither their revision nor an ancestor introduced.
-        """
+        """End what was written; None where nothing was new. It is durable once its trailer is written down."""
         # Nothing is decoded any more, and what refers to itself lives on until the next collection.
         self._known.arrivals.recent.clear()
         if self._prover is not None:
@@ -339,8 +335,8 @@ class Intake:
                 raise LimitExceeded(BYTES_OF_REFERRING, entry.length, MAX_REFERRING)
             try:
                 base_key = proof.base(entry)
-            except UnreachableBase as wrong:
-                self._unreachable[wrong.key] = None
+            except UnreachableBase as error:
+                self._unreachable[error.key] = None
                 self._name_unreachable(segment, ordinal)
                 return
             row, number, stored = self._known.row(entry, base_key, first + index)
@@ -424,8 +420,8 @@ class Intake:
         try:
             text = decompress(entry.encoding, frame, entry.length, b"" if base is None else base.text)
             verify_record(self._kinds[entry.kind], entry.key, entry.meta, text, entry.check)
-        except ValueError as wrong:  # Malformed is one.
-            raise CorruptRecord(revision, entry.key, str(wrong)) from wrong
+        except ValueError as error:  # Malformed is one.
+            raise CorruptRecord(revision, entry.key, str(error)) from error
         return made(Record, (entry.kind, entry.key, entry.meta, text))
 
     def _is_content(self, entry: Entry) -> bool:
@@ -447,8 +443,8 @@ class Intake:
                 if len(begin) < BEGIN:
                     begin += part
             proof.finish()
-        except ValueError as wrong:  # Malformed is one.
-            raise CorruptRecord(revision, entry.key, str(wrong)) from wrong
+        except ValueError as error:  # Malformed is one.
+            raise CorruptRecord(revision, entry.key, str(error)) from error
         return made(Record, (entry.kind, entry.key, entry.meta, bytes(begin)))
 
     def _refuse_conflict(self, entry: Entry, record: Record) -> None:
@@ -484,8 +480,8 @@ class Intake:
         for entry in segment.entries:
             try:
                 proof.base(entry)
-            except UnreachableBase as wrong:
-                self._unreachable[wrong.key] = None
+            except UnreachableBase as error:
+                self._unreachable[error.key] = None
             proof.claim(entry)
             self._known.arrivals.add(entry.kind, entry.key, entry.meta, ordinal, Frame(0, 0, 0, 0, NO_BASE, b""), Row())
 

@@ -159,11 +159,7 @@ class Index:
     `Blocks.read` does."""
 
     def __init__(self, blocks: Blocks) -> None:
-        """Read the header.
-
-        Raises:
-            CorruptFile: not an index this release reads, or not what was written.
-        """
+        """Read the header."""
         self.blocks = blocks
         self.name = name = blocks.name
         self.hash = blocks.hash
@@ -213,11 +209,7 @@ class Index:
 
     @classmethod
     def of(cls, content: bytes, name: str) -> Index:
-        """The index that a file has in it; `name`: the file's path, for messages.
-
-        Raises:
-            CorruptFile: not an index this release reads, or not what was written.
-        """
+        """The index that a file has in it; `name`: the file's path, for messages."""
         return cls(Blocks(content, name))
 
     def find_digest(self, digest: bytes) -> range:

@@ -165,12 +165,7 @@ class IndexBuilder:
         """Add the segment at `offset` of the pack; one row an entry.
 
         Where the base is in this pack, its depth and chain are known here and those of `rows` are not used; it is not
-        where a record of its key lies in a pack before this one.
-
-        Raises:
-            LimitExceeded: more records or revisions than an index holds.
-            ValueError: a revision is added twice.
-        """
+        where a record of its key lies in a pack before this one."""
         self._revisions.add(segment.revision)
         for entry in segment.entries:
             self._names.add(ONE_BYTE[entry.kind] + entry.key)
@@ -178,12 +173,7 @@ class IndexBuilder:
 
     def add_numbered(self, offset: int, segment: Segment, rows: Sequence[Row], bases: Sequence[int]) -> None:
         """As `add`, of a segment whose revision and records the caller has numbered. `bases`: the position of each
-        entry's base in this pack, negative where there is none.
-
-        Raises:
-            LimitExceeded: as `add`.
-            ValueError: something else was numbered, or a revision is added twice.
-        """
+        entry's base in this pack, negative where there is none."""
         ordinal, count = len(self._segment_offsets), len(self._bases) + len(segment.entries)
         if count > MAX_ROWS or ordinal >= MAX_ROWS:
             raise LimitExceeded("records of one pack", count, MAX_ROWS)
@@ -233,12 +223,7 @@ class IndexBuilder:
 
     def append(self, index: Index, offset: int, pace: Pace = unpaced) -> None:
         """Add all of another pack's index, its first segment now at `offset`, without reading that pack. All records of
-        this builder are named by their digests.
-
-        Raises:
-            LimitExceeded: more records or revisions than an index holds.
-            ValueError: a revision is in both.
-        """
+        this builder are named by their digests."""
         if len(self._names) + index.records > MAX_ROWS or self.segments + index.segments > MAX_ROWS:
             raise LimitExceeded("records of one pack", len(self._names) + index.records, MAX_ROWS)
         shift = offset - index.segment_offsets[0]
@@ -369,12 +354,7 @@ def merge(
     """The index of the packs of `indexes` joined segment by segment, in that order, without reading a pack; in pieces.
 
     `before`: whether a record lies in a pack before the first of them.
-    The packs have equal headers. The bytes are those an `IndexBuilder` makes of the joined pack's segments.
-
-    Raises:
-        LimitExceeded: more records or revisions than an index holds.
-        ValueError: a revision is in two of the packs.
-    """
+    The packs have equal headers. The bytes are those an `IndexBuilder` makes of the joined pack's segments."""
     builder = IndexBuilder(before, digest=bytes)
     at = indexes[0].segment_offsets[0]
     for index in indexes:
@@ -386,17 +366,13 @@ def merge(
 def rebuild(pack: PackReader, resolve: Callable[[int, Key], Row | None]) -> bytes:
     """The index of a pack, from the pack alone; `resolve` gives the row of a base that lies in an earlier pack.
 
-    The lineage of a record is that of its base and one more: what the writer knew beyond that is lost.
-
-    Raises:
-        CorruptFile: the pack is damaged, or a base is nowhere.
-    """
+    The lineage of a record is that of its base and one more: what the writer knew beyond that is lost."""
     builder = IndexBuilder(lambda kind, key: resolve(kind, key) is not None)
     for offset, encoded in pack.segments():
         try:
             segment = decode_segment(encoded, 0, pack.kinds)
-        except (Malformed, LimitExceeded) as wrong:
-            raise CorruptFile(pack.name, offset, f"segment: {wrong}") from wrong
+        except (Malformed, LimitExceeded) as error:
+            raise CorruptFile(pack.name, offset, f"segment: {error}") from error
         introduced: dict[tuple[int, Key], Row] = {}
         rows: list[Row] = []
         for entry in segment.entries:

@@ -47,11 +47,7 @@ class Judge:
         """By the id of a fault that is no reason to refuse: how many records have it, and the first of them."""
 
     def look(self, revision: RevisionId, record: Record, base: Record | None) -> None:
-        """Judge a record by itself.
-
-        Raises:
-            CorruptRecord: it is refused.
-        """
+        """Judge a record by itself."""
         if not self._judges:
             return
         kind, key, meta, text = record
@@ -64,13 +60,7 @@ class Judge:
                 self._roles.setdefault(role, key)
 
     def finish(self, revision: RevisionId) -> None:
-        """Judge the records that those of a whole segment give a meaning.
-
-        Raises:
-            CorruptRecord: one is refused.
-            Cancelled, LimitExceeded: as `Allowance.charge` and `Allowance.decode`.
-            CorruptFile, TransportError: the store is damaged or failed.
-        """
+        """Judge the records that those of a whole segment give a meaning."""
         for role, key in self._roles.items():
             if not self._is_stored(role.kind, key):
                 self._finish_role(revision, role)

@@ -99,20 +99,16 @@ class Log(LogView):
         self.turns = Turns(clock)
 
     def make_durable(self, head: Head) -> None:
-        """Make sure that the head survives a loss of power: its writer, another process, may not have synced it.
-
-        Raises:
-            OutcomeUnknown: the sync failed, or the record is gone.
-        """
+        """Make sure that the head survives a loss of power: its writer, another process, may not have synced it."""
         state = head.state
         if state.hash == self._synced:
             return
         there = GetPublished(record_path(state.version))
         try:
             self.folder.perform([SyncDirectory(LOG), there])
-        except TransportError as wrong:  # A sync that failed is never repeated.
+        except TransportError as error:  # A sync that failed is never repeated.
             self.forget()
-            raise OutcomeUnknown(str(wrong)) from wrong
+            raise OutcomeUnknown(str(error)) from error
         if not is_still_there(there, state.hash):
             self.forget()
             raise OutcomeUnknown(f"{there.path} is missing")
@@ -146,8 +142,8 @@ class Log(LogView):
                 if self._publish(base, content):
                     self.turns.published()
                     return self._adopted(content, after)
-            except _Unclear as wrong:
-                why = str(wrong)
+            except _Unclear as error:
+                why = str(error)
             lost = self._clock()
             head = self._settled(base, content, after, why)
             if head.state.incarnation == after.incarnation and self._counts(base, content, head):
@@ -190,17 +186,17 @@ class Log(LogView):
         except FileExists:
             self._discard(temporary)
             return False
-        except NoSuchFile as wrong:  # It was swept while this process was stopped.
-            raise _Unclear(str(wrong)) from wrong
-        except TransportError as wrong:
+        except NoSuchFile as error:  # It was swept while this process was stopped.
+            raise _Unclear(str(error)) from error
+        except TransportError as error:
             self._discard(temporary)
             self.forget()
             if own.was_performed and own.result is not None:
                 # Then it is the sync that failed, which is never repeated, or what follows.
-                raise OutcomeUnknown(str(wrong)) from wrong
+                raise OutcomeUnknown(str(error)) from error
             # A refusal is final, but may be one to read what was published.
-            if isinstance(wrong, TransportFailed) or self._look_again(str(wrong)).state.hash != base.hash:
-                raise _Unclear(str(wrong)) from wrong
+            if isinstance(error, TransportFailed) or self._look_again(str(error)).state.hash != base.hash:
+                raise _Unclear(str(error)) from error
             raise
         if not is_still_there(below, base.hash):
             self.forget()
@@ -218,40 +214,32 @@ class Log(LogView):
             try:
                 if self._publish(base, content):
                     return self._adopted(content, after)
-            except _Unclear as wrong:
-                why = str(wrong)
-            except CodedError as wrong:
-                raise OutcomeUnknown(f"{why}; then: {wrong}") from wrong
+            except _Unclear as error:
+                why = str(error)
+            except CodedError as error:
+                raise OutcomeUnknown(f"{why}; then: {error}") from error
         raise OutcomeUnknown(why)
 
     def _counts(self, base: State, content: bytes, head: Head) -> bool:
         """Whether a record that may have been published was, and is one of those that led to the head. False where that
-        cannot be told any more: then the entries say it.
-
-        Raises:
-            OutcomeUnknown: the store failed.
-        """
+        cannot be told any more: then the entries say it."""
         own, record_hash = GetPublished(record_path(base.version + 1)), hash_of(content)
         if head.state.hash == record_hash:
             return True
         below = GetPublished(record_path(base.version))
         try:
             self.folder.perform([own, below])
-        except TransportError as wrong:
+        except TransportError as error:
             self.forget()
-            raise OutcomeUnknown(str(wrong)) from wrong
+            raise OutcomeUnknown(str(error)) from error
         return is_still_there(own, record_hash) and is_still_there(below, base.hash)
 
     def _look_again(self, why: str) -> Head:
-        """The newest state, after a record may have been published.
-
-        Raises:
-            OutcomeUnknown: it cannot be told.
-        """
+        """The newest state, after a record may have been published."""
         try:
             head = self.look(has_successor=True)
-        except CodedError as wrong:
-            raise OutcomeUnknown(f"{why}; then: {wrong}") from wrong
+        except CodedError as error:
+            raise OutcomeUnknown(f"{why}; then: {error}") from error
         if head.damage is not None:
             raise OutcomeUnknown(f"{why}; then: {head.damage}")
         return head

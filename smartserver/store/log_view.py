@@ -128,11 +128,7 @@ class LogView:
         perform: Perform | None = None,
     ) -> bool:
         """Perform steps, look whether a head is still the newest, and perform others, in one trip. `perform`: what
-        performs them, in place of the folder.
-
-        Raises:
-            TransportError: as of a step, or the store failed.
-        """
+        performs them, in place of the folder."""
         state = head.state
         above, own = GetPublished(record_path(state.version + 1)), GetPublished(record_path(state.version))
         (perform or self.folder.perform)([*before, above, own, *after])
@@ -219,8 +215,8 @@ class LogView:
             return None
         try:
             state = decode_checkpoint(file.result, file.path)
-        except CorruptFile as wrong:
-            log.warning("%s: %s; an older checkpoint is used", self.path or ".", wrong)
+        except CorruptFile as error:
+            log.warning("%s: %s; an older checkpoint is used", self.path or ".", error)
             return None
         self.since = Since(newest=len(record), checkpoint=len(file.result))
         return state if state.hash == record_hash else None
@@ -273,8 +269,8 @@ class LogView:
             records, damage = _decoded(at, contents)
             try:
                 state = state.after_all(records)
-            except Misfit as wrong:
-                state, damage = wrong.before, CorruptFile(record_path(wrong.before.version + 1), 0, str(wrong))
+            except Misfit as error:
+                state, damage = error.before, CorruptFile(record_path(error.before.version + 1), 0, str(error))
             if damage is not None:
                 return Head(state, damage)
             for content in contents:
@@ -319,6 +315,6 @@ def _decoded(version: int, contents: Sequence[bytes]) -> tuple[list[tuple[Record
     for number, content in enumerate(contents, version + 1):
         try:
             records.append((decode_record(content, record_path(number)), hash_of(content)))
-        except CorruptFile as wrong:
-            return records, wrong
+        except CorruptFile as error:
+            return records, error
     return records, None

@@ -191,10 +191,10 @@ class _Walk:
                     return {record_hash: first_state(record_hash)}
                 if record.parent in states:
                     return {record_hash: states[record.parent].after(record, record_hash)}
-        except CorruptFile as wrong:
-            self._misfits[path] = str(wrong)
-        except Misfit as wrong:
-            self._misfits[path] = f"{path}: {wrong}"
+        except CorruptFile as error:
+            self._misfits[path] = str(error)
+        except Misfit as error:
+            self._misfits[path] = f"{path}: {error}"
         return {}
 
     def _compare(self, name: tuple[int, bytes], content: bytes, states: dict[bytes, State]) -> None:
@@ -202,8 +202,8 @@ class _Walk:
         path = checkpoint_path(*name)
         try:
             said = decode_checkpoint(content, path)
-        except CorruptFile as wrong:
-            self._misfits[path] = str(wrong)
+        except CorruptFile as error:
+            self._misfits[path] = str(error)
             return
         if (said.version, said.hash) != name:
             self._misfits[path] = f"{path}: it is of another record {name[0]}"

@@ -27,14 +27,14 @@ def mend(transaction: Transaction) -> tuple[list[str], bool]:
     lines = list(_mend_refs(transaction))
     left = MOST
     for name in transaction.maps():
-        wrong = _wrong_entries(transaction, name)
-        removed = list(wrong)[: max(left, 0)]
+        faults = _wrong_entries(transaction, name)
+        removed = list(faults)[: max(left, 0)]
         if removed:
-            count = f"{len(removed)} of {len(wrong)}" if len(removed) < len(wrong) else f"{len(wrong)}"
-            why = f"{shown(removed[0])}: {wrong[removed[0]]}"
+            count = f"{len(removed)} of {len(faults)}" if len(removed) < len(faults) else f"{len(faults)}"
+            why = f"{shown(removed[0])}: {faults[removed[0]]}"
             lines.append(f"the map {name!r} has entries that it cannot have: {count}, as {why}")
         transaction.entries.setdefault(name, {}).update(dict.fromkeys(removed))
-        left -= len(wrong)
+        left -= len(faults)
         lines += _mend_kind(transaction, name, is_empty=left >= 0)
     return lines, left < 0
 
@@ -69,8 +69,8 @@ def _wrong_entries(transaction: Transaction, name: str) -> dict[bytes, str]:
             if known.of_refs != (b"\0" in key):
                 raise InvalidName(key, f"it belongs to {'no' if known.of_refs else 'a'} ref")
             transaction.check_entry(name, key, value)
-        except (InvalidName, MissingRevision) as wrong:
-            found[key] = str(wrong)
+        except (InvalidName, MissingRevision) as error:
+            found[key] = str(error)
     return found
 
 

@@ -19,11 +19,7 @@ class Numbered(KeyTable):
         self.ends = array("I", (0,))
 
     def add(self, name: bytes) -> int:
-        """Give a name the next number; its lowest one then.
-
-        Raises:
-            LimitExceeded: all together are longer than 4 GiB.
-        """
+        """Give a name the next number; its lowest one then."""
         end = len(self.joined) + len(name)
         if end > MAX_JOINED:
             raise LimitExceeded("bytes of the names of one pack's records or revisions", end, MAX_JOINED)

@@ -118,13 +118,7 @@ _LOG = msgspec.msgpack.Decoder(list[_Entry])
 
 
 def upgrade(folder: Transport, place: str, randomness: Callable[[int], bytes]) -> bool:
-    """Change a repository of version 1; False where it is of this release. `place`: its folder on this machine.
-
-    Raises:
-        NoSuchRepository: none is there.
-        CorruptFile, Unsupported: what it has cannot be read.
-        TransportFailed: another process holds its lock, or the store failed.
-    """
+    """Change a repository of version 1; False where it is of this release. `place`: its folder on this machine."""
     with _alone(folder, place) as line:
         if line != LINE:
             with _locked(folder, place, line):
@@ -139,12 +133,7 @@ def upgrade(folder: Transport, place: str, randomness: Callable[[int], bytes]) -
 
 
 def undo(folder: Transport, place: str, randomness: Callable[[int], bytes]) -> None:
-    """Make a repository of version 1 again what it was before its upgrade.
-
-    Raises:
-        NoSuchRepository: no upgraded one is there.
-        TransportFailed: it was changed since, or the store failed.
-    """
+    """Make a repository of version 1 again what it was before its upgrade."""
     with _alone(folder, place) as line:
         if not folder.exists(f"{OLD}/{ROOT}"):
             raise NoSuchRepository(place)
@@ -245,11 +234,7 @@ def _replace_format(folder: Transport, line: bytes, randomness: Callable[[int], 
 
 
 def _claim_next(folder: Transport, place: str, randomness: Callable[[int], bytes]) -> None:
-    """Take the number after the record of the upgrade, so that nobody changes the repository any more.
-
-    Raises:
-        TransportFailed: somebody did.
-    """
+    """Take the number after the record of the upgrade, so that nobody changes the repository any more."""
     number = _decode(folder.get(f"{OLD}/{ROOT}")).version + 1
     first, claim = record_path(number), record_path(number + 1)
     content = encode_record(Record(number=number + 1, parent=NOTHING, time=0))
@@ -269,8 +254,8 @@ def _decode(content: bytes) -> _Root:
         if blake2b(payload, digest_size=16).digest() != check:
             raise CorruptFile(ROOT, 0, "the content does not match its check")
         root = _ROOT.decode(payload)
-    except msgspec.DecodeError as wrong:
-        raise CorruptFile(ROOT, 0, str(wrong)) from wrong
+    except msgspec.DecodeError as error:
+        raise CorruptFile(ROOT, 0, str(error)) from error
     check_features((*root.read_features, *root.write_features))
     return root
 

@@ -83,13 +83,7 @@ class OpenPack:
 
     @property
     def reader(self) -> PackReader:
-        """The pack's file, opened when first asked for; where it is gone, the one that has its segments now.
-
-        Raises:
-            NoSuchFile: it is gone, and the newest state names it.
-            RepositoryChanged: it is gone, and its segments are nowhere.
-            CorruptFile: not of the length or the kinds the log names.
-        """
+        """The pack's file, opened when first asked for; where it is gone, the one that has its segments now."""
         reader = self._reader
         if reader is None:
             with self._opening:
@@ -142,12 +136,7 @@ class OpenPack:
         """Open the index, or make it again from the pack where its file is missing, damaged or another pack's.
 
         `resolve`: finds records in earlier packs, until `resolve_by` says how else. `read`: files that were read
-        already.
-
-        Raises:
-            NoSuchFile: index and pack are gone.
-            CorruptFile: the pack is damaged too.
-        """
+        already."""
         path, self._content = index_path(self.entry.name), read.get(self.path)
         try:
             file = read[path] if path in read else self._transport.open_read(path)
@@ -179,8 +168,8 @@ class OpenPack:
             return None
         try:
             return found.block(block, messages=messages, changes=changes)
-        except (CorruptFile, TransportError) as wrong:
-            self._without_summaries(wrong)
+        except (CorruptFile, TransportError) as error:
+            self._without_summaries(error)
             return None
 
     @property
@@ -196,8 +185,8 @@ class OpenPack:
         try:
             for block in range(found.blocks):
                 found.block(block, messages=True, changes=found.columns == 3)
-        except (CorruptFile, TransportError) as wrong:
-            self._without_summaries(wrong)
+        except (CorruptFile, TransportError) as error:
+            self._without_summaries(error)
 
     def look_for_summaries(self) -> None:
         """Say that the file was made."""
@@ -210,12 +199,12 @@ class OpenPack:
                 self._summaries = Summaries(self._transport.open_read(summaries_path(self.entry.name)), self.entry)
             except NoSuchFile:
                 self._look_again = time.monotonic() + LOOK_AGAIN
-            except (CorruptFile, TransportError) as wrong:
-                self._without_summaries(wrong)
+            except (CorruptFile, TransportError) as error:
+                self._without_summaries(error)
         return self._summaries
 
-    def _without_summaries(self, wrong: CorruptFile | TransportError) -> None:
-        log.warning("%s: logs read the records instead, until upkeep has made the file again", wrong)
+    def _without_summaries(self, error: CorruptFile | TransportError) -> None:
+        log.warning("%s: logs read the records instead, until upkeep has made the file again", error)
         self._summaries, self._look_again, self._is_damaged = None, time.monotonic() + LOOK_AGAIN, True
 
     def resolve_by(self, resolve: Callable[[], Resolve]) -> None:
@@ -258,12 +247,7 @@ class SegmentReader:
         self._ahead = b""
 
     def read(self, size: int) -> bytes:
-        """The next `size` bytes, fewer only at the end; then empty.
-
-        Raises:
-            NoSuchFile: a pack not opened before is gone.
-            CorruptFile: a pack became shorter.
-        """
+        """The next `size` bytes, fewer only at the end; then empty."""
         wanted = min(size, self.left)
         self.left -= wanted
         if len(self._ahead) < wanted:

@@ -34,11 +34,7 @@ class Preview:
     """A repository as a transaction would leave it."""
 
     def __init__(self, folder: Transport, transaction: Transaction, upload: Upload | None, request: bytes) -> None:
-        """`folder`: the repository's. `upload`: finished, and not published yet.
-
-        Raises:
-            CodedError: as `Snapshot.open` and `draft.following`.
-        """
+        """`folder`: the repository's. `upload`: finished, and not published yet."""
         stored, pack = transaction.snapshot, None if upload is None else upload.entry
         before = stored.state if stored is not None else first_state(hash_of(encode_record(first_record(request, 0))))
         entry = entry_of(transaction, before, request, "", b"", pack, request)

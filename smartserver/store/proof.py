@@ -106,12 +106,7 @@ def _cost(changes: tuple[bytes, References, References]) -> int:
 
 
 def check_own_record(system: System, segment: Segment, own: Record | None) -> None:
-    """Check that a segment states the parents its revision's own record names; `own`: that record, where it came.
-
-    Raises:
-        CorruptRecord: the revision's own record is not in the segment or cannot be read, or another's is there.
-        WrongParents: it names others, or one is marked absent that it names, in a system whose parents cannot be.
-    """
+    """Check that a segment states the parents its revision's own record names; `own`: that record, where it came."""
     if system.own_kind is None:
         return
     revision = segment.revision
@@ -123,8 +118,8 @@ def check_own_record(system: System, segment: Segment, own: Record | None) -> No
                 raise CorruptRecord(revision, entry.key, "it belongs to another revision")
     try:
         named = system.own_parents(own.key, own.meta, own.text)
-    except ValueError as wrong:
-        raise CorruptRecord(revision, own.key, str(wrong)) from wrong
+    except ValueError as error:
+        raise CorruptRecord(revision, own.key, str(error)) from error
     if named != tuple(parent.id for parent in segment.parents):
         raise WrongParents(revision)
     if not system.ghosts and any(parent.absent for parent in segment.parents):
@@ -183,11 +178,7 @@ class SegmentProof:
         self._own[entry.kind, entry.key] = entry.meta
 
     def add(self, entry: Entry, record: Record, base: Record | None) -> None:
-        """Take an entry that was found to be what its key says; `base`: the record it is based on, if any.
-
-        Raises:
-            CorruptRecord: it cannot be read.
-        """
+        """Take an entry that was found to be what its key says; `base`: the record it is based on, if any."""
         if base is not None:
             self._bases[base.kind, base.key] = base.meta
         if base is None or entry.kind not in self._system.content_keys:
@@ -196,8 +187,8 @@ class SegmentProof:
             return
         try:
             changes = self._system.changes(record, base)
-        except ValueError as wrong:
-            raise CorruptRecord(self.revision, record.key, str(wrong)) from wrong
+        except ValueError as error:
+            raise CorruptRecord(self.revision, record.key, str(error)) from error
         if changes is None:
             self._need(entry, self.references(record), self.references(base))
             return
@@ -236,30 +227,20 @@ class SegmentProof:
                 self._needed.append((entry, (kind, meta, keys)))
 
     def references(self, record: Record) -> References:
-        """What a record refers to.
-
-        Raises:
-            CorruptRecord: it cannot be read.
-        """
+        """What a record refers to."""
         found = self._cache.get(record.kind, record.key, record.meta)
         if found is None:
             try:
                 groups = self._system.references(record.kind, record.key, record.meta, record.text)
-            except ValueError as wrong:
-                raise CorruptRecord(self.revision, record.key, str(wrong)) from wrong
+            except ValueError as error:
+                raise CorruptRecord(self.revision, record.key, str(error)) from error
             found = _frozen(groups)
             if record.kind in self._system.content_keys and self._system.may_refer(record.kind, record.meta):
                 self._cache.put(record.kind, record.key, record.meta, found)
         return found
 
     def finish(self) -> None:
-        """Prove that everything referred to is here and of the type it must have.
-
-        Raises:
-            MissingReference: it is not here.
-            CorruptRecord: it is of another type.
-            CorruptFile, TransportError: the store is damaged or failed.
-        """
+        """Prove that everything referred to is here and of the type it must have."""
         own, bases = self._own, self._bases
         proved: set[tuple[int, bytes | None, Key]] = set()
         # An ancestor introduced these, but nothing of an ancestor that was looked at says what they are.

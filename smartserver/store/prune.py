@@ -61,11 +61,7 @@ class Unreached(NamedTuple):
 
 
 def unreached(snapshot: Snapshot) -> Unreached:
-    """The revisions of a repository that no ref and no entry of a map reaches.
-
-    Raises:
-        IncompleteRepository: it is being copied, and its refs come last.
-    """
+    """The revisions of a repository that no ref and no entry of a map reaches."""
     graph, state = snapshot.graph, snapshot.state
     if state.is_incomplete:
         raise IncompleteRepository(snapshot.transport.describe())
@@ -85,10 +81,6 @@ def unreached(snapshot: Snapshot) -> Unreached:
 
 def prune(repository: PackRepository, progress: Callable[[int, int], None] = lambda done, total: None) -> int:
     """Remove what nothing reaches from the newest state; how many revisions that was. `progress`: packs done, in all.
-
-    Raises:
-        OutcomeUnknown: it may have been done.
-        IncompleteRepository, CorruptFile, Unsupported, TransportError: nothing changed.
     """
     for _ in range(TRIES):
         snapshot = repository.snapshot()
@@ -173,8 +165,8 @@ class _Pruning:
             for ordinal, (offset, content) in enumerate(pack.reader.segments(), first):
                 try:
                     segment = decode_segment(content, 0, state.kinds)
-                except (Malformed, LimitExceeded) as wrong:
-                    raise CorruptFile(pack.path, offset, f"segment: {wrong}") from wrong
+                except (Malformed, LimitExceeded) as error:
+                    raise CorruptFile(pack.path, offset, f"segment: {error}") from error
                 own = islice(known, len(segment.entries))
                 if ordinal in self._gone:
                     list(own)

@@ -145,11 +145,7 @@ def record_path(number: int) -> str:
 
 
 def encode_record(record: Record) -> bytes:
-    """The bytes of a record.
-
-    Raises:
-        LimitExceeded: they are more than `MAX_RECORD`.
-    """
+    """The bytes of a record."""
     payload = _encode(record)
     size = HEADER.size + len(payload)
     if size > MAX_RECORD:
@@ -189,29 +185,21 @@ def decode_record(content: bytes, path: str) -> Record:
         raise CorruptFile(path, HEADER.size, "the content does not match its check")
     try:
         record = _RECORD.decode(payload)
-    except msgspec.DecodeError as wrong:
+    except msgspec.DecodeError as error:
         check_head(payload)
-        raise CorruptFile(path, HEADER.size, str(wrong)) from wrong
+        raise CorruptFile(path, HEADER.size, str(error)) from error
     check_features(record.features)
     return record
 
 
 def check_head(payload: bytes | memoryview) -> None:
-    """Refuse what cannot be decoded by its features, where it says them: one may change what follows.
-
-    Raises:
-        Unsupported: this release does not know one.
-    """
+    """Refuse what cannot be decoded by its features, where it says them: one may change what follows."""
     with contextlib.suppress(msgspec.DecodeError):
         check_features(_HEAD.decode(payload).features)
 
 
 def check_features(features: Sequence[str]) -> None:
-    """Accept a repository with these features.
-
-    Raises:
-        Unsupported: this release does not know one.
-    """
+    """Accept a repository with these features."""
     for feature in features:
         if feature not in FEATURES:
             raise Unsupported(f"the repository feature {feature!r}", ", ".join(sorted(FEATURES)) or "none")

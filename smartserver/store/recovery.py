@@ -73,12 +73,7 @@ def restore(
     conflict: Report = lambda what, why: None,
 ) -> int:
     """Mend the log and restore changes; how many. `report`: told what could not be restored, and why. `conflict`: told
-    which part of a change that was restored is not what it was to be, and why.
-
-    Raises:
-        CorruptFile: a pack that the state names is gone, and in no joined pack.
-        Unsupported, TransportError, OutcomeUnknown: the repository cannot be read or written.
-    """
+    which part of a change that was restored is not what it was to be, and why."""
     folder = repository.folder
     for name in (*FOLDERS, LOST):
         with contextlib.suppress(FileExists):
@@ -97,8 +92,8 @@ def restore(
                     conflict(change.id, each)
             except (TransportError, OutcomeUnknown):
                 raise
-            except CodedError as wrong:
-                later.append((change, wrong))
+            except CodedError as error:
+                later.append((change, error))
         if len(later) == len(todo):  # What they rest on did not come with any other.
             for change, reason in later:
                 if change in chosen or not isinstance(reason, RESTS):
@@ -114,11 +109,11 @@ def restore(
     return sum(change not in todo for change in chosen)
 
 
-def _reason(change: LostChange, wrong: CodedError) -> str:
+def _reason(change: LostChange, error: CodedError) -> str:
     """Why a change was not restored."""
-    if isinstance(wrong, RESTS):
-        return f"{wrong}; restore the change that it rests on, too"
-    return str(wrong) if change.pack is None else f"{change.pack[0]}: {wrong}"
+    if isinstance(error, RESTS):
+        return f"{error}; restore the change that it rests on, too"
+    return str(error) if change.pack is None else f"{change.pack[0]}: {error}"
 
 
 def _cut_out(repository: PackRepository, entry: PackEntry, joined: LostChange) -> bool:
@@ -155,9 +150,9 @@ def _mend(repository: PackRepository, findings: Findings) -> None:
     _move_to_lost(repository, [path for path in findings.misfits if path not in below])
     try:
         create(folder, record_path(after.version), content, randomness)
-    except FileExists as wrong:
+    except FileExists as error:
         folder.delete(checkpoint_path(after.version, after.hash))
-        raise TransportFailed(LOG, "somebody changed the repository meanwhile; try again") from wrong
+        raise TransportFailed(LOG, "somebody changed the repository meanwhile; try again") from error
     if not is_marked(folder):
         create(folder, FORMAT, LINE, randomness)
     _move_to_lost(repository, below)

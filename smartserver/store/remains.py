@@ -40,11 +40,7 @@ class PlaceLook:
         return foreign_in(self._names) or (f"what is left of one: {left}" if left is not None else "")
 
     def check(self) -> None:
-        """Refuse a place where no repository can be made; what is below it is not looked at.
-
-        Raises:
-            NestedRepository, InvalidPath: it is one.
-        """
+        """Refuse a place where no repository can be made; what is below it is not looked at."""
         path, file = self._path, self._file()
         if file is not None:
             raise InvalidPath(path, "a file is there" if file == path else f"{name_of(file)} is a file")

@@ -84,13 +84,7 @@ def run(
     `put_index`: as of a quarantine. The caller closes the file, puts both among the packs, and appends a record if
     all of `packs` are still side by side. Each pack is checked against its hash on the way: damage never gets a new
     trailer. `state`: that names the packs, for the trailer. `before`: whether a record lies in a
-    pack before the first one.
-
-    Raises:
-        CorruptFile: a pack or index is damaged; what was written is to be deleted.
-        LimitExceeded: more records or revisions than an index holds.
-        NoSpace, NoSuchFile, TransportFailed.
-    """
+    pack before the first one."""
     header = packs[0].reader.header
     for pack in packs:
         if pack.reader.header != header:

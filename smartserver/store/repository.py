@@ -87,19 +87,11 @@ class PackRepository:
     # -- reading
 
     def exists(self) -> bool:
-        """Whether there is a repository; a deleted one is none.
-
-        Raises:
-            CorruptFile, Unsupported: its log cannot be read.
-        """
+        """Whether there is a repository; a deleted one is none."""
         return self._states.look().exists
 
     def deleted(self) -> bool:
-        """Whether there was a repository, and its log still is.
-
-        Raises:
-            CorruptFile, Unsupported: its log cannot be read.
-        """
+        """Whether there was a repository, and its log still is."""
         head = self._states.look().head
         return head is not None and not head.state.exists and len(head.state.history) > 0
 
@@ -115,11 +107,7 @@ class PackRepository:
         return self._place.seen().has_root
 
     def snapshot(self) -> Snapshot:
-        """The repository as it is now; the log is looked at each time, what did not change is taken over.
-
-        Raises:
-            CorruptFile, Unsupported: its log, or a pack and its index, cannot be read.
-        """
+        """The repository as it is now; the log is looked at each time, what did not change is taken over."""
         found = self._states.read().snapshot
         if found is None:
             raise NoSuchRepository(self.path)
@@ -129,13 +117,7 @@ class PackRepository:
         self, progress: Callable[[int, int], None] = lambda done, total: None, allowance: Allowance | None = None
     ) -> VerifyReport:
         """Read and check everything, not in this machine's copies; damage is reported, never raised. `progress`: bytes
-        done, bytes in all. `allowance`: as of `store.verify`.
-
-        Raises:
-            LimitExceeded: as `store.verify`.
-            Unsupported: this release cannot read it.
-            TransportFailed: the store cannot be reached, or no more, and no damage was found before.
-        """
+        done, bytes in all. `allowance`: as of `store.verify`."""
         folder = without_copies(self.folder)
         line = self.log if folder is self.folder else Log(folder, self.path, self.randomness)
         return verify(line, progress, allowance)
@@ -148,11 +130,7 @@ class PackRepository:
     # -- changing
 
     def look(self) -> RepositoryLook:
-        """Whether it is there, as a request begins.
-
-        Raises:
-            CorruptFile, Unsupported: its log cannot be read.
-        """
+        """Whether it is there, as a request begins."""
         return self._states.look()
 
     @property
@@ -163,11 +141,7 @@ class PackRepository:
 
     def look_around(self, perform: Perform | None = None) -> RepositoryLook:
         """As `look`. Of a store behind a link, what a creation looks at is asked in the same trip. `perform`: performs
-        steps of that store.
-
-        Raises:
-            CorruptFile, Unsupported: its log cannot be read.
-        """
+        steps of that store."""
         return self._states.look(partial(self._place.look, perform or self._above.perform))
 
     def begin(
@@ -178,11 +152,7 @@ class PackRepository:
     ) -> Transaction:
         """A transaction on the repository as `look` saw it, or as it is now. The repository need not exist.
 
-        `allowance`: the limits of the request; unlimited where it is left out.
-
-        Raises:
-            CorruptFile, Unsupported, TransportError: as `snapshot`.
-        """
+        `allowance`: the limits of the request; unlimited where it is left out."""
         stored = self._states.read(look or self.look_around())
         if stored.latest.head is None:  # The folder may have been removed since.
             self._place.forget()
@@ -196,11 +166,7 @@ class PackRepository:
         policy: Policy | None = None,
     ) -> Upload:
         """A place for the body of a request; nothing is written before its first new segment. `policy`: in place of the
-        repository's.
-
-        Raises:
-            NoSuchRepository: there is none, and `transaction` makes none.
-        """
+        repository's."""
         if not transaction.exists:
             raise NoSuchRepository(self.path)
         makes = transaction.snapshot is None or self.log.lacks_folders
@@ -208,12 +174,7 @@ class PackRepository:
         return Upload(transaction, quarantine, graph_first=graph_first, policy=policy or self._policy)
 
     def earlier(self, request: bytes, age: int) -> CommitOutcome | None:
-        """What became of a request that is repeated; `age`: milliseconds since its first sending, 0 for the first.
-
-        Raises:
-            OutcomeUnknown: the log does not reach back to it, or it may not be durable.
-            CorruptFile, TransportError: the log cannot be read.
-        """
+        """What became of a request that is repeated; `age`: milliseconds since its first sending, 0 for the first."""
         head = self._states.look().head
         found = earlier(head, self.clock, request, age)
         if found is not None and head is not None:
@@ -249,12 +210,7 @@ class PackRepository:
         return Commit(*parts, request, age, user, plan, upload, progress, allowance, look).run()
 
     def delete(self, request: bytes, age: int, user: str) -> CommitOutcome:
-        """Delete the repository; its packs go a day later. A repeat deletes nothing more.
-
-        Raises:
-            OutcomeUnknown: it may have been deleted.
-            CorruptFile, Unsupported, TransportError: nothing changed.
-        """
+        """Delete the repository; its packs go a day later. A repeat deletes nothing more."""
 
         def plan(transaction: Transaction) -> bytes:
             transaction.delete()
@@ -265,12 +221,7 @@ class PackRepository:
     # -- upkeep
 
     def repack_if_needed(self, pace: Pace = unpaced) -> bool:
-        """Join packs where there are many; False where that is not needed, or another is at it.
-
-        Raises:
-            OutcomeUnknown: the packs may have been replaced; both sets of files are there.
-            CorruptFile, Unsupported, TransportError: nothing changed.
-        """
+        """Join packs where there are many; False where that is not needed, or another is at it."""
         if not self._repacking.acquire(blocking=False):
             return False
         self._joins_packs = False
@@ -298,10 +249,6 @@ class PackRepository:
 
     def repack(self, progress: Callable[[int, int], None] = lambda done, total: None) -> PackReport:
         """Join all packs that are there now and may be, however few they are. `progress`: packs joined, packs in all.
-
-        Raises:
-            OutcomeUnknown: as `repack_if_needed`.
-            CorruptFile, Unsupported, TransportError: what is live is not touched.
         """
         self._awaited.set()
         with self._repacking:
@@ -356,18 +303,14 @@ class PackRepository:
             work()
         except NoSuchRepository:
             return
-        except CodedError as wrong:
-            log.warning("summaries of %s: %s", self.path or "the repository", wrong)
+        except CodedError as error:
+            log.warning("summaries of %s: %s", self.path or "the repository", error)
 
     def tidy(self, pace: Pace = unpaced) -> None:
         """Make a checkpoint, repack if needed, write summaries, and collect garbage files if that was not done within
         the last hour. A large record gets a small one after it.
 
-        `pace`: as `index_build.Pace`.
-
-        Raises:
-            OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
-        """
+        `pace`: as `index_build.Pace`."""
         long_ago = self._collected is None or self.clock() - self._collected >= COLLECT_INTERVAL
         upkeep.tidy_log(self.log, self.clock, self.randomness)
         self.repack_if_needed(pace)
@@ -376,29 +319,17 @@ class PackRepository:
             self.collect_garbage_files()
 
     def save_log(self) -> None:
-        """Make a checkpoint if one is due and little is moved for it, as after a change over a link.
-
-        Raises:
-            CorruptFile, Unsupported, TransportError: nothing changed.
-        """
+        """Make a checkpoint if one is due and little is moved for it, as after a change over a link."""
         upkeep.tidy_log(self.log, self.clock, self.randomness, upkeep.MOST_OVER_LINK)
 
     def clean_up(self) -> None:
-        """Do what nobody does unasked in a store behind a link: make a checkpoint if due, delete what is left.
-
-        Raises:
-            OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
-        """
+        """Do what nobody does unasked in a store behind a link: make a checkpoint if due, delete what is left."""
         upkeep.tidy_log(self.log, self.clock, self.randomness)
         self.collect_garbage_files()
 
     def collect_garbage_files(self, kept: float = upkeep.KEPT) -> int:
         """Delete what dead writers left and what was dropped a day ago; how many files and folders that was. `kept`: as
-        of `upkeep.collect`.
-
-        Raises:
-            OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
-        """
+        of `upkeep.collect`."""
         self._collected = self.clock()
         try:
             return upkeep.collect(self.log, self.clock, self.randomness, kept)

@@ -44,10 +44,6 @@ class Snapshot(StoredRecords):
     ) -> Snapshot:
         """The snapshot of a state; packs `previous` has open are taken over, and its cache of texts. `again`: finds
         packs that are deleted while this is read; without it they are missing. `brought`: files that need not be read.
-
-        Raises:
-            NoSuchFile: a pack is gone: look again.
-            CorruptFile: a pack is damaged and its index too, or names a parent that is in no pack before it.
         """
         if texts is None:
             texts = previous.texts if previous is not None else TextCache()
@@ -111,11 +107,7 @@ class Snapshot(StoredRecords):
         """Whether its revisions begin with those of an earlier snapshot, as they are.
 
         Packs with the same name are the same, since names are never reused. Of joined packs the revisions are compared,
-        and the lengths of their segments: see `place_of`.
-
-        Raises:
-            CorruptFile, NoSuchFile, TransportFailed: an index cannot be read.
-        """
+        and the lengths of their segments: see `place_of`."""
         count = before.graph.count
         if _family(before.state) != _family(self.state) or self.graph.count < count:
             return False
@@ -180,22 +172,14 @@ class Snapshot(StoredRecords):
         return self.packs[number].entry, shift
 
     def first_parent(self, ordinal: int) -> int | None:
-        """The ordinal of a revision's first parent; None where it has none, or that one is a ghost.
-
-        Raises:
-            IndexError, CorruptFile, NoSuchFile, TransportFailed: as `parents`.
-        """
+        """The ordinal of a revision's first parent; None where it has none, or that one is a ghost."""
         stored = self.graph.parents(ordinal)
         if not stored or self.parents(ordinal)[0].absent:
             return None
         return stored[0]
 
     def first_parents(self, ordinals: Sequence[int]) -> dict[int, int | None]:
-        """The `first_parent` of several revisions, their headers read in one go.
-
-        Raises:
-            IndexError, CorruptFile, NoSuchFile, TransportFailed: as `parents`.
-        """
+        """The `first_parent` of several revisions, their headers read in one go."""
         found: dict[int, int | None] = {}
         asked = [ordinal for ordinal in ordinals if self.graph.parents(ordinal)]
         runs = [run for ordinal in asked for run in self.runs(((ordinal, ordinal + 1),))]
@@ -209,12 +193,7 @@ class Snapshot(StoredRecords):
         return {ordinal: found.get(ordinal) for ordinal in ordinals}
 
     def parents(self, ordinal: int) -> tuple[Parent, ...]:
-        """The parents of a revision, absent ones too, which the graph does not know.
-
-        Raises:
-            CorruptFile: its header cannot be read.
-            NoSuchFile, TransportFailed: as `SegmentReader.read`.
-        """
+        """The parents of a revision, absent ones too, which the graph does not know."""
         if not system_of(self.state.vcs).ghosts:
             return tuple([Parent(self.revision(parent)) for parent in self.graph.parents(ordinal)])
         ((pack, start, stop),) = self.runs(((ordinal, ordinal + 1),))
@@ -225,9 +204,9 @@ class Snapshot(StoredRecords):
                 if sum(not parent.absent for parent in parents) != len(self.graph.parents(ordinal)):
                     raise CorruptFile(pack.path, start, "segment header: its parents are not those of the index")
                 return parents
-            except (Malformed, LimitExceeded) as wrong:
-                if size == stop - start or isinstance(wrong, LimitExceeded):
-                    raise CorruptFile(pack.path, start, f"segment header: {wrong}") from wrong
+            except (Malformed, LimitExceeded) as error:
+                if size == stop - start or isinstance(error, LimitExceeded):
+                    raise CorruptFile(pack.path, start, f"segment header: {error}") from error
                 size = min(size * 16, stop - start)
 
 

@@ -56,15 +56,11 @@ def encode_value(value: RefValue) -> bytes:
 
 
 def decode_value(value: bytes) -> RefValue:
-    """The other way round.
-
-    Raises:
-        CorruptFile: it is not one.
-    """
+    """The other way round."""
     try:
         found: RefValue = _REF.decode(value)
-    except msgspec.DecodeError as wrong:
-        raise CorruptFile("log", 0, f"the value of a ref: {wrong}") from wrong
+    except msgspec.DecodeError as error:
+        raise CorruptFile("log", 0, f"the value of a ref: {error}") from error
     return found
 
 
@@ -185,19 +181,15 @@ class State:
         return self.after_all([(record, record_hash)])
 
     def after_all(self, records: Sequence[tuple[Record, bytes]]) -> State:
-        """The state after the next records, each with its hash.
-
-        Raises:
-            Misfit, Unsupported: as `after`.
-        """
+        """The state after the next records, each with its hash."""
         draft = _Draft(self)
         try:
             for record, record_hash in records:
                 draft.carry_out(record, record_hash)
             return draft.state()
-        except (KeyError, ValueError) as wrong:
+        except (KeyError, ValueError) as error:
             if len(records) == 1:
-                raise Misfit(str(wrong) if isinstance(wrong, ValueError) else f"{wrong} is not there", self) from wrong
+                raise Misfit(str(error) if isinstance(error, ValueError) else f"{error} is not there", self) from error
         state = self
         for each in records:  # One of them does not follow.
             state = state.after_all([each])
@@ -246,11 +238,7 @@ class _Draft:
             made.history.forget(record.time)
 
     def state(self) -> State:
-        """What the records gave.
-
-        Raises:
-            KeyError, ValueError: they change values that are not there.
-        """
+        """What the records gave."""
         for table in list(self._changes):
             self._settle(table)
         return self._made

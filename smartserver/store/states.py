@@ -66,11 +66,7 @@ class States:
             self._latest = None
 
     def look(self, perform: Perform | None = None) -> RepositoryLook:
-        """The repository as it is now. `perform`: as of `Log.look`.
-
-        Raises:
-            CorruptFile, Unsupported, TransportError: as `Log.look`; a damaged log says of none whether it is there.
-        """
+        """The repository as it is now. `perform`: as of `Log.look`."""
         try:
             head = self._log.look(perform)
         except NoSuchRepository:
@@ -80,11 +76,7 @@ class States:
         return RepositoryLook(head)
 
     def read(self, look: RepositoryLook | None = None) -> OpenedState:
-        """The repository as it is now, or as it was looked at.
-
-        Raises:
-            CorruptFile, Unsupported: the log, or a pack and its index, cannot be read.
-        """
+        """The repository as it is now, or as it was looked at."""
         for tries_left in range(TRIES, 0, -1):
             latest = look or self.look()
             look = None
@@ -96,11 +88,7 @@ class States:
         raise AssertionError("the last try returns or raises")
 
     def read_at(self, head: Head) -> OpenedState:
-        """The repository as a head says it is.
-
-        Raises:
-            NoSuchFile, CorruptFile, TransportError: as `open`.
-        """
+        """The repository as a head says it is."""
         latest = RepositoryLook(head)
         return OpenedState(latest, self.open(latest.state))
 

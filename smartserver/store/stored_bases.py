@@ -29,11 +29,7 @@ class StoredBases:
         return [None if at is None else (at.depth, at.chain_kib, at.lineage, at.length) for at in found]
 
     def record(self, key: Key) -> tuple[bytes, bytes]:
-        """The same as of `native.Stored`.
-
-        Raises:
-            CorruptFile, TransportError: it cannot be read.
-        """
+        """The same as of `native.Stored`."""
         location = self._snapshot.first(_KIND, key)
         assert location is not None  # The prover asked for its row before.
         record = self._snapshot.record(location)

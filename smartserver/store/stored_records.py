@@ -88,11 +88,7 @@ class StoredRecords:
         return None if found is None else self.packs[found[0]].index.row(found[1])
 
     def base(self, location: Location) -> Location | None:
-        """The base of a record, or None where it has none.
-
-        Raises:
-            CorruptFile: it is in no pack before the record's.
-        """
+        """The base of a record, or None where it has none."""
         number, row = location.pack, location.row
         said = self.packs[number].index.at(row)
         found = self._base(number, row, said)
@@ -102,12 +98,7 @@ class StoredRecords:
         return self._location(*found)
 
     def record(self, location: Location) -> Record:
-        """A record, its chain decoded. It is proved to be what its key or check says.
-
-        Raises:
-            CorruptFile: it cannot be read, or is not what it says.
-            NoSuchFile: its pack is gone: look again.
-        """
+        """A record, its chain decoded. It is proved to be what its key or check says."""
         number, row = location.pack, location.row
         pack = self.packs[number]
         return self._read(number, row, self.texts.get(_text_key(pack, row)))
@@ -115,11 +106,7 @@ class StoredRecords:
     def lookup(self, kind: int, key: Key, charge: Charge = free) -> Record | None:
         """The record of a kind and key, proved; None where there is none. Nothing is read where its text is cached.
 
-        `charge` is told the bytes of each text before it is decoded, and of the record's.
-
-        Raises:
-            CorruptFile, NoSuchFile: as `record`.
-        """
+        `charge` is told the bytes of each text before it is decoded, and of the record's."""
         digest = record_digest(kind, key)
         found = self._first(digest, len(self.packs))
         if found is None:
@@ -154,8 +141,8 @@ class StoredRecords:
         if cached is None or not cached.proved:
             try:
                 verify_record(kind, entry.key, entry.meta, text, entry.check)
-            except ValueError as wrong:
-                raise _damaged(pack, said.header_offset, entry, str(wrong)) from wrong
+            except ValueError as error:
+                raise _damaged(pack, said.header_offset, entry, str(error)) from error
             if kind.base:
                 self.texts.put(_text_key(pack, row), CachedText(text, True, entry.meta))
         return Record(entry.kind, entry.key, entry.meta, text)
@@ -202,11 +189,7 @@ class StoredRecords:
     def text(self, kind: int, key: Key, charge: Charge = free) -> Text | None:
         """The text of the record of a kind and key; None where there is none. A large one is decoded as it is read.
 
-        `charge`: as of `lookup`.
-
-        Raises:
-            CorruptFile, NoSuchFile: as `record`; of a large text, its parts too.
-        """
+        `charge`: as of `lookup`."""
         found = self._first(record_digest(kind, key), len(self.packs))
         if found is None:
             return None
@@ -268,8 +251,8 @@ class StoredRecords:
             proof = TextProof(self.state.kinds[entry.kind], entry.key, entry.meta, entry.length, entry.check)
             source = partial(self._source, number, row, said, entry)
             yield from parts.PartedText(source, entry.length, proof, charge)
-        except ValueError as wrong:  # Malformed is one.
-            raise _damaged(pack, said.header_offset, entry, str(wrong)) from wrong
+        except ValueError as error:  # Malformed is one.
+            raise _damaged(pack, said.header_offset, entry, str(error)) from error
 
     def _whole(self, number: int, row: int, charge: Charge) -> parts.Source:
         """A text that is decoded whole, and cached."""
@@ -303,11 +286,7 @@ class StoredRecords:
 
     def framed(self, kind: int, key: Key) -> tuple[Entry, bytes] | None:
         """The header and the frame of a record, as they lie, where its base is named by its key. None: the record has
-        no base or another name of it, is large, or is not stored.
-
-        Raises:
-            CorruptFile, NoSuchFile: as `record`.
-        """
+        no base or another name of it, is large, or is not stored."""
         found = self._first(record_digest(kind, key), len(self.packs))
         said = None if found is None else self.packs[found[0]].index.at(found[1])
         if found is None or said is None or said.base == NO_BASE or said.frame_length > parts.LARGE:
@@ -316,11 +295,7 @@ class StoredRecords:
         return (entry, frame) if entry.base == BaseTag.FULL_KEY else None
 
     def metas(self, places: Sequence[tuple[int, Key]]) -> list[bytes]:
-        """The metas of stored records, each by kind and key, from their headers, which are read in one go.
-
-        Raises:
-            CorruptFile, NoSuchFile, TransportFailed: as `record`.
-        """
+        """The metas of stored records, each by kind and key, from their headers, which are read in one go."""
         rows: list[tuple[int, int, IndexRow]] = []
         for kind, key in places:
             digest = record_digest(kind, key)
@@ -337,11 +312,7 @@ class StoredRecords:
         return [self._header(*row, each).meta for row, each in zip(rows, read, strict=True)]
 
     def fetch(self, locations: Iterable[Location]) -> None:
-        """Read records, with the bases of each down to a text that is known, in one go: `record` has them then.
-
-        Raises:
-            CorruptFile, NoSuchFile, TransportFailed: as `record`.
-        """
+        """Read records, with the bases of each down to a text that is known, in one go: `record` has them then."""
         wanted: dict[far.Spot, tuple[PackReader, int, int]] = {}
         met: set[far.Spot] = set()
         size = 0
@@ -427,9 +398,9 @@ class StoredRecords:
             try:
                 entry = decode_header(read, b"", self.state.kinds)
                 break
-            except Malformed as wrong:
+            except Malformed as error:
                 if len(read) >= most:
-                    raise CorruptFile(pack.path, start, f"record header: {wrong}") from wrong
+                    raise CorruptFile(pack.path, start, f"record header: {error}") from error
                 read = pack.reader.read(start, min(len(read) * 16, most))
         if not entry.key:  # That of its revision. Two reads of the index that others need not.
             entry = entry._replace(key=pack.index.revision(said.segment) if asked is None else asked[1])
@@ -462,8 +433,8 @@ class StoredRecords:
             number, frame_at, key, entry, frame = steps.pop()
             try:
                 text = decompress(entry.encoding, frame, entry.length, text)
-            except Malformed as wrong:
-                raise _damaged(self.packs[number], frame_at, entry, str(wrong)) from wrong
+            except Malformed as error:
+                raise _damaged(self.packs[number], frame_at, entry, str(error)) from error
             if steps:
                 # Of a chain of forty, that is read for its end, the others would push out what was read before.
                 self.texts.put(key, CachedText(text, False, entry.meta), spare=True)

@@ -85,12 +85,7 @@ class Summaries:
     """An opened file; usable from several threads at once."""
 
     def __init__(self, file: ReadFile, entry: PackEntry) -> None:
-        """`entry`: of the pack.
-
-        Raises:
-            CorruptFile: these are no summaries of that pack.
-            TransportError: they cannot be read.
-        """
+        """`entry`: of the pack."""
         self.path = summaries_path(entry.name)
         self._file = file
         self._entry = entry
@@ -130,12 +125,7 @@ class Summaries:
         return found
 
     def block(self, number: int, *, messages: bool, changes: bool) -> Block | None:
-        """The revisions of a block, encoded as a log has them; None where their changes are not in this file.
-
-        Raises:
-            CorruptFile: it is damaged.
-            TransportError: it cannot be read.
-        """
+        """The revisions of a block, encoded as a log has them; None where their changes are not in this file."""
         if changes and self.columns < 3:
             return None
         heads = self._rows(number, 0)
@@ -153,8 +143,8 @@ class Summaries:
             if crc32(frame) != place.check or place.text > MOST:
                 raise Malformed(0, "it does not have its checksum")
             rows = _column.decode(decompress(place.encoding, frame, place.text))
-        except (Malformed, msgspec.DecodeError) as wrong:
-            raise self._damage(place.offset, f"block {number}: {wrong}") from wrong
+        except (Malformed, msgspec.DecodeError) as error:
+            raise self._damage(place.offset, f"block {number}: {error}") from error
         if len(rows) != min(BLOCK, self._entry.segments - (number << BITS)):
             raise self._damage(place.offset, f"block {number} has {len(rows)} revisions")
         return rows

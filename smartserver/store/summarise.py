@@ -78,12 +78,7 @@ def write_summaries(
 ) -> None:
     """Write the file of summaries of a pack, durably, if its system has a log. Another may do the same at once.
 
-    `packs`: of the snapshot, neighbours: the pack itself, or those that it joins.
-
-    Raises:
-        CorruptFile: the graph of the packs cannot be read.
-        TransportError: nothing was written.
-    """
+    `packs`: of the snapshot, neighbours: the pack itself, or those that it joins."""
     try:
         summariser = Summariser(snapshot)
     except Unsupported:

@@ -52,11 +52,7 @@ class LookAbove:
 
         `clock`: given where the folder of the new repository is there already. Then a creation above that has not
         looked below yet will see it. One that has looked is told to look again: the next number of its log is taken by
-        a record that does nothing. So of two creations at once, of `a` and of `a/b`, one is refused.
-
-        Raises:
-            NestedRepository, InvalidPath: it lies in one.
-        """
+        a record that does nothing. So of two creations at once, of `a` and of `a/b`, one is refused."""
         for each in self._found:
             other = foreign_in([name for name, look in each.foreign.items() if look.result is not None])
             if other is not None:

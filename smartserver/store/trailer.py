@@ -69,11 +69,7 @@ def ranges_of(folder: Transport, path: str) -> Read:
 
 def trailer_of(folder: Transport, path: str, size: int) -> tuple[int, Trailer | None]:
     """Where the trailer at the end of a file of that size begins, and what it says; the size and None where there is
-    none, or a damaged one.
-
-    Raises:
-        NoSuchFile: there is no such file.
-    """
+    none, or a damaged one."""
     read = ranges_of(folder, path)
     content = read(max(0, size - TAIL), TAIL)
     length = _length(content)
@@ -87,11 +83,7 @@ def trailer_of(folder: Transport, path: str, size: int) -> tuple[int, Trailer | 
 
 def trailer_behind(content: bytes, read: Read, length: int, path: str) -> Trailer | None:
     """The trailer that follows the first `length` bytes of a file; None where nothing follows. `content`: the `TAIL`
-    bytes that follow.
-
-    Raises:
-        CorruptFile: what follows is no trailer, or damaged.
-    """
+    bytes that follow."""
     while content and len(content) % TAIL == 0 and (more := read(length + len(content), TAIL)):
         content += more
     if not content or content.startswith(OLD_MAGIC):
@@ -115,5 +107,5 @@ def _decode(content: bytes, path: str, offset: int) -> Trailer:
         raise CorruptFile(path, offset, "the trailer does not match its check")
     try:
         return _DECODER.decode(memoryview(content)[HEADER.size : -FOOTER.size])
-    except msgspec.DecodeError as wrong:
-        raise CorruptFile(path, offset, f"the trailer cannot be read: {wrong}") from wrong
+    except msgspec.DecodeError as error:
+        raise CorruptFile(path, offset, f"the trailer cannot be read: {error}") from error

@@ -37,13 +37,7 @@ class Transaction(RepositoryView):
         self, vcs: str, kinds: Sequence[Kind], settings: Mapping[str, bytes], *, incomplete: bool = False
     ) -> bool:
         """Make the repository with this request; False where one of the same `vcs` exists. `incomplete`: as
-        `is_incomplete` says from then on.
-
-        Raises:
-            Unsupported: a kind's check is not one this release knows.
-            WrongVcs: one of another `vcs` exists.
-            InvalidName: a setting names a ref that cannot be one, or is `INCOMPLETE`.
-        """
+        `is_incomplete` says from then on."""
         there = self.vcs if self.exists else vcs
         if there != vcs:
             raise WrongVcs(self.path, there, vcs)
@@ -58,13 +52,7 @@ class Transaction(RepositoryView):
         return True
 
     def set_ref(self, name: bytes, value: RefValue | None) -> None:
-        """Change, make or (None) remove a ref; the rule was checked by the caller.
-
-        Raises:
-            InvalidName: not 1 to 1,024 bytes, NUL in it, or not a name the repository's VCS allows.
-            MissingRevision: a tip is neither stored nor announced.
-            WrongTip: a tip is of a type that this ref cannot point at.
-        """
+        """Change, make or (None) remove a ref; the rule was checked by the caller."""
         stored = self._stored_ref(name)
         check_name(name)
         if value:
@@ -118,13 +106,7 @@ class Transaction(RepositoryView):
         return found
 
     def set_map(self, name: str, kind: str, key: bytes, value: bytes | None) -> None:
-        """Change, make or (None) remove an entry of a map; the caller decided that it may be.
-
-        Raises:
-            WrongMapKind: the map is of another kind.
-            InvalidName: the map's name or the key cannot be one.
-            MissingRevision: as `check_entry`.
-        """
+        """Change, make or (None) remove an entry of a map; the caller decided that it may be."""
         declared = self.map_kind(name)
         known = system_of(self.vcs).maps.get(name)
         expected = known.kind if known is not None else declared or kind
@@ -147,12 +129,7 @@ class Transaction(RepositoryView):
             self.declared[name] = kind
 
     def check_map(self, name: str, kind: str, *, of_refs: bool) -> None:
-        """Check that the system has a map of that name and kind. `of_refs`: whether entries are to belong to a ref.
-
-        Raises:
-            InvalidName: it has none of that name, or its entries belong otherwise.
-            WrongMapKind: it is of another kind.
-        """
+        """Check that the system has a map of that name and kind. `of_refs`: whether entries are to belong to a ref."""
         system = system_of(self.vcs)
         known = system.maps.get(name)
         if known is None:
@@ -164,12 +141,7 @@ class Transaction(RepositoryView):
             raise WrongMapKind(name, known.kind, kind)
 
     def check_entry(self, name: str, key: bytes, value: bytes) -> None:
-        """Check what the system says of an entry of a map.
-
-        Raises:
-            InvalidName: it cannot have this key or value.
-            MissingRevision: the revision that it is about is neither stored nor announced.
-        """
+        """Check what the system says of an entry of a map."""
         system = system_of(self.vcs)
         problem = system.entry_problem(name, key, value)
         if problem:
@@ -194,21 +166,13 @@ class Transaction(RepositoryView):
         self.remembered = True
 
     def check_parents(self) -> None:
-        """Check that each announced revision's parents are stored, announced before it, or marked absent.
-
-        Raises:
-            MissingParents: some are not.
-        """
+        """Check that each announced revision's parents are stored, announced before it, or marked absent."""
         if self._missing:
             raise MissingParents(self._missing[:MISSING_NAMED])
 
     def set_setting(self, name: str, value: bytes | None) -> None:
         """Change, make or (None) remove a setting. The system adds entries of maps that keep the meaning of what is
-        stored.
-
-        Raises:
-            InvalidName: it names a ref that cannot be one, or is `INCOMPLETE`, which can only be removed.
-        """
+        stored."""
         if value is not None:
             _check_setting(self.vcs, name, value)
         before = dict(self.settings)

@@ -62,12 +62,7 @@ def repack(
 ) -> State | None:
     """Join the neighbouring packs `repack.plan` names, and give the new state; None where there are none, or another
     changed them meanwhile, or is at it. `whole`: as many as may be joined, however few there are, whoever is at it.
-    `pace`: as `index_build.Pace`.
-
-    Raises:
-        OutcomeUnknown: they may have been replaced; both sets of files are there.
-        CorruptFile, TransportError: nothing changed.
-    """
+    `pace`: as `index_build.Pace`."""
     span = packs.plan(snapshot.state.packs, whole=whole)
     if span is None:
         return None
@@ -160,11 +155,7 @@ def tidy_log(
     line: Log, clock: Callable[[], float], randomness: Callable[[int], bytes], most: int = sys.maxsize
 ) -> None:
     """Append a record that does nothing where the newest is large, since each look reads the newest. Make a checkpoint
-    of the newest state where one is due, and clean the log, if that moves no more than `most` bytes.
-
-    Raises:
-        CorruptFile, Unsupported, TransportError, OutcomeUnknown: nothing is lost.
-    """
+    of the newest state where one is due, and clean the log, if that moves no more than `most` bytes."""
     if line.since.newest > LARGE:
         newest = line.look()
         if line.since.newest > LARGE:  # Nobody else has done it.
@@ -188,11 +179,7 @@ class PackFile(NamedTuple):
 
 def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], bytes], kept: float = KEPT) -> int:
     """Delete what dead writers left and what was dropped a day ago; how many files that was. `kept`: fewer
-    seconds, where no server and no client uses the repository.
-
-    Raises:
-        CorruptFile, Unsupported, TransportError, OutcomeUnknown: what is live was not touched.
-    """
+    seconds, where no server and no client uses the repository."""
     folder = line.folder
     # Before the state is read: what a record names later was not there, or is young.
     incoming, listed = ListDirectory(INCOMING), ListDirectory(PACKS)
@@ -281,6 +268,6 @@ def _delete(folder: Transport, paths: Sequence[str]) -> dict[str, bool]:
 def _is_deleted(folder: Transport, step: Withdraw) -> bool:
     try:
         step.do(folder)
-    except TransportError as wrong:
-        return isinstance(wrong, NoSuchFile)
+    except TransportError as error:
+        return isinstance(error, NoSuchFile)
     return True

@@ -67,12 +67,7 @@ class Upload:
         """Whether the trailer of that pack was written."""
 
     def write(self, chunk: bytes | memoryview) -> None:
-        """Check the next bytes of the body, cut anywhere.
-
-        Raises:
-            MissingParents, CorruptRecord, WrongParents, MissingReference, ConflictingRecord, LimitExceeded: refused.
-            CorruptFile, TransportError: the store is damaged or failed.
-        """
+        """Check the next bytes of the body, cut anywhere."""
         self._size += len(chunk)
         came: list[tuple[RevisionId, bytes]] = []
         try:
@@ -82,14 +77,14 @@ class Upload:
                 self._match(node)
                 self._segments += 1
                 came.append((node.revision, content))
-        except Malformed as wrong:
-            raise _malformed(self._segments, wrong) from wrong
+        except Malformed as error:
+            raise _malformed(self._segments, error) from error
         finally:
             before = self._intake.taken
             try:
                 self._intake.take(came)
-            except Malformed as wrong:
-                raise _malformed(self._segments - len(came) + self._intake.taken - before, wrong) from wrong
+            except Malformed as error:
+                raise _malformed(self._segments - len(came) + self._intake.taken - before, error) from error
 
     def graph(self) -> Sequence[GraphNode] | None:
         """The revisions of the body: what it announces, once that is here; without announcement all, after `finish`."""
@@ -111,16 +106,11 @@ class Upload:
         return self._intake.fact(revision)
 
     def finish(self, segments: int, size: int) -> None:
-        """Check that the body is whole, and end the pack. `segments`, `size`: what the body's end says it has.
-
-        Raises:
-            CorruptRecord: it has not, or lacks announced segments.
-            MissingBase: bases that neither their revision nor an ancestor introduced.
-        """
+        """Check that the body is whole, and end the pack. `segments`, `size`: what the body's end says it has."""
         try:
             self._stream.finish()
-        except Malformed as wrong:
-            raise CorruptRecord(b"", b"", str(wrong)) from wrong
+        except Malformed as error:
+            raise CorruptRecord(b"", b"", str(error)) from error
         if (segments, size) != (self._segments, self._size):
             came = f"{self._segments} segments, {self._size} bytes"
             raise CorruptRecord(b"", b"", f"the body has {came}; its end says {segments} segments, {size} bytes")
@@ -145,12 +135,7 @@ class Upload:
         return self._intake.meets(snapshot, count)
 
     def check_again(self, transaction: Transaction, progress: Report = unreported) -> None:
-        """Check the pack against another snapshot: what landed meanwhile is cut out, bases are proved again.
-
-        Raises:
-            MissingParents: what was left out, because it was stored, is not any more.
-            MissingBase, and as `write` and `finish`.
-        """
+        """Check the pack against another snapshot: what landed meanwhile is cut out, bases are proved again."""
         snapshot, left_out = transaction.snapshot, self._intake.left_out
         gone = [each for each in left_out if snapshot is None or snapshot.graph.ordinal(each) is None]
         if gone:
@@ -241,5 +226,5 @@ class Upload:
             )
 
 
-def _malformed(number: int, wrong: Malformed) -> CorruptRecord:
-    return CorruptRecord(b"", b"", f"segment {number} of the stream: {wrong}")
+def _malformed(number: int, error: Malformed) -> CorruptRecord:
+    return CorruptRecord(b"", b"", f"segment {number} of the stream: {error}")

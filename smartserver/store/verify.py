@@ -52,18 +52,11 @@ Progress = Callable[[int, int], None]
 
 def verify(log: Log, progress: Progress, allowance: Allowance | None = None) -> VerifyReport:
     """Read and check everything a repository has. `progress`: bytes of packs done, bytes in all. `allowance`:
-    who is charged for refs and entries of maps; nobody where it is left out.
-
-    Raises:
-        LimitExceeded: these are too many.
-        Unsupported: this release cannot read it.
-        TransportFailed: the store cannot be reached, or no more, and no damage was found before.
-        PermissionDenied: a file of it may not be read, and no damage was found before.
-    """
+    who is charged for refs and entries of maps; nobody where it is left out."""
     try:
         head = log.look()
-    except (CorruptFile, TransportError) as wrong:
-        return VerifyReport(0, 0, 0, 0, (damage(wrong),))
+    except (CorruptFile, TransportError) as error:
+        return VerifyReport(0, 0, 0, 0, (damage(error),))
     if not head.state.exists and head.damage is not None:
         return VerifyReport(0, 0, 0, 0, (damage(head.damage),))
     if not head.state.exists:
@@ -134,8 +127,8 @@ class _Verification:
             self._lost = len(found.changes)
             problems += found.damages
             deque(self._state.refs().values(), maxlen=0)  # They travel as they are stored.
-        except CorruptFile as wrong:
-            problems.append(str(wrong))
+        except CorruptFile as error:
+            problems.append(str(error))
         for problem in dict.fromkeys(problems):
             self._report(problem)
 
@@ -150,8 +143,8 @@ class _Verification:
                 for pack in snapshot.packs:
                     pack.index.blocks.check()
                 break
-            except (CorruptFile, TransportError) as wrong:
-                count, problem = count - 1, damage(wrong)
+            except (CorruptFile, TransportError) as error:
+                count, problem = count - 1, damage(error)
         if problem:
             self._report(f"{problem}; {len(packs) - count} of {len(packs)} packs cannot be checked")
         return snapshot
@@ -187,8 +180,8 @@ class _Verification:
                     self._report(f"{path}: block {block} is not what the records say: {REMADE}")
             except (NoSuchFile, Unsupported):
                 continue
-            except (CorruptFile, TransportError) as wrong:
-                self._report(f"{damage(wrong)}: {REMADE}")
+            except (CorruptFile, TransportError) as error:
+                self._report(f"{damage(error)}: {REMADE}")
 
     def _check_pack(self, snapshot: Snapshot, number: int, pack: OpenPack, check: SegmentCheck) -> None:
         index, entry = pack.index, pack.entry
@@ -203,8 +196,8 @@ class _Verification:
         try:
             digest = blake2b(pack.reader.header, digest_size=TRAILER)
             trailer = pack.reader.trailer()
-        except (CorruptFile, TransportError) as wrong:
-            self._report(damage(wrong))
+        except (CorruptFile, TransportError) as error:
+            self._report(damage(error))
             return
         self._done += len(pack.reader.header) + len(trailer)
         known = iter(lineages(index))
@@ -238,8 +231,8 @@ class _Verification:
                     said = None if trailer is None or trailer.entry is None else trailer.entry.pack
                     if said is not None and said.name != pack.entry.name:
                         raise CorruptFile(pack.path, pack.entry.length, f"the trailer of the pack {said.name.hex()}")
-                except CorruptFile as wrong:
-                    self._report(damage(wrong))
+                except CorruptFile as error:
+                    self._report(damage(error))
 
     def _tell(self) -> None:
         self._progress(self._done, self._total)
@@ -262,11 +255,11 @@ class _Verification:
             found = self._folder.get(index_path(entry.name))
         except TransportError:
             return False
-        wrong = [at for at, byte in enumerate(found) if whole[at : at + 1] != bytes([byte])]
-        if not wrong:
+        differing = [at for at, byte in enumerate(found) if whole[at : at + 1] != bytes([byte])]
+        if not differing:
             return len(found) < len(whole)
-        is_hole = len(wrong) >= LEAST_HOLE and not any(found[at] for at in wrong)
-        return len(found) < len(whole) or is_hole or not any(found[: wrong[-1] + 1]) or not any(found[wrong[0] :])
+        is_hole = len(differing) >= LEAST_HOLE and not any(found[at] for at in differing)
+        return len(found) < len(whole) or is_hole or not any(found[: differing[-1] + 1]) or not any(found[differing[0] :])
 
     def _compare(self, pack: OpenPack, builder: IndexBuilder) -> None:
         index = pack.index

@@ -28,16 +28,16 @@ MAX_PROBLEMS = 10_000
 """Damages listed; one more line says that there are others."""
 
 
-def damage(wrong: CorruptFile | TransportError) -> str:
+def damage(error: CorruptFile | TransportError) -> str:
     """What an error says of a file that is looked at.
 
     Raises:
         TransportFailed: it is about no file but the store, which cannot be reached.
         PermissionDenied: this process may not read it, which says nothing of the file.
     """
-    if isinstance(wrong, PermissionDenied) or (isinstance(wrong, TransportFailed) and not wrong.path):
-        raise wrong
-    return str(wrong)
+    if isinstance(error, PermissionDenied) or (isinstance(error, TransportFailed) and not error.path):
+        raise error
+    return str(error)
 
 
 class SegmentReport(msgspec.Struct):
@@ -69,11 +69,7 @@ class SegmentCheck:
 
     def segments(self, number: int) -> Iterator[tuple[int, bytes, Segment | None]]:
         """Read and check the segments of a pack: the number, the bytes and the parts of each that can be read; no parts
-        where the bytes are not those of the segment that the index names. What is wrong is noted.
-
-        Raises:
-            TransportFailed, PermissionDenied: what says nothing of the pack.
-        """
+        where the bytes are not those of the segment that the index names. What is wrong is noted."""
         pack = self._snapshot.packs[number]
         for local in range(pack.index.segments):
             content = self._read(pack, local)
@@ -104,8 +100,8 @@ class SegmentCheck:
                 begin, window = start, self._ahead(pack, start, stop - start)
                 self._window = (pack.path, begin, window)
             return window[start - begin : stop - begin]
-        except (CorruptFile, TransportError) as wrong:
-            self._report(damage(wrong))
+        except (CorruptFile, TransportError) as error:
+            self._report(damage(error))
             return None
 
     def _ahead(self, pack: OpenPack, start: int, size: int) -> bytes:
@@ -121,8 +117,8 @@ class SegmentCheck:
         offset, revision = pack.index.segment_offsets[local], pack.index.revision(local)
         try:
             segment = decode_segment(content, 0, self._kinds)
-        except (Malformed, LimitExceeded) as wrong:
-            self._at(pack, offset, f"segment of revision {shown(revision)}: {wrong}")
+        except (Malformed, LimitExceeded) as error:
+            self._at(pack, offset, f"segment of revision {shown(revision)}: {error}")
             return None
         if segment.length == len(content) and segment.revision == revision:
             return segment
@@ -184,8 +180,8 @@ class SegmentCheck:
                 proof.add(entry, record, base)
                 if entry.kind == self._system.own_kind and entry.key == segment.revision:
                     proof.own = record
-            except CorruptRecord as wrong:
-                self._at(pack, at, wrong)
+            except CorruptRecord as error:
+                self._at(pack, at, error)
                 whole = False
             proof.claim(entry)
             at += entry.frame_length
@@ -193,10 +189,10 @@ class SegmentCheck:
             if whole:  # Else the record that is missing here has been named.
                 check_own_record(self._system, segment, proof.own)
             proof.finish()
-        except (CorruptRecord, WrongParents, MissingReference) as wrong:
-            self._at(pack, offset, wrong)
-        except (CorruptFile, TransportError) as wrong:
-            self._at(pack, offset, f"what it refers to cannot be read: {damage(wrong)}")
+        except (CorruptRecord, WrongParents, MissingReference) as error:
+            self._at(pack, offset, error)
+        except (CorruptFile, TransportError) as error:
+            self._at(pack, offset, f"what it refers to cannot be read: {damage(error)}")
 
     def _record(self, segment: Segment, entry: Entry, frame: memoryview, base: Record | None) -> Record:
         kind = self._kinds[entry.kind]
@@ -205,8 +201,8 @@ class SegmentCheck:
         try:
             text = decompress(entry.encoding, frame, entry.length, b"" if base is None else base.text)
             verify_record(kind, entry.key, entry.meta, text, entry.check)
-        except ValueError as wrong:
-            raise CorruptRecord(segment.revision, entry.key, str(wrong)) from wrong
+        except ValueError as error:
+            raise CorruptRecord(segment.revision, entry.key, str(error)) from error
         record = Record(entry.kind, entry.key, entry.meta, text)
         if kind.base:
             self._recent.put(record)
@@ -216,9 +212,9 @@ class SegmentCheck:
         """The base of a record; None where it has none."""
         try:
             key = proof.base(entry)
-        except UnreachableBase as wrong:
-            why = f"its base {shown(wrong.key)} comes from no ancestor"
-            raise CorruptRecord(proof.revision, entry.key, why) from wrong
+        except UnreachableBase as error:
+            why = f"its base {shown(error.key)} comes from no ancestor"
+            raise CorruptRecord(proof.revision, entry.key, why) from error
         if key is None:
             return None
         found = self._recent.get(entry.kind, key)
@@ -228,7 +224,7 @@ class SegmentCheck:
                 assert location is not None  # It was just found reachable.
                 found = self._snapshot.record(location)
                 self._recent.put(found)
-        except (CorruptFile, TransportError) as wrong:
-            why = f"its base {shown(key)} cannot be read: {damage(wrong)}"
-            raise CorruptRecord(proof.revision, entry.key, why) from wrong
+        except (CorruptFile, TransportError) as error:
+            why = f"its base {shown(key)} cannot be read: {damage(error)}"
+            raise CorruptRecord(proof.revision, entry.key, why) from error
         return found

@@ -169,30 +169,18 @@ class RepositoryView:
         return self._stored.ordinal(revision) is not None
 
     def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:
-        """Whether `revision` is or descends from `ancestor`, over stored and announced edges that are not cut.
-
-        Raises:
-            MissingRevision: one of them is neither stored nor announced.
-        """
+        """Whether `revision` is or descends from `ancestor`, over stored and announced edges that are not cut."""
         return self._graph.is_ancestor(self._ordinal(ancestor), self._ordinal(revision), self._charge)
 
     def heads(self, revisions: Sequence[RevisionId]) -> list[RevisionId]:
-        """Those of `revisions` that no other of them descends from.
-
-        Raises:
-            MissingRevision: one of them is neither stored nor announced.
-        """
+        """Those of `revisions` that no other of them descends from."""
         found = self._graph.heads([self._ordinal(revision) for revision in revisions], self._charge)
         return [self._graph.revision(ordinal) for ordinal in found]
 
     def beyond(self, revisions: Sequence[RevisionId], others: Sequence[RevisionId]) -> list[RevisionId]:
         """Those of `revisions` that none of `others` is or descends from.
 
-        Ids of `others` that are neither stored nor announced are ignored.
-
-        Raises:
-            MissingRevision: one of `revisions` is neither stored nor announced.
-        """
+        Ids of `others` that are neither stored nor announced are ignored."""
         ordinals = [self._ordinal(revision) for revision in revisions]
         reached = [ordinal for ordinal in map(self._graph.ordinal, others) if ordinal is not None]
         found = set(self._graph.missing(ordinals, reached, charge=self._charge)) if reached else set(ordinals)
@@ -200,11 +188,7 @@ class RepositoryView:
 
     def leads_forward(self, name: bytes, old: RevisionId, new: RevisionId) -> bool:
         """Whether a ref moves forward from `old` to `new`: `new` descends from `old` or, where `old` is a label (an
-        annotated tag), from its target.
-
-        Raises:
-            MissingRevision: one of them is neither stored nor announced.
-        """
+        annotated tag), from its target."""
         if self.is_ancestor(old, new):
             return True
         if system_of(self.vcs).tip_meta(name) is not None:
@@ -331,11 +315,7 @@ class RepositoryView:
         """The segments reachable from `wants` and not from `haves`.
 
         `absent`: ids the puller lacks although it has their children; they and what only they reach do not count as
-        had.
-
-        Raises:
-            MissingRevision: a want is not stored.
-        """
+        had."""
         if self.created is not None:
             raise NoSuchRepository(self.path)
         snapshot = self._present()
@@ -375,12 +355,7 @@ class RepositoryView:
     ) -> tuple[PullPlan | ContentPlan, bytes]:
         """What a selector asks for, and what the system says of it. Whole revisions travel as a bulk stream, too.
 
-        `ref`: the first that was named. `inner`: the part of the path below the branch.
-
-        Raises:
-            LimitExceeded, MissingRevision, NoSuchPart, Unsupported: as `records.system.System.read`.
-            NoSuchRepository: there is none, or this request makes it.
-        """
+        `ref`: the first that was named. `inner`: the part of the path below the branch."""
         if self.created is not None:
             raise NoSuchRepository(self.path)
         question = ReadScope(wants, haves, ref)
