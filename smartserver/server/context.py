@@ -30,7 +30,7 @@ from smartserver.server.open_files import OpenFiles
 from smartserver.server.site import RepositoryLocation, Site
 from smartserver.store.allowance import Allowance
 from smartserver.store.commit import CommitOutcome
-from smartserver.store.mend import mend
+from smartserver.store.verify import mend
 from smartserver.store.model import Changes, ContentPlan, KnownVersion, ListingEntry, PackReport, PullPlan, VerifyReport
 from smartserver.store.state import State as StoredState
 from smartserver.store.states import RepositoryLook

@@ -17,7 +17,18 @@ import msgspec
 from smartserver.errors import CorruptFile
 from smartserver.records.model import Kind, RefValue
 from smartserver.store.checkpoint import checkpoint_path, encode_checkpoint
-from smartserver.store.draft import changed, following, kind_of
+from smartserver.store.state import (
+    DECLARED,
+    MAP,
+    REFS,
+    SETTINGS,
+    State,
+    changed,
+    encode_value,
+    first_state,
+    following,
+    kind_of,
+)
 from smartserver.store.far import AT_ONCE
 from smartserver.store.format import FORMAT, LINE
 from smartserver.store.open_pack import index_path, pack_path
@@ -34,7 +45,6 @@ from smartserver.store.record import (
     hash_of,
     record_path,
 )
-from smartserver.store.state import DECLARED, MAP, REFS, SETTINGS, State, encode_value, first_state
 from transports.base import Transport
 from transports.steps import GetPublished, GetStat, ReadRanges
 from transports.tar import END

@@ -50,17 +50,16 @@ from smartserver.errors import NoSuchRepository, OutcomeUnknown
 from smartserver.spans import Part, span
 from smartserver.store.allowance import Allowance
 from smartserver.store.creation import Creation
-from smartserver.store.draft import entry_of
+from smartserver.store.transaction import Transaction, entry_of
 from smartserver.store.far import is_far
 from smartserver.store.group import Draft, Group
 from smartserver.store.log import Log
 from smartserver.store.log_view import Head
 from smartserver.store.record import NOTHING, Entry
-from smartserver.store.remains import LookBelow
+from smartserver.store.surroundings import LookBelow
 from smartserver.store.state import State
 from smartserver.store.states import OpenedState, RepositoryLook, States
 from smartserver.store.trailer import Trailer
-from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report, Upload
 from transports.base import Step
 from transports.errors import CodedError, TransportError, TransportFailed

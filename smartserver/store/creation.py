@@ -28,9 +28,16 @@ from smartserver.errors import InvalidPath
 from smartserver.store.format import FORMAT, INCOMING, LINE, LOG
 from smartserver.store.log_view import Head, Perform
 from smartserver.store.record import encode_record, first_record, hash_of, record_path
-from smartserver.store.remains import LookBelow, PlaceLook
+from smartserver.store.surroundings import (
+    LookAbove,
+    LookBelow,
+    PlaceLook,
+    folders_to,
+    join_path,
+    name_of,
+    repository_below,
+)
 from smartserver.store.state import first_state
-from smartserver.store.surroundings import LookAbove, folders_to, join_path, name_of, repository_below
 from transports import steps
 from transports.base import Step, Transport
 from transports.errors import FileExists, NoSuchFile, TransportError, TransportFailed

@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from smartserver.errors import OutcomeUnknown
-from smartserver.store.draft import following
+from smartserver.store.state import State, following
 from smartserver.store.log import Log
 from smartserver.store.log_view import Head
 from smartserver.store.record import Entry, Record
-from smartserver.store.state import State
 from transports.base import Step
 
 AT_MOST = 64 << 10

@@ -28,22 +28,17 @@ from smartserver.records.limits import (
 from smartserver.records.model import BaseTag, Entry, Key, Record, RevisionId, Segment, made
 from smartserver.records.segment import decode_segment, encode_segment, frames
 from smartserver.records.system import system_of
-from smartserver.store import large
+from smartserver.store import parts
 from smartserver.store.ancestry import Ancestry
-from smartserver.store.arrivals import NO_BASE, TEXT_BYTES, Frame
-from smartserver.store.draft_pack import DraftPack
+from smartserver.store.known_records import NO_BASE, TEXT_BYTES, Frame, KnownRecords, StoredBases
+from smartserver.store.quarantine import DraftPack, Quarantine
 from smartserver.store.graph import Graph
 from smartserver.store.index import Index, Row
-from smartserver.store.judge import Judge
-from smartserver.store.known_records import KnownRecords
+from smartserver.store.proof import Judge, ReferenceCache, SegmentProof, UnreachableBase, check_own_record
 from smartserver.store.native import Prover, count_work, make_prover
-from smartserver.store.numbered import Numbering
-from smartserver.store.parts import cut
-from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
-from smartserver.store.quarantine import Quarantine
+from smartserver.store.index_build import Numbering
 from smartserver.store.record import PackEntry
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.stored_bases import StoredBases
 from smartserver.store.transaction import Transaction
 from transports.errors import TransportError
 
@@ -344,11 +339,11 @@ class Intake:
             # A check beside the key would have to be proved, too.
             if checks[entry.kind] or not self._is_repeat(proof, entry, place, base_key, frame):
                 self._charge(entry, base_key, row)
-                if row.chain_kib <= large.LARGE >> 10:  # Nearly always: no large one lies in it.
+                if row.chain_kib <= parts.ALONE >> 10:  # Nearly always: no large one lies in it.
                     anew = self._prove(proof, entry, base_key, frame, row)
                 else:
                     base_length = partial(self._known.text_length, entry.kind, base_key)
-                    with large.turn(row.chain_kib, entry.length, base_length, self._allowance):
+                    with parts.turn(row.chain_kib, entry.length, base_length, self._allowance):
                         anew = self._prove(proof, entry, base_key, frame, row)
                 if anew is not None:
                     rewritten[index], row = anew
@@ -385,7 +380,7 @@ class Intake:
         base = None if base_key is None else self._known.record(entry.kind, base_key)
         # The base of a record that lies too deep.
         left = base_key if row.depth > MAX_STORED_DEPTH or row.chain_kib > MAX_CHAIN >> 10 else None
-        if entry.length > large.LARGE and left is None and self._is_content(entry):
+        if entry.length > parts.ALONE and left is None and self._is_content(entry):
             record = self._decode_parts(proof.revision, entry, frame, base)
         else:
             record = self._decode(proof.revision, entry, frame, base)
@@ -437,7 +432,7 @@ class Intake:
         try:
             proof = TextProof(self._kinds[entry.kind], entry.key, entry.meta, entry.length, entry.check)
             bases = () if base is None else (base.text,)
-            for part in decompress_parts(entry.encoding, cut(frame), entry.length, bases):
+            for part in decompress_parts(entry.encoding, parts.cut(frame), entry.length, bases):
                 self._allowance()
                 proof.update(part)
                 if len(begin) < BEGIN:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 
 from smartserver.errors import CorruptFile, LimitExceeded, shown
+from smartserver.records.keys import KeyTable
 from smartserver.records.limits import MAX_DEPTH
 from smartserver.records.model import BaseTag, Key, RevisionId, Segment
 from smartserver.records.segment import decode_segment
@@ -30,7 +31,6 @@ from smartserver.store.index import (
     name_digest,
     record_digest,
 )
-from smartserver.store.numbered import Numbering
 from smartserver.store.pack import TRAILER, PackReader
 
 MAX_ROWS = 0x7FFFFFFE
@@ -389,3 +389,37 @@ def rebuild(pack: PackReader, resolve: Callable[[int, Key], Row | None]) -> byte
         builder.add(offset, segment, rows)
     length, digest = pack.length, pack.trailer()
     return b"".join(builder.finish(length, digest))
+
+
+MAX_JOINED = 0xFFFFFFFF
+"""Bytes of all names together: an index says their ends in four bytes."""
+
+
+class Numbered(KeyTable):
+    """Names by number, 4 GiB together at most; several may be the same one. For one thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends = array("I", (0,))
+
+    def add(self, name: bytes) -> int:
+        """Give a name the next number; its lowest one then."""
+        end = len(self.joined) + len(name)
+        if end > MAX_JOINED:
+            raise LimitExceeded("bytes of the names of one pack's records or revisions", end, MAX_JOINED)
+        first = self.find(name)
+        if first < 0:
+            return self.number(name)
+        self.joined += name
+        self.ends.append(end)
+        return first
+
+
+class Numbering:
+    """The names of one pack."""
+
+    def __init__(self) -> None:
+        self.records = Numbered()
+        """The byte of a record's kind, and its key."""
+        self.revisions = Numbered()
+        """Ids."""

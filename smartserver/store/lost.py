@@ -25,7 +25,7 @@ from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, enc
 from smartserver.store.format import CHECKPOINTS, FORMAT, LOG, LOST, PACKS, parse_format
 from smartserver.store.open_pack import pack_path
 from smartserver.store.record import NOTHING, Entry, PackEntry, Record, decode_record, hash_of, numbers_of, record_path
-from smartserver.store.remains import Remains
+from smartserver.store.surroundings import Remains
 from smartserver.store.state import Misfit, State, first_state
 from smartserver.store.trailer import trailer_of
 from smartserver.store.upkeep import packs_in

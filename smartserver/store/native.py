@@ -19,26 +19,6 @@ from smartserver.records.check import check_bytes
 from smartserver.records.model import Key, Kind, RevisionId
 from smartserver.records.native import native
 
-
-class Stored(Protocol):
-    """Answers a prover's questions about the repository. All records are of kind 0."""
-
-    def ordinal(self, revision: RevisionId) -> int | None:
-        """The ordinal of a revision; None where it is not stored."""
-
-    def rows(self, keys: Sequence[Key]) -> Sequence[tuple[int, int, int, int] | None]:
-        """Depth, chain, lineage and length of the lowest copy of each record; None where it is not stored."""
-
-    def record(self, key: Key) -> tuple[bytes, bytes]:
-        """Meta and text of a stored record."""
-
-    def is_below(self, front: Sequence[int], key: Key) -> bool:
-        """Tell whether one of some revisions, or an ancestor of theirs, brought a record."""
-
-    def meta_below(self, front: Sequence[int], key: Key) -> bytes | None:
-        """The meta of a record that one of some revisions, or an ancestor of theirs, brought; None where none did."""
-
-
 class Prover(Protocol):
     """Proves the segments of one stream, up to one that Python must look at: what is out of the ordinary or wrong. What
     Python takes then is noted. Its twin is `store.incoming.Intake`, which it serves."""
@@ -91,10 +71,10 @@ _WORK: Final = (DECOMPRESSED, DECOMPRESSED_IN, DECOMPRESSED_OUT, HASHED, HASHED_
 """The meters that `Prover.tally` counts for."""
 
 
-def make_prover(width: int, cache: int, judges: bool, stored: Stored | None) -> Prover | None:
+def make_prover(width: int, cache: int, judges: bool, stored: object) -> Prover | None:
     """Give the prover of segments whose records are of one kind and have hashes of so many bytes as keys; None where
     it was not built, or `width` is 0. `cache`: bytes of texts that are kept. `judges`: whether faults matter. `stored`:
-    None for a repository that has nothing."""
+    `known_records.StoredBases`, or None for a repository that has nothing."""
     made = native("Prover")
     found: Prover | None = made(width, cache, judges, stored) if made is not None and width else None
     return found

@@ -15,13 +15,12 @@ from smartserver.records.model import Entry, Key, RevisionId
 from smartserver.records.system import system_of
 from smartserver.store.allowance import Allowance
 from smartserver.store.content import SnapshotView
-from smartserver.store.draft import entry_of, following
+from smartserver.store.transaction import Transaction, entry_of
+from smartserver.store.state import first_state, following
 from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.record import Record, encode_record, first_record, hash_of
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.state import first_state
 from smartserver.store.stored_records import decode_header
-from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Upload
 from transports.base import BytesFile, ReadFile, Transport
 from transports.decorators.passing import PassingTransport

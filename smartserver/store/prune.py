@@ -23,7 +23,7 @@ from smartserver.records.model import RevisionId
 from smartserver.records.segment import decode_segment
 from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
-from smartserver.store.draft import following
+from smartserver.store.state import MAP, State, following
 from smartserver.store.format import LOG
 from smartserver.store.graph import Graph
 from smartserver.store.index import Index, record_digest
@@ -35,10 +35,9 @@ from smartserver.store.quarantine import Quarantine
 from smartserver.store.record import Beginning, Change, Entry, Join, PackEntry, Record
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.state import MAP, State
 from smartserver.store.trailer import Trailer, encode_trailer
 from smartserver.store.verify import index_rows
-from smartserver.store.verify_proved import lineages
+from smartserver.store.verify_share import lineages
 from transports.errors import TransportFailed
 from transports.steps import GetStat
 

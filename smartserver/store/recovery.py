@@ -30,7 +30,7 @@ from smartserver.errors import (
 from smartserver.records.faults import Level, Policy
 from smartserver.store.checkpoint import checkpoint_path
 from smartserver.store.cleanup import create, make_checkpoint
-from smartserver.store.draft import following
+from smartserver.store.state import DECLARED, MAP, REFS, SETTINGS, decode_value, encode_value, first_state, following
 from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, INCOMING, LINE, LOG, LOST, PACKS, is_marked
 from smartserver.store.lost import RECOVERED, Findings, LostChange
 from smartserver.store.model import INCOMPLETE
@@ -51,7 +51,6 @@ from smartserver.store.record import (
 )
 from smartserver.store.repack import cut_out
 from smartserver.store.repository import PackRepository
-from smartserver.store.state import DECLARED, MAP, REFS, SETTINGS, decode_value, encode_value, first_state
 from smartserver.store.transaction import Transaction
 from transports.base import Step
 from transports.errors import CodedError, FileExists, TransportError, TransportFailed

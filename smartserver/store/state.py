@@ -14,13 +14,24 @@ from typing import Annotated, TypeGuard
 
 import msgspec
 
-from smartserver.errors import CorruptFile
+from smartserver.errors import CorruptFile, LimitExceeded
 from smartserver.records.model import Kind, RefValue, Tip, encode_ref
 from smartserver.records.system import system_of
 from smartserver.store.history import History
 from smartserver.store.model import INCOMPLETE, Changes, KnownVersion
-from smartserver.store.record import Beginning, Bytes16, Change, Entry, Join, Natural, PackEntry, Record
-from smartserver.store.table import DecodedTable, Table
+from smartserver.store.record import (
+    Beginning,
+    Bytes16,
+    Change,
+    Entry,
+    Join,
+    Natural,
+    PackEntry,
+    Record,
+    encode_record,
+    hash_of,
+)
+from smartserver.store.table import OVERHEAD, DecodedTable, Table
 
 REFS = "refs"
 MAP = "map/"
@@ -29,6 +40,13 @@ SETTINGS = "settings"
 DECLARED = "maps"
 """What records call changes of settings and of the kinds of maps, where else they name a table."""
 
+MAX_STATE = 60 << 20
+"""Bytes of all refs, entries of maps and settings, at most: a reply of 64 MiB carries them to a client that knows none.
+500,000 refs of 120 bytes are 57.2 MiB; 4 MiB are left for what else a reply says. An entry counts as `LEAST_ENTRY` at
+least, so that there are 2**19 at most: a client takes no more, as a short one costs it as much memory as a long one."""
+
+MAX_MAPS = 64
+"""Maps of a repository; a client takes no more."""
 _REF = msgspec.msgpack.Decoder(Annotated[tuple[Tip, ...], msgspec.Meta(min_length=1)])
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -307,3 +325,36 @@ class _Draft:
         changes = self._changes.pop(table, [])
         if changes:
             self._made.tables[table] = self._made.tables[table].changed(changes)
+
+
+def kind_of(state: State, word: str) -> bytes | None:
+    """How a map is declared, as a change says it."""
+    found = state.map_kind(word)
+    return None if found is None else found.encode()
+
+
+def changed(table: str, key: bytes, old: bytes | None, new: bytes | None) -> Iterator[Change]:
+    """A key of a table that another value takes; nothing where it has that one."""
+    if old != new:
+        yield Change(table, key, old, new)
+
+
+def following(state: State, record: Record) -> tuple[bytes, State]:
+    """The bytes of a record that follows a state, and the state then.
+
+    Raises:
+        LimitExceeded: a reply could not carry it, or a record of it is too large; what is too large may become smaller.
+    """
+    content = encode_record(record)
+    after = state.after(record, hash_of(content))
+    before, size = _size(state), _size(after)
+    if size > MAX_STATE and size > before:
+        raise LimitExceeded("bytes of refs, map entries and settings of a repository", size, MAX_STATE)
+    if len(after.maps) > max(MAX_MAPS, len(state.maps)):
+        raise LimitExceeded("maps of a repository", len(after.maps), MAX_MAPS)
+    return content, after
+
+
+def _size(state: State) -> int:
+    settings = sum(len(name.encode()) + len(value) + OVERHEAD for name, value in state.settings.items())
+    return settings + sum(table.held for table in state.tables.values())

@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import chain
 from typing import NamedTuple
 
-from smartserver.store import cleanup
-from smartserver.store import repack as packs
-from smartserver.store.draft import following
+from smartserver.store import cleanup, repack as packs
+from smartserver.store.state import State, following
 from smartserver.store.format import DERIVED, INCOMING, PACKS
 from smartserver.store.history import CLOCK_MARGIN
 from smartserver.store.index_build import Pace, unpaced
@@ -26,7 +25,6 @@ from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.quarantine import Quarantine, store_time
 from smartserver.store.record import Join, Record
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.state import State
 from smartserver.store.summaries import summaries_path
 from smartserver.store.trailer import trailer_of
 from transports.base import Transport

@@ -19,7 +19,7 @@ from smartserver.errors import Unsupported
 from smartserver.records.model import Tip
 from smartserver.store import cleanup, recovery
 from smartserver.store.commit import CommitOutcome
-from smartserver.store.draft import following
+from smartserver.store.state import following
 from smartserver.store.log_view import Head
 from smartserver.store.lost import find
 from smartserver.store.postgres import Database, create_tables

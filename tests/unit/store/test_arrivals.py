@@ -4,9 +4,9 @@ import pytest
 
 from smartserver.records.delta import compress
 from smartserver.records.model import Key, Record
-from smartserver.store.arrivals import NO_BASE, STORED_BASE, Arrivals, Frame, RecentRecords
+from smartserver.store.known_records import NO_BASE, STORED_BASE, Arrivals, Frame, RecentRecords
 from smartserver.store.index import Row
-from smartserver.store.numbered import Numbered
+from smartserver.store.index_build import Numbered
 
 TEXT = b"a line of text that comes again and again\n" * 10
 

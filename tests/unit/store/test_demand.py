@@ -8,8 +8,8 @@ from zlib import crc32
 import pytest
 
 from smartserver.records.cache import Cache
-from smartserver.store import demand
-from smartserver.store.demand import RATE, SIZES, Demand, Size, best
+from smartserver.store import caches
+from smartserver.store.caches import RATE, SIZES, Demand, Size, best
 
 
 def trace(count: int, keys: int) -> list[tuple[bytes, int]]:
@@ -51,12 +51,12 @@ def test_the_estimate_is_what_a_cache_of_that_size_finds() -> None:
 def test_the_order_is_kept_when_times_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = trace(40_000, 1500)
     plain = follow(asked).sizes()
-    monkeypatch.setattr(demand, "FOLLOWED", 256)
+    monkeypatch.setattr(caches, "FOLLOWED", 256)
     assert follow(asked).sizes() == plain
 
 
 def test_keys_used_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demand, "FOLLOWED", 4)
+    monkeypatch.setattr(caches, "FOLLOWED", 4)
     followed = Demand()
     a, b, c, d, e = [key for key in (b"%d" % number for number in range(1000)) if not crc32(key) % RATE][:5]
     for key in (a, b, c, d, e, a, e):

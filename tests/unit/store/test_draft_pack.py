@@ -10,10 +10,9 @@ from builders import KINDS, Far, History, Repeatable
 from drafts import add, written
 
 from smartserver.records.segment import decode_segment
-from smartserver.store.draft_pack import DraftPack
+from smartserver.store.quarantine import DraftPack, Quarantine
 from smartserver.store.format import INCOMING, PACKS
-from smartserver.store.numbered import Numbering
-from smartserver.store.quarantine import Quarantine
+from smartserver.store.index_build import Numbering
 from transports.errors import TransportFailed
 from transports.memory import MemoryTransport
 

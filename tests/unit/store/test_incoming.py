@@ -110,8 +110,8 @@ def test_a_base_anywhere_among_the_ancestors(repository: PackRepository, history
 def test_a_text_is_decoded_again_when_it_was_forgotten(
     repository: PackRepository, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smartserver.store.arrivals.TEXT_BYTES", 0)
-    monkeypatch.setattr("smartserver.store.arrivals.RecentRecords.put", lambda self, record: None)
+    monkeypatch.setattr("smartserver.store.known_records.TEXT_BYTES", 0)
+    monkeypatch.setattr("smartserver.store.known_records.RecentRecords.put", lambda self, record: None)
     line = history.line(20)
     push(repository, history, line[:10], {MAIN: line[9]})
     push(repository, history, line[10:], {MAIN: line[19]})

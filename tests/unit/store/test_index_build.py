@@ -10,8 +10,7 @@ from smartserver.errors import CorruptFile, LimitExceeded
 from smartserver.records.segment import decode_segment
 from smartserver.store import index_build
 from smartserver.store.index import EXTERNAL, Index, Row
-from smartserver.store.index_build import PACED, IndexBuilder, merge, rebuild
-from smartserver.store.numbered import Numbering
+from smartserver.store.index_build import PACED, IndexBuilder, Numbering, merge, rebuild
 from smartserver.store.pack import PackReader, PackWriter
 from transports.memory import MemoryTransport
 

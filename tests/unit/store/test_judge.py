@@ -10,7 +10,7 @@ import pytest
 from smartserver.errors import CorruptRecord
 from smartserver.records.faults import Level, Policy
 from smartserver.records.model import Key, Record
-from smartserver.store.judge import Judge
+from smartserver.store.proof import Judge
 from smartserver.vcs.git.format import BLOB, COMMIT, TREE
 from smartserver.vcs.git.fsck import MAX_GITATTRIBUTES, MAX_GITMODULES
 

@@ -1,4 +1,4 @@
-"""store.numbered: byte strings by number and back, and how little they and what rests on them take."""
+"""store.index_build.Numbered: byte strings by number and back, and how little they and what rests on them take."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import pytest
 
 from smartserver.errors import LimitExceeded
 from smartserver.records.model import BaseTag, Entry, Segment
-from smartserver.store import numbered
-from smartserver.store.arrivals import NO_BASE, Arrivals, Frame
+from smartserver.store import index_build
+from smartserver.store.known_records import NO_BASE, Arrivals, Frame
 from smartserver.store.index import Row
-from smartserver.store.index_build import IndexBuilder
-from smartserver.store.numbered import Numbered, Numbering
+from smartserver.store.index_build import IndexBuilder, Numbered, Numbering
 
 MANY = 20_000
 
@@ -36,7 +35,7 @@ def test_names_have_their_numbers() -> None:
 
 
 def test_more_bytes_than_the_ends_can_say_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numbered, "MAX_JOINED", 5)
+    monkeypatch.setattr(index_build, "MAX_JOINED", 5)
     names = Numbered()
     assert [names.add(b"abc"), names.add(b"de")] == [0, 1]
     with pytest.raises(LimitExceeded) as refused:

@@ -13,9 +13,10 @@ from smartserver.records.browse import ChangeList, encode_revision
 from smartserver.records.model import Kind, Parent, Tip
 from smartserver.records.model import Record as KeyedRecord
 from smartserver.records.segment import decode_segment
-from smartserver.store import cleanup, draft, history, index_build, repack, summaries, table, upkeep
+from smartserver.store import cleanup, history, index_build, repack, summaries, table, upkeep
 from smartserver.store import index as index_module
 from smartserver.store import pack as pack_module
+from smartserver.store import state as state_module
 from smartserver.store.browse import LONGEST
 from smartserver.store.checkpoint import _Head, checkpoint_path, decode_checkpoint, encode_checkpoint
 from smartserver.store.format import LINE
@@ -254,8 +255,8 @@ def test_the_columns_are_listed_in_the_order_they_lie() -> None:
         "at most 2^31 - 2 records",
         f"| bytes of a record | {MAX_RECORD:,} |",
         f"{table.OVERHEAD} for each, but {table.LEAST_ENTRY} at least for each entry of a table",
-        f" | {draft.MAX_STATE:,}, unless it becomes fewer |",
-        f"| maps | {draft.MAX_MAPS} |",
+        f" | {state_module.MAX_STATE:,}, unless it becomes fewer |",
+        f"| maps | {state_module.MAX_MAPS} |",
         f"| bytes of the history | {history.KEPT_BYTES:,}, or its newest entry |",
         f"more than {history.KEPT_ENTRIES:,} and the oldest is more than {history.KEPT // 3_600_000} hours older",
         f"the earlier of its time and the record's + {history.CLOCK_MARGIN // 60_000} minutes",

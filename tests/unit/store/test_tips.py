@@ -7,12 +7,11 @@ from builders import MAIN, History, create, push
 from bzr_builders import TRUNK, BzrHistory
 
 from smartserver.records.model import RefValue, Tip
-from smartserver.store import tips as module
+from smartserver.store import transaction as module
 from smartserver.store.allowance import Allowance
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.tips import TipProof
-from smartserver.store.transaction import Transaction
+from smartserver.store.transaction import TipProof, Transaction
 from transports.memory import MemoryTransport
 
 TAGS = b"refs/tags/"

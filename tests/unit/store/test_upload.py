@@ -10,7 +10,7 @@ from incoming_uploads import left_in_quarantine, receive
 from smartserver.errors import (
     MissingParents,
 )
-from smartserver.store.draft_pack import DraftPack
+from smartserver.store.quarantine import DraftPack
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.repository import PackRepository
 from transports.errors import NoSpace, TransportFailed
