@@ -1,4 +1,4 @@
-"""What one request may still cost, and whether its client still waits for it.
+"""The limits of one request, and a flag that says that its client has gone.
 
 The problem: a few bytes can ask for minutes of work. The rule: every loop over data of the client or of the repository
 charges its steps to the request's `Allowance`. An allowance limits steps and decoded bytes. Both limits grow with the
@@ -53,7 +53,7 @@ class Allowance:
     def __init__(self, *, limited: bool = True) -> None:
         """`limited`: False for work that nobody asked for over a link, which can only be cancelled."""
         self.cancelled = False
-        """Whether nobody waits for the work any more."""
+        """True once nobody waits for the work any more."""
         self._limited = limited
         self._sent = 0
         self._stored = 0
@@ -99,7 +99,7 @@ class Allowance:
 
     @property
     def room(self) -> tuple[int, int]:
-        """How many bytes may still be decoded, and how many steps taken."""
+        """The bytes that may still be decoded, and the steps that may still be taken."""
         return max(self._most_decoded - self.decoded, 0), max(self._most_steps - self.steps, 0)
 
     def charge(self, steps: int) -> None:

@@ -39,7 +39,6 @@ from smartserver.store.record import (
     Change,
     Entry,
     PackEntry,
-    Record,
     encode_record,
     first_record,
     hash_of,
@@ -50,11 +49,11 @@ from transports.steps import GetPublished, GetStat, ReadRanges
 from transports.tar import END
 
 USER = "dump"
-"""Who made the entry of a dump."""
+"""The user of the entry of a dump."""
 
 
 class ServerDump(NamedTuple):
-    """What a server tells of a repository; the maps by name, each with what its values are."""
+    """A repository as a server tells it; the maps by name, each with the kind of its values."""
 
     vcs: str
     kinds: tuple[Kind, ...]
@@ -108,8 +107,9 @@ def dumped(
     body: Iterable[bytes],
     last: Iterable[tuple[str, dict[bytes, bytes]]],
 ) -> Iterator[bytes]:
-    """What a server told, as what follows the state of an earlier archive, or as a repository of its own. `body`: the
-    segments that the earlier one lacks, so many and so many bytes. `last`: pages of maps that are read after them."""
+    """A server's repository, as a repository of its own or as an addition to the state of an earlier archive. `body`:
+    the segments that the earlier one lacks, so many and so many bytes. `last`: pages of maps that are read after them.
+    """
     yield _member(FORMAT, LINE)
     begin = encode_record(first_record(NOTHING, 0))
     state = earlier or first_state(hash_of(begin))
@@ -145,12 +145,11 @@ def dumped(
         maps.setdefault(word, ("opaque", {}))[1].update(page)
     begins = Beginning(name, told.vcs, told.kinds) if earlier is None else None
     entry = Entry(name, USER, b"", tuple(_changes(state, told._replace(maps=maps))), pack, begins)
-    record = Record(number=state.version + 1, parent=state.hash, time=0, entries=(entry,))
-    yield _member(record_path(record.number), following(state, record)[0]) + END
+    yield _member(record_path(state.version + 1), following(state, 0, (entry,))[0]) + END
 
 
 def _changes(state: State, told: ServerDump) -> Iterator[Change]:
-    """What makes a state what was told."""
+    """The changes that make a state equal to a server's repository."""
     tables = {REFS: {name: encode_value(value) for name, value in told.refs.items()}}
     for word, (kind, entries) in sorted(told.maps.items()):
         yield from changed(DECLARED, word.encode(), kind_of(state, word), kind.encode())

@@ -54,9 +54,8 @@ FIRST_PIECE: Final = 64 << 10
 
 
 def browse(view: SnapshotView, contents: Contents, selector: Selector, inner: bytes) -> ReadPlan:
-    """The answer to a selector. `inner`: what the request's path leads to inside the tree: its paths begin there.
-
-    A name that does not exist is refused here. Trees and headers are read while the answer is sent."""
+    """The answer to a selector. `inner`: the part of the request's path below the branch, where its paths begin. A name
+    that does not exist is refused here. Trees and headers are read while the answer is sent."""
     path = b"/".join(filter(None, (inner, selector.path)))
     if isinstance(selector, LogSelector):
         newest = _ordinal(view, _find(contents, selector.newest))
@@ -143,7 +142,7 @@ def _ordinal(view: SnapshotView, revision: RevisionId) -> int:
 
 
 def _touching(view: SnapshotView, contents: Contents, path: bytes, ordinals: Iterator[int]) -> Iterator[int]:
-    """Those whose tree differs at a path from that of each parent; a parent comes after its children."""
+    """The ordinals whose tree differs at a path from that of each parent; a parent comes after its children."""
     states: dict[int, object] = {}
 
     def state(ordinal: int) -> object:
@@ -163,7 +162,8 @@ def _touching(view: SnapshotView, contents: Contents, path: bytes, ordinals: Ite
 def rows_of(
     view: SnapshotView, contents: Contents, ordinals: Iterable[int], *, changes: bool
 ) -> Iterator[bytes | None]:
-    """What a log shows of each revision, encoded. None: the revision cannot be read, or its row is too long to keep."""
+    """The row of each revision in a log, encoded; None if the revision cannot be read, or its row is too long to keep.
+    """
     rows = _Rows(view, contents, LogSelector(changes=changes))
     return (_kept(rows.row, ordinal) for ordinal in ordinals)
 
@@ -200,11 +200,8 @@ class _Rows:
         """Rows of the block that were not in the cache."""
 
     def all(self, ordinals: Iterator[int]) -> Iterator[bytes]:
-        """Revisions, encoded, without those that a log does not show.
-
-        Some at a time are read oldest first: a revision's record mostly rests on that of the one before, and to read
-        that first is to decode each once. They are given newest first.
-        """
+        """Revisions, encoded, newest first, without those that a log does not show. Some at a time are read oldest
+        first: a revision's record mostly rests on that of the one before."""
         try:
             while some := list(itertools.islice(ordinals, min(BLOCK, self._selector.limit or BLOCK))):
                 rows: list[bytes | None] = []

@@ -23,7 +23,7 @@ NEAR_BEST: Final = 0.95
 
 
 class Size(NamedTuple):
-    """What a cache of a size would have found."""
+    """The hits that a cache of a size would have had."""
 
     size: int
     """Bytes."""
@@ -33,7 +33,14 @@ class Size(NamedTuple):
 
 
 class Demand:
-    """Follows the use of one cache."""
+    """Follows the use of one cache, to tell what a cache of another size would have found.
+
+    One key in 16 is followed, chosen by its hash, and stands for all (SHARDS: Waldspurger, Park, Garthwaite and Ahmad,
+    *Efficient MRC Construction with SHARDS*, FAST 2015). The few hottest keys may not be among them, so the difference
+    between all uses and 16 times the followed ones is added to the smallest cache (their SHARDS-adj). A cache that
+    drops the least recently used value finds one again if the values used since then fit in it. Their bytes are the sum
+    of a range of a Fenwick tree, in the order of the last use.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -77,7 +84,7 @@ class Demand:
             self._add(self._now, cost)
 
     def sizes(self) -> list[Size]:
-        """What caches of all `SIZES` would have found."""
+        """The hits of caches of all `SIZES`."""
         found: list[Size] = []
         with self._lock:
             hits, size_found = self._uses, self._bytes
@@ -118,10 +125,8 @@ class Demand:
 
 
 def best(sizes: Sequence[Size], most: int) -> int:
-    """The smallest size that finds nearly as much as the largest that is allowed.
-
-    `most`: bytes. Without anything found, the smallest of all.
-    """
+    """The smallest size, of at most `most` bytes, that finds nearly as much as the largest; the smallest of all if
+    nothing was found."""
     allowed = [each for each in sizes if each.size <= most] or sizes[:1]
     return next(each.size for each in allowed if each.found >= NEAR_BEST * allowed[-1].found)
 
@@ -152,10 +157,10 @@ class Common(Protocol):
 
 
 class Form(NamedTuple, Generic[V]):
-    """How values become bytes, for a cache beyond this process."""
+    """A conversion of values to bytes, for a cache beyond this process."""
 
     name: bytes
-    """What keys begin with."""
+    """The begin of its keys."""
     encode: Callable[[V], bytes | None]
     """None: this value stays here."""
     decode: Callable[[bytes], V]
@@ -194,8 +199,7 @@ class SharedCache(Cache[bytes, V]):
         return found
 
     def put(self, key: bytes, value: V, *, spare: bool = False) -> int:
-        """Keep a value; one larger than half the limit is not kept, it would push out all others. The rest is as of
-        `Cache.put`."""
+        """Keep a value, as `Cache.put`; one larger than half the limit would push out all others, and is not kept."""
         cost = self._cost(value)
         if self.demand is not None and not spare and key not in self._values:  # Else it was counted when it was found.
             self.demand.use(key, cost)
@@ -222,7 +226,7 @@ class SharedCache(Cache[bytes, V]):
         return value
 
     def takes(self, cost: int) -> bool:
-        """Whether a value of that cost is kept."""
+        """Tell whether a value of that cost is kept."""
         return cost <= self.limit // 2
 
     def resize(self, limit: int) -> None:
@@ -262,8 +266,8 @@ class TextCache(SharedCache[CachedText]):
 
 
 Block = tuple[bytes | None, ...]
-"""What a log says of revisions that lie side by side, encoded: empty of one that it does not show, None where it was
-not read yet."""
+"""The rows of a log for revisions that lie side by side, encoded: empty if a log does not show the revision, None if it
+was not read yet."""
 
 
 def cost_of_block(block: Block) -> int:
@@ -276,4 +280,4 @@ _block = msgspec.msgpack.Decoder(tuple[bytes | None, ...])
 HEADERS: Final = SharedCache[Block](
     HEADER_BYTES, cost_of_block, HEADER_CACHE, Form(b"log ", msgspec.msgpack.encode, _block.decode)
 )
-"""Those of all repositories of the process, by form, pack and place."""
+"""The rows of logs of all repositories of the process, by form, pack and place."""

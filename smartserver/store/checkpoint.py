@@ -59,12 +59,12 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
 _encode = msgspec.msgpack.Encoder().encode
 _HEAD = msgspec.msgpack.Decoder(_Head)
 _ALIKE = [name for name in _Head.__struct_fields__ if name not in ("tables", "horizon")]
-"""What a head says as the state does."""
+"""The fields that a head and a state have in common."""
 _ENTRIES = msgspec.msgpack.Decoder(list[LogEntry])
 
 
 def checkpoint_path(version: int, record_hash: bytes) -> str:
-    """Where the checkpoint of the state after that record lies."""
+    """The path of the checkpoint of the state after that record."""
     return f"{CHECKPOINTS}/{version:010}-{record_hash.hex()}"
 
 
@@ -96,7 +96,6 @@ def decode_checkpoint(content: bytes, path: str) -> State:
 
     Raises:
         CorruptFile: it is damaged, or no checkpoint.
-        Unsupported: it has a feature, or is of a system, that this release does not know.
     """
     if len(content) < HEADER.size:
         raise CorruptFile(path, 0, f"{len(content)} bytes, too short for a checkpoint")

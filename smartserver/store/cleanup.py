@@ -48,7 +48,7 @@ AT_ONCE = 256
 
 
 def is_due(since: Since) -> bool:
-    """Whether another checkpoint is due."""
+    """Tell whether another checkpoint is due."""
     return since.records >= MANY or (since.records >= FEW and since.size * SHARE >= since.checkpoint)
 
 
@@ -73,7 +73,7 @@ def create(folder: Transport, path: str, content: bytes, randomness: Callable[[i
 
 
 def clean_log(folder: Transport, randomness: Callable[[int], bytes]) -> int:
-    """Delete the records and checkpoints below the floor; how many records. Called after a checkpoint was made, whose
+    """Delete the records and checkpoints below the floor; the number of records. A checkpoint was made just now: its
     file tells the time by the store's clock."""
     names, records = ListDirectory(CHECKPOINTS), ListDirectory(LOG)
     folder.perform([names, records])

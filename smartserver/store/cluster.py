@@ -1,4 +1,4 @@
-"""What several servers share: a store, and where the logs of its repositories are.
+"""The file of a store that several servers share: it says where the logs of the repositories are.
 
 A store whose logs are in a database says so in a file of its own, `CLUSTER`, so that every server and command finds
 them, and nobody takes a repository for one that lacks its log.
@@ -20,8 +20,8 @@ VERSION = 1
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """What the file says: `store`, its identity, which the database has, too, and the database's address, without a
-    password."""
+    """The content of the file: `store`, its identity, which the database has, too, and the database's address, without
+    a password."""
 
     store: str
     log: str
@@ -29,9 +29,8 @@ class Cluster(msgspec.Struct, frozen=True):
 
 
 def place_of(whole: Transport, path: str) -> tuple[Transport, str, Cluster] | None:
-    """The store that a place lies in whose logs are in a database: its root, the place's path below it, and what its
-    file says; None where there is none. `path`: of the place in `whole`, of which folders above the place may be
-    others', who let nobody look there."""
+    """The store whose logs are in a database and that has a place: its root, the place's path below it, and its file;
+    None if there is none. `path`: of the place in `whole`. Folders above the place may be unreadable."""
     files = {folder: Get(paths.join(folder, CLUSTER)) for folder in reversed(folders_to(path))}
     try:
         whole.perform(list(files.values()))

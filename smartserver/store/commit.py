@@ -74,7 +74,7 @@ class PlanAgain(Exception):
 
 
 NOWHERE = State(0, NOTHING)
-"""Where no repository was ever made."""
+"""The state of a place where no repository was ever made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +83,13 @@ class CommitOutcome:
 
     state: State
     outcome: bytes
-    """What the plan gave, the first time."""
+    """The result of the plan, the first time."""
     changed: bool
-    """Whether this call changed the repository."""
+    """True if this call changed the repository."""
 
 
 class LastLook(NamedTuple):
-    """What is looked at after the state was read, and before the record that follows it is published."""
+    """A look after the state was read, and before the record that follows it is published."""
 
     pack: list[GetStat]
     """That of the request's pack."""
@@ -130,7 +130,7 @@ class Commit:
     allowance: Allowance | None
     look: RepositoryLook | None
     _incarnation: bytes = field(init=False)
-    """Of a repository that it makes."""
+    """The incarnation of a repository that it makes."""
     _draft: Draft | None = field(init=False, default=None)
     """The record that was written down with the pack."""
 
@@ -148,20 +148,19 @@ class Commit:
                 undo.pop_all()
                 raise
             if not isinstance(planned, PlannedCommit):
-                if stored.latest.head is not None:
-                    self.log.make_durable(stored.latest.head)
+                if stored.head is not None:
+                    self.log.make_durable(stored.head)
                 return planned
             self.progress("commit", 0, 0)
             try:
-                return self._append(planned, stored.latest.head, undo)
+                return self._append(planned, stored.head, undo)
             finally:
                 if self._draft is not None:
                     self.log.discard_draft(self._draft.record[0])
 
     def _first_plan(self) -> tuple[OpenedState, PlannedCommit | CommitOutcome]:
-        """The change on the newest state. It is planned on the state that the request saw, or that is known where it
-        brings a pack: whether that is the newest is seen when the pack is moved or the record is published. But it is
-        refused on the newest alone."""
+        """The change on the newest state. It is planned on the state that the request saw, or on the known one if it
+        brings a pack. A later step sees whether that is the newest. A refusal counts on the newest alone."""
         brings = self.upload is not None and self.upload.entry is not None
         look = RepositoryLook(self.log.known) if brings else self.look
         if look is not None:
@@ -194,7 +193,7 @@ class Commit:
             if state.hash != planned.state.hash:
                 # The entries are asked before anything is read: a failure must not hide that it was done.
                 known = earlier(Head(state), self.clock, self.request, self.age)
-                again = known or self._planned(self.states.read_at(Head(state)))
+                again = known or self._planned(OpenedState(Head(state), self.states.open(state)))
                 if not isinstance(again, PlannedCommit):
                     made = again
                     return None
@@ -224,15 +223,16 @@ class Commit:
         if made is not None and not self._is_known(head.state):
             kept.close()
         elif upload is not None:
-            self.states.bring(upload.small_files)
+            if upload.quarantine is not None:
+                self.states.bring(upload.quarantine.small_files)
             upload.leave()
         if made is not None:
             return CommitOutcome(head.state, made.outcome, changed=False)
         return CommitOutcome(head.state, planned.entry.outcomes, changed=True)
 
     def _is_known(self, state: State) -> bool:
-        """Whether a state names the own pack: what answers the request is its own record, of which it was not known
-        whether it was published."""
+        """Tell whether a state names the own pack: then the own record was published after all, and answers the
+        request."""
         entry = None if self.upload is None else self.upload.entry
         return entry is not None and (entry.name in state.dropped or any(entry.name == p.name for p in state.packs))
 
@@ -243,10 +243,11 @@ class Commit:
         state = planned.state
         incarnation = state.incarnation or self._incarnation
         self.upload.write_down(Trailer(incarnation, state.version, state.hash, planned.entry))
-        return self.upload.publication()
+        quarantine = self.upload.quarantine
+        return [] if quarantine is None else quarantine.publication()
 
     def _brought(self, planned: PlannedCommit, head: Head | None) -> tuple[Head, LastLook | None]:
-        """Move the pack among the others, see that the head is the newest still, and take the last look, in one trip.
+        """Move the pack among the others, see that the head is still the newest, and take the last look, in one trip.
         The newest head, and the last look if that came after the head was read."""
         moves, last = self._moves(planned), self._last_look(planned)
         if planned.transaction.created is not None or self.log.lacks_folders:
@@ -268,8 +269,8 @@ class Commit:
         return []
 
     def _last_look(self, planned: PlannedCommit) -> LastLook:
-        upload = self.upload
-        pack = [] if upload is None else [GetStat(path) for path in upload.published]
+        quarantine = None if self.upload is None else self.upload.quarantine
+        pack = [] if quarantine is None else [GetStat(quarantine.pack_path)]
         return LastLook(pack, [] if planned.transaction.created is None else [LookBelow()])
 
     def _check(self, last: LastLook, state: State) -> None:
@@ -283,7 +284,7 @@ class Commit:
 
     def _planned(self, stored: OpenedState) -> PlannedCommit | CommitOutcome:
         """The change on top of a state; the answer where there is none to make, or it was made before."""
-        head, snapshot, upload = stored.latest.head, stored.snapshot, self.upload
+        head, snapshot, upload = stored.head, stored.snapshot, self.upload
         first = earlier(head, self.clock, self.request, self.age)
         if first is not None:
             return first
@@ -310,7 +311,7 @@ class Commit:
 
 
 def earlier(head: Head | None, clock: Callable[[], float], request: bytes, age: int) -> CommitOutcome | None:
-    """What became of a request that is repeated; `age`: milliseconds since its first sending, 0 for the first."""
+    """The outcome of a request that is repeated; `age`: milliseconds since its first sending, 0 for the first."""
     if head is None:
         return None
     found = head.state.history.find(request)

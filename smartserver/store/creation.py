@@ -62,20 +62,16 @@ class Creation:
         """Record 1, as it is made here."""
 
     line = LINE.decode().rstrip("\n")
-    """What the format file says of a repository that is made here."""
+    """The line of the format file of a repository that is made here."""
 
     @property
     def first(self) -> Head:
         """The head of the place, if it is made here."""
         return Head(first_state(hash_of(self._record)))
 
-    def make(self) -> None:
-        """Make the place."""
-        self.perform([])
-
     def look(self, perform: Perform, asked: Sequence[Step]) -> None:
-        """Perform steps of its folder, and look at the place in the same trip. `perform`: performs steps of what the
-        path counts from."""
+        """Perform steps of its folder, and look at the place in the same trip. `perform`: performs steps of the folder
+        above."""
         self._seen, look = None, PlaceLook(self._above, self._path)
         own = [step.below(self._path) for step in asked]
         first = {(type(step), step.path): step for step in reversed((*own, *look.steps))}
@@ -102,8 +98,7 @@ class Creation:
         return self._seen
 
     def perform(self, wanted: Sequence[Step]) -> None:
-        """Make the place, all of it durable, and perform steps of its folder, in one trip; a half-made place is taken
-        over, and folders that are missing are made."""
+        """Make the place durably, and perform steps of its folder, in one trip. A half-made place is completed."""
         if self._made:
             self._folder.perform(wanted)
             return

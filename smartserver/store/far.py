@@ -18,19 +18,19 @@ from transports.errors import NoSuchFile
 from transports.steps import Get, ReadRanges
 
 AT_ONCE = 8 << 20
-"""Bytes that are asked for at once, or held to be written at once: what a link of 64 Mbit/s brings in a second, so that
-trips are little of it, and few enough to be held for each reader and writer."""
+"""Bytes that are read or held at once: a link of 64 Mbit/s brings as many in a second, so that trips are little of it.
+"""
 MOVES = 4
 """Times in one read that packs are looked for in the newest state because one is gone."""
 SMALL = 64 << 10
-"""Bytes of the newest packs that are read with their indexes, and held: mostly they are asked for next. Each read of an
-object is paid for: of objects only a process does so that goes on."""
+"""Bytes of the newest packs that are read with their indexes, and held: mostly they are asked for next. Reads of
+objects are paid for, so of objects only a process does so that goes on."""
 NEAR = 4 << 20
 """Bytes of a record that are read with its header: a trip saved is worth more than the bytes."""
 
 
 def is_far(transport: Transport) -> bool:
-    """Whether a store is behind a link."""
+    """Tell whether a store is behind a link."""
     return Capability.ROUND_TRIPS in transport.capabilities
 
 
@@ -40,19 +40,17 @@ class PackRange(NamedTuple):
     path: str
     """The file."""
     entry: PackEntry
-    """What the log says of that file."""
+    """The entry of that file in the log."""
     shift: int
-    """What is added to the pack's own offsets."""
+    """The difference to the pack's own offsets."""
 
 
 Find = Callable[[], PackRange | None]
-"""Looks in the newest state for the segments of a pack whose file is gone; None: that state still names the file.
-
-Raises RepositoryChanged where they are not there, and CorruptFile, Unsupported and TransportError as `States.read`."""
+"""Looks in the newest state for the segments of a pack whose file is gone; None: that state still names the file."""
 
 
 class FarPack(PackReader):
-    """A pack of such a store, read by its path. The first read proves that the file is what the log says; where it is
+    """A pack of such a store, read by its path. The first read proves that the file is the one in the log. If it is
     gone, its segments are read from the pack that has them now."""
 
     def __init__(
@@ -113,13 +111,13 @@ class FarPack(PackReader):
         return True
 
     def trailer(self) -> bytes:
-        """As of any pack; it came with the first read."""
+        """The hash at the end of the file; it came with the first read."""
         if not self._trailer:
             self.read_ranges([])
         return self._trailer
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """As of any pack, in one trip."""
+        """Ranges of the file, in one trip."""
         return _read([(self, ranges)])[0]
 
     def replaces(self) -> tuple[bytes, ...]:
@@ -128,8 +126,7 @@ class FarPack(PackReader):
 
 
 def read_across(wanted: Sequence[tuple[PackReader, int, int]]) -> list[bytes]:
-    """Ranges of segments of several packs (each with its offset and size), in that order, together where they are far.
-    """
+    """Ranges of segments of several packs (each with its offset and size), in that order; of far packs in one trip."""
     by_pack: dict[PackReader, list[int]] = {}
     for number, (pack, offset, size) in enumerate(wanted):
         pack.check_inside(offset, size)
@@ -168,29 +165,6 @@ def _read(asked: Sequence[tuple[FarPack, Sequence[tuple[int, int]]]]) -> list[li
     raise AssertionError("the last read returns or raises")
 
 
-Spot = tuple[int, int]
-"""Where a record lies: the place of its pack among a snapshot's, and its row in the index."""
-
-
-class RecordBuffer:
-    """The bytes of records that were read together, each until it is asked for; usable from several threads."""
-
-    def __init__(self) -> None:
-        self._content: dict[Spot, bytes] = {}
-
-    def __contains__(self, place: Spot) -> bool:
-        return place in self._content
-
-    def read(self, wanted: Mapping[Spot, tuple[PackReader, int, int]]) -> None:
-        """Read records, each with its pack, offset and size; what was read before and is too much by now is let go."""
-        held = sum(map(len, list(self._content.values())))
-        if held + sum(size for _, _, size in wanted.values()) > AT_ONCE:
-            self._content.clear()
-        self._content.update(zip(wanted, read_across(list(wanted.values())), strict=True))
-
-    def take(self, place: Spot) -> bytes | None:
-        """What was read of a record, once; None where it was not."""
-        return self._content.pop(place, None)
 
 
 def get_all(transport: Transport, files: Mapping[str, int]) -> Iterator[tuple[str, bytes | None]]:

@@ -24,11 +24,11 @@ AT_MOST = 64 << 10
 """Bytes of a record after which no more changes are added to it."""
 
 Judge = Callable[[State], Entry | None]
-"""What a change does to a state; None where it does nothing. It may be asked several times, in any thread; what it
-raises refuses the change."""
+"""Gives the entry of a change on a state; None if it does nothing. It may be called several times, in any thread. An
+error that it raises refuses the change."""
 
 Looks = Callable[[State], Sequence[Step]]
-"""What a change looks at after a newest state was read, and before it is judged on that."""
+"""Gives the steps of a change that are performed after a newest state was read, and before it is judged on that."""
 
 
 class Draft(NamedTuple):
@@ -55,7 +55,7 @@ class _Waiting:
 
     @property
     def is_over(self) -> bool:
-        """Whether it needs no record any more."""
+        """True if it needs no record any more."""
         return self.head is not None or self.error is not None
 
 
@@ -72,12 +72,12 @@ class Group:
 
     def draft(self, base: State, entry: Entry) -> Draft:
         """A change as the only one of a record."""
-        return Draft(base, entry, self._following(base, (entry,)))
+        return Draft(base, entry, following(base, self._clock(), (entry,)))
 
     def append(self, head: Head, judge: Judge, looks: Looks, draft: Draft | None = None) -> Head:
-        """Append a change, with those that wait; the head then, which survives a loss of power. `head`: as it was
-        looked at just now. `looks`: performed before `judge` is asked, with those of the others. `draft`: the record
-        that is published if this is what comes of it."""
+        """Append a change, with those that wait; the head then, which survives a loss of power. `head`: as of just now.
+        `looks`: performed before `judge` is called, with those of the others. `draft`: the record that is published if
+        this is its content."""
         own = _Waiting(judge, looks, draft)
         with self._guard:
             self._waiting.append(own)
@@ -145,11 +145,7 @@ class Group:
                     if drafted is not None and (drafted.base.hash, (drafted.entry,)) == (state.hash, more):
                         found, entries = drafted.record, more
                     else:
-                        found, entries = self._following(state, more), more
+                        found, entries = following(state, self._clock(), more), more
             except Exception as error:
                 each.error = error
         return found, judged
-
-    def _following(self, state: State, entries: tuple[Entry, ...]) -> tuple[bytes, State]:
-        time = int(self._clock() * 1000)
-        return following(state, Record(number=state.version + 1, parent=state.hash, time=time, entries=entries))

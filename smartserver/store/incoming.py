@@ -43,8 +43,7 @@ from smartserver.store.transaction import Transaction
 from transports.errors import TransportError
 
 MAX_STORED_DEPTH = 64
-"""A record that would lie deeper is encoded anew: pushes of one revision each, on the direct predecessor, add a step
-every time."""
+"""A deeper record is encoded anew: pushes of one revision each, on the direct predecessor, add a step every time."""
 KEYS_NAMED = 4096
 """Missing bases, or revisions, an error names."""
 
@@ -126,13 +125,11 @@ class Intake:
         return self._facts.get(revision, b"") if self._came(revision) else None
 
     def take(self, came: Sequence[tuple[RevisionId, bytes]]) -> None:
-        """Check segments, each with the id that it begins with; new ones are written, unless a base was missing before.
+        """Check segments, each with the id that it begins with, and write the new ones, unless a base was missing
+        before.
 
         Raises:
             Malformed: one is none.
-            MissingParents, CorruptRecord, WrongParents, MissingReference, ConflictingRecord: one is not sound.
-            LimitExceeded: more records than a pack holds.
-            CorruptFile, TransportError: the store is damaged or failed.
         """
         end = self.taken + len(came)
         while self.taken < end:
@@ -276,11 +273,8 @@ class Intake:
             self._draft.quarantine.discard()
 
     def release(self) -> None:
-        """Drop all that is known of the records; nothing is asked of it any more.
-
-        It and what it holds refer to each other: of a push of much history that would be a hundred megabytes until the
-        next collection.
-        """
+        """Drop all that is known of the records; nothing is asked of it any more. It and its parts refer to each other:
+        a push of much history would stay in memory, a hundred megabytes, until the next collection."""
         self._known.forget()
         self._numbering = Numbering()
         self._ancestry = Ancestry(Graph())

@@ -39,7 +39,7 @@ PACED = 16
 """Rows, or segments, between two calls of a pace: about a quarter of a millisecond."""
 
 Before = Callable[[int, Key], bool]
-"""Whether a record, by kind and key, lies in an earlier pack."""
+"""Tells whether a record, by kind and key, lies in an earlier pack."""
 
 Pace = Callable[[], None]
 """Called several times in a millisecond of work that nobody waits for: it may sleep."""
@@ -50,13 +50,8 @@ def unpaced() -> None:
 
 
 def nowhere(_kind: int, _key: Key) -> bool:
-    """What lies before the first pack of a repository."""
+    """Say that no record lies before the first pack of a repository."""
     return False
-
-
-def fanout_bits(rows: int) -> int:
-    """Bits of the fanout, so that a bucket has about 16 rows."""
-    return min(16, max(0, (rows - 1).bit_length() - 4)) if rows else 0
 
 
 def _aligned(content: array[int] | bytes) -> bytes:
@@ -70,8 +65,8 @@ def _aligned(content: array[int] | bytes) -> bytes:
 
 
 def _sorted(digests: bytes, bits: int, pace: Pace) -> tuple[array[int], array[int]]:
-    """Rows before each bucket of the digests' first `bits` bits, and their number; and the positions in the order of
-    their digests, copies by position."""
+    """The rows before each bucket of the digests' first `bits` bits, and their number; and the positions in the order
+    of their digests, copies by position."""
     rows = len(digests) // DIGEST
     fanout = array("I", bytes(4 * ((1 << bits) + 1)))
     shift = 16 - bits
@@ -121,17 +116,17 @@ class IndexBuilder:
         numbering: Numbering | None = None,
         digest: Callable[[bytes], bytes] = name_digest,
     ) -> None:
-        """`before`: whether a record lies in a pack before this one; it is then the base of those that name it.
-        `numbering`: where the caller numbers what it adds, for `add_numbered`. `digest`: of a record, by its name in
-        the numbering; where indexes are joined that name is the digest, as they have no keys."""
+        """`before`: tells whether a record lies in an earlier pack, and is the base of those that name it. `numbering`:
+        that of the caller, for `add_numbered`. `digest`: of a record by its name in the numbering. Where indexes are
+        joined, that name is the digest, as they have no keys."""
         numbering = numbering or Numbering()
         self._before = before
         self._names, self._revisions = numbering.records, numbering.revisions
         self._digest = digest
         self._header_offsets = array("I")
-        """Of each record's header, from the start of its segment."""
+        """The offset of each record's header, from the start of its segment."""
         self._frame_offsets = array("I")
-        """Of each record's frame, from there as well."""
+        """The offset of each record's frame, from there as well."""
         self._frame_lengths = array("I")
         self._lengths = array("I")
         self._bases = array("I")
@@ -148,12 +143,12 @@ class IndexBuilder:
 
     @property
     def segments(self) -> int:
-        """How many segments were added."""
+        """The number of segments that were added."""
         return len(self._segment_offsets)
 
     @property
     def records(self) -> int:
-        """How many records were added."""
+        """The number of records that were added."""
         return len(self._bases)
 
     def first_copy(self, kind: int, key: Key) -> Row | None:
@@ -162,18 +157,16 @@ class IndexBuilder:
         return None if not 0 <= at < len(self._bases) else Row(self._depths[at], self._chains[at], self._lineages[at])
 
     def add(self, offset: int, segment: Segment, rows: Sequence[Row]) -> None:
-        """Add the segment at `offset` of the pack; one row an entry.
-
-        Where the base is in this pack, its depth and chain are known here and those of `rows` are not used; it is not
-        where a record of its key lies in a pack before this one."""
+        """Add the segment at `offset` of the pack; one row an entry. If the base is in this pack, its depth and chain
+        are known here and those of `rows` are not used. It is not if a record of its key lies in an earlier pack."""
         self._revisions.add(segment.revision)
         for entry in segment.entries:
             self._names.add(ONE_BYTE[entry.kind] + entry.key)
         self.add_numbered(offset, segment, rows, list(self._positions(segment)))
 
     def add_numbered(self, offset: int, segment: Segment, rows: Sequence[Row], bases: Sequence[int]) -> None:
-        """As `add`, of a segment whose revision and records the caller has numbered. `bases`: the position of each
-        entry's base in this pack, negative where there is none."""
+        """Add a segment whose revision and records the caller has numbered. `bases`: the position of each entry's base
+        in this pack, negative if there is none."""
         ordinal, count = len(self._segment_offsets), len(self._bases) + len(segment.entries)
         if count > MAX_ROWS or ordinal >= MAX_ROWS:
             raise LimitExceeded("records of one pack", count, MAX_ROWS)
@@ -211,7 +204,7 @@ class IndexBuilder:
         self._lineages.extend([min(row.lineage, U32) for row in rows])
 
     def _positions(self, segment: Segment) -> Iterator[int]:
-        """Of the base of each entry, as `add` takes them."""
+        """The position of each entry's base, as `add_numbered` takes them."""
         for position, entry in enumerate(segment.entries, len(self._bases)):
             at = -1
             if entry.base != BaseTag.NONE:
@@ -287,7 +280,7 @@ class IndexBuilder:
 
     def _body(self, pack_length: int, pack_hash: bytes, pace: Pace) -> Iterator[bytes]:
         rows = len(self._bases)
-        bits = fanout_bits(rows)
+        bits = min(16, max(0, (rows - 1).bit_length() - 4)) if rows else 0  # A bucket has about 16 rows.
         digests = self._digests(pace)
         fanout, order = _sorted(digests, bits, pace)
         row_of = array("I", bytes(4 * rows))
@@ -352,9 +345,8 @@ def merge(
     indexes: Sequence[Index], pack_length: int, pack_hash: bytes, before: Before = nowhere, pace: Pace = unpaced
 ) -> Iterator[bytes]:
     """The index of the packs of `indexes` joined segment by segment, in that order, without reading a pack; in pieces.
-
-    `before`: whether a record lies in a pack before the first of them.
-    The packs have equal headers. The bytes are those an `IndexBuilder` makes of the joined pack's segments."""
+    `before`: tells whether a record lies in a pack before the first of them. The packs have equal headers. The bytes
+    are those an `IndexBuilder` makes of the joined pack's segments."""
     builder = IndexBuilder(before, digest=bytes)
     at = indexes[0].segment_offsets[0]
     for index in indexes:
@@ -364,9 +356,8 @@ def merge(
 
 
 def rebuild(pack: PackReader, resolve: Callable[[int, Key], Row | None]) -> bytes:
-    """The index of a pack, from the pack alone; `resolve` gives the row of a base that lies in an earlier pack.
-
-    The lineage of a record is that of its base and one more: what the writer knew beyond that is lost."""
+    """The index of a pack, from the pack alone; `resolve` gives the row of a base that lies in an earlier pack. The
+    lineage of a record is that of its base and one more: what the writer knew beyond that is lost."""
     builder = IndexBuilder(lambda kind, key: resolve(kind, key) is not None)
     for offset, encoded in pack.segments():
         try:

@@ -15,9 +15,7 @@ from typing import NamedTuple
 from smartserver.errors import shown
 from smartserver.records.cache import Cache
 from smartserver.records.delta import compress, decompress
-from smartserver.records.limits import (
-    MAX_CHAIN,
-)
+from smartserver.records.limits import MAX_CHAIN
 from smartserver.records.model import BaseTag, Entry, Key, Record, RevisionId, made
 from smartserver.records.segment import STORED
 from smartserver.store import parts
@@ -67,7 +65,7 @@ class RecentRecords:
 
 
 class Frame(NamedTuple):
-    """Where a frame of the stream lies in the quarantined pack, and how it decodes."""
+    """The place of a frame of the stream in the quarantined pack, and its encoding."""
 
     encoding: int
     offset: int
@@ -81,18 +79,18 @@ class Frame(NamedTuple):
 
 
 class Arrivals:
-    """The records of the new revisions of one stream, numbered as they came."""
+    """The records of the new revisions of one stream, numbered as they came: found by key, their texts decoded again
+    when they are asked for. The texts are read back from the quarantined pack, but for the most recent ones."""
 
     def __init__(
         self, names: Numbered, read: Callable[[int, int], bytes], stored: Callable[[int, Key], Record | None]
     ) -> None:
-        """`names`: `Numbering.records`. `read`: bytes of the quarantined pack, by offset and size. `stored`: a record
-        of the repository."""
+        """`names`: `Numbering.records`. `read`: bytes of the quarantined pack. `stored`: a record of the repository."""
         self._read = read
         self._stored = stored
         self._names = names
         self._copies = array("I")
-        """Of the first copy of a record the newest one, and of each other one the one that was the newest before."""
+        """The newest copy for the first copy of a record, and for each other one the one that was the newest before."""
         self._metas = array("I")
         """Each a number in `_known_metas`."""
         self._known_metas = Numbered()
@@ -174,7 +172,7 @@ class Arrivals:
         return None if found < 0 else found
 
     def repeats(self, kind: int, key: Key, meta: bytes, base_key: Key, place: Frame, frame: bytes | memoryview) -> bool:
-        """Whether the first copy of a record came as the very bytes of `frame`, on the same base."""
+        """Tell whether the first copy of a record came as the very bytes of `frame`, on the same base."""
         number = self.first(kind, key)
         return (
             number is not None
@@ -220,7 +218,7 @@ class Arrivals:
         return self._names.key(number)[1:]
 
     def bases(self, first: int) -> Sequence[int]:
-        """Of each copy from number `first` on, the number of its base, negative where that is no copy."""
+        """The number of each copy's base, from copy `first` on, negative if that is no copy."""
         return self._bases[first:]
 
     def base(self, number: int) -> tuple[int | None, Key]:
@@ -318,7 +316,7 @@ class KnownRecords:
 
     def forget(self) -> None:
         """Drop the records of the stream."""
-        self.arrivals = Arrivals(Numbered(), _nowhere, _nothing)
+        self.arrivals = Arrivals(Numbered(), lambda offset, size: b"", lambda kind, key: None)
 
     def row(self, entry: Entry, base_key: Key | None, before: int) -> tuple[Row, int, Key]:
         """Depth, chain and lineage of an entry, record `before` of the stream; and its base as `Frame` says it."""
@@ -409,10 +407,8 @@ class KnownRecords:
         number = self.arrivals.first(kind, key)
         base_length: Callable[[], int]
         if number is not None:
-            row, base_length = (
-                self.arrivals.row(number),
-                partial(self.text_length, kind, self.arrivals.base(number)[1]),
-            )
+            row = self.arrivals.row(number)
+            base_length = partial(self.text_length, kind, self.arrivals.base(number)[1])
         else:
             snapshot = self._snapshot
             location = None if snapshot is None else snapshot.first(kind, key)
@@ -457,11 +453,3 @@ class KnownRecords:
 def _base_length(snapshot: Snapshot, location: Location) -> int:
     base = snapshot.base(location)
     return 0 if base is None else base.length
-
-
-def _nowhere(offset: int, size: int) -> bytes:
-    raise LookupError(f"{size} bytes at {offset} of a pack that was let go of")
-
-
-def _nothing(_kind: int, _key: Key) -> None:
-    return None

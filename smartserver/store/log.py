@@ -74,8 +74,8 @@ LONGEST = 1.0
 """Seconds of a wait at most: a large change that is judged again is no measure for the others."""
 
 Judge = Callable[[State], tuple[bytes, State] | None]
-"""The record that is to follow a state, and the state then; None where none is to follow it: it is there already, or
-nothing is to be changed."""
+"""Gives the record that is to follow a state, and the state then; None if it is there already, or nothing is to change.
+"""
 
 
 class Log(LogView):
@@ -93,7 +93,7 @@ class Log(LogView):
         self._randomness = randomness
         self._clock = clock
         self._drafts: dict[bytes, str] = {}
-        """Where records lie, by their content, that were written down and not published yet."""
+        """The paths of records, by their content, that were written down and not published yet."""
         self._synced = b""
         """Hash of the newest record that is known to survive a loss of power."""
         self.turns = Turns(clock)
@@ -115,9 +115,8 @@ class Log(LogView):
         self._synced = state.hash
 
     def append(self, head: Head, judge: Judge) -> Head:
-        """Publish a record, and give the head then, which survives a loss of power.
-
-        `judge` is asked again on each other state that turns out to be the newest.
+        """Publish a record, and give the head then, which survives a loss of power. `judge` is called again on each
+        other state that turns out to be the newest.
 
         Raises:
             CorruptFile: there is something above the head that does not fit: nothing is changed.
@@ -205,7 +204,7 @@ class Log(LogView):
         return True
 
     def _settled(self, base: State, content: bytes, after: State, why: str) -> Head:
-        """The head, after it was unclear whether a record was published: where it is still the state that the record
+        """The head, after it was unclear whether a record was published. If it is still the state that the record
         follows, the same bytes are published again. Two of one number cannot both be."""
         for _ in range(TRIES):
             head = self._look_again(why)
@@ -221,8 +220,8 @@ class Log(LogView):
         raise OutcomeUnknown(why)
 
     def _counts(self, base: State, content: bytes, head: Head) -> bool:
-        """Whether a record that may have been published was, and is one of those that led to the head. False where that
-        cannot be told any more: then the entries say it."""
+        """Tell whether a record that may have been published is one of those that led to the head. False if that cannot
+        be told any more: then the entries say it."""
         own, record_hash = GetPublished(record_path(base.version + 1)), hash_of(content)
         if head.state.hash == record_hash:
             return True

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 
 from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, newest_first
@@ -28,8 +29,7 @@ from transports.errors import TransportError
 from transports.steps import Get, GetPublished, GetStat, ListDirectory
 
 TRIES = 3
-"""Times that something is tried again: a state is opened because what it stood on was gone, or a record is published of
-which the store did not say whether it is there."""
+"""Attempts to open a state whose base was gone, or to publish a record whose outcome the store did not tell."""
 AHEAD = 32
 """Records that are asked for at once where many may have come."""
 
@@ -47,8 +47,8 @@ class Head:
 
 @dataclass(slots=True)
 class Since:
-    """What came after the checkpoint that a state began with: records, their bytes, those of the newest, and the bytes
-    of the checkpoint."""
+    """The records since the checkpoint that a state began with: their number, their bytes, those of the newest, and the
+    bytes of the checkpoint."""
 
     records: int = 0
     size: int = 0
@@ -76,24 +76,22 @@ class LogView:
         self._guard = threading.Lock()
         self._head: Head | None = None
         self.since = Since()
-        """What a checkpoint would save."""
+        """The records that a checkpoint would save."""
         self._connection = 0
         """Through which connection to the store the head was read."""
         self._listed = False
-        """Whether it was seen once that nothing lies above the head."""
+        """True once nothing was found above the head."""
         self.lacks_folders = False
-        """Whether a folder was missing at the first look: a copy may have left out an empty one."""
+        """True if a folder was missing at the first look: a copy may have left out an empty one."""
 
     # -- looking
 
     def look(self, perform: Perform | None = None, *, has_successor: bool = False) -> Head:
-        """The newest state as of now. `perform`: performs what is asked first where the log is opened behind a link, in
-        place of the folder. `has_successor`: a record is known to follow the head.
+        """The newest state as of now. `perform`: performs the first steps, if the log is opened behind a link, in place
+        of the folder. `has_successor`: a record is known to follow the head.
 
         Raises:
             NoSuchRepository: no repository was ever made here.
-            CorruptFile, Unsupported: it cannot be read.
-            TransportError: the store failed.
         """
         with self._guard:
             for _ in range(TRIES):
@@ -127,8 +125,8 @@ class LogView:
         after: Sequence[Step] = (),
         perform: Perform | None = None,
     ) -> bool:
-        """Perform steps, look whether a head is still the newest, and perform others, in one trip. `perform`: what
-        performs them, in place of the folder."""
+        """Perform steps, tell whether a head is still the newest, and perform others, in one trip. `perform`: performs
+        them, in place of the folder."""
         state = head.state
         above, own = GetPublished(record_path(state.version + 1)), GetPublished(record_path(state.version))
         (perform or self.folder.perform)([*before, above, own, *after])
@@ -143,8 +141,8 @@ class LogView:
         after: Sequence[Step],
         perform: Perform | None = None,
     ) -> tuple[Head, bool]:
-        """As `still`: the newest head, and whether the steps `after` were performed after it was read. Without a head
-        they are not."""
+        """The newest head, and whether the steps `after` were performed after it was read; else as `still`. Without a
+        head they are not."""
         if head is None:
             (perform or self.folder.perform)(before)
         elif self.still(head, before, after, perform):
@@ -200,8 +198,8 @@ class LogView:
         return head
 
     def _first(self, checkpoints: Sequence[tuple[int, bytes]], newest: int) -> Head | None:
-        """The head from the first of the checkpoints, else record 1, that is there and whole. `newest`: the record that
-        is probably the last."""
+        """The head from the first of the checkpoints, else record 1, that is there and whole. `newest`: probably the
+        last record."""
         for version, record_hash in checkpoints:
             file = Get(checkpoint_path(version, record_hash))
             head = self._walk(version, [file], partial(self._saved, file, record_hash), newest)
@@ -265,7 +263,7 @@ class LogView:
                 stood = state.hash
             if not (is_still_there(again[version], stood) and is_still_there(again[at], state.hash)):
                 return None
-            contents = _until_missing(asked)
+            contents = [step.result for step in takewhile(lambda step: step.result is not None, asked)]
             records, damage = _decoded(at, contents)
             try:
                 state = state.after_all(records)
@@ -286,7 +284,8 @@ class LogView:
 
 
 def first_reads(store: Transport) -> list[GetPublished | GetStat | ListDirectory]:
-    """What a repository of a store behind a link is asked first. Questions of objects are paid for: less is guessed."""
+    """The first questions to a repository of a store behind a link. Questions of objects are paid for: less is guessed.
+    """
     lists = [ListDirectory(CHECKPOINTS), ListDirectory(LOG)]
     if Capability.OBJECTS in store.capabilities:
         return [GetPublished(FORMAT), *lists]
@@ -295,18 +294,8 @@ def first_reads(store: Transport) -> list[GetPublished | GetStat | ListDirectory
 
 
 def is_still_there(step: GetPublished, record_hash: bytes) -> bool:
-    """Whether a record that was read is the one with that hash."""
+    """Tell whether a record that was read is the one with that hash."""
     return is_record(step.result, record_hash)
-
-
-def _until_missing(steps: Sequence[GetPublished]) -> list[bytes]:
-    """What was read, up to the first that is missing."""
-    contents: list[bytes] = []
-    for step in steps:
-        if step.result is None:
-            break
-        contents.append(step.result)
-    return contents
 
 
 def _decoded(version: int, contents: Sequence[bytes]) -> tuple[list[tuple[Record, bytes]], CorruptFile | None]:

@@ -1,5 +1,5 @@
-"""What lies in a repository that its log does not have: found without changing anything. `recovery` restores it, and
-`verify` says what is damaged.
+"""The changes in a repository that its log does not have: found without changing anything. `recovery` restores them,
+and `verify` says what is damaged.
 
 The state that recovery continues from is the newest one that checkpoints and records give. It need not be the one that
 servers answer from: the record of its checkpoint may be missing. The records that it follows, back to the first that is
@@ -34,7 +34,7 @@ from transports.errors import NoSuchFile
 from transports.steps import Get, GetPublished, ListDirectory
 
 RECOVERED = b"recovered "
-"""What begins the outcomes of the entry that a recovery makes; the incarnations before and after it follow."""
+"""The begin of the outcomes of a recovery's entry; the incarnations before and after it follow."""
 
 
 @dataclass(eq=False)
@@ -43,30 +43,30 @@ class LostChange:
 
     entry: Entry
     number: int
-    """Of its record, or of the one after the state that it was judged on."""
+    """The number of its record, or of the one after the state that it was judged on."""
     time: int
     """Milliseconds since the epoch; of a pack alone, when its file was written."""
     made: bool
-    """Whether a record says it."""
+    """True if a record says it."""
     elsewhere: bool = False
-    """Whether it was made in another repository at the same place."""
+    """True if it was made in another repository at the same place."""
     pack: tuple[str, int] | None = None
     """Path and length of the pack that it brought, where that is there."""
 
     @property
     def id(self) -> str:
-        """What a person names it by."""
+        """The name by which a person chooses it."""
         return self.entry.request.hex()[:8]
 
 
 @dataclass
 class Findings:
-    """What lies in a repository that its log does not have."""
+    """The damage of a repository's log, and the changes that it does not have."""
 
     state: State
-    """What recovery continues from."""
+    """The state that recovery continues from."""
     is_served: bool
-    """Whether servers answer from that state, and change it."""
+    """True if servers answer from that state, and change it."""
     misfits: dict[str, str] = field(default_factory=dict)
     """By the paths of records and checkpoints, the highest numbers first: why each is one, with its path."""
     missing: str = ""
@@ -80,12 +80,12 @@ class Findings:
 
     @property
     def damages(self) -> list[str]:
-        """What is wrong with the log, in words."""
+        """The damage of the log, in words."""
         return [*self.misfits.values(), *([f"{self.missing} is missing"] if self.missing else [])]
 
     @property
     def needs_repair(self) -> bool:
-        """Whether something of the state, or of its log, is not as it should be."""
+        """True if something of the state, or of its log, is not as it should be."""
         return bool(self.damages or self.gone) or not self.is_served
 
     @property
@@ -94,18 +94,15 @@ class Findings:
         return [each for each in self.changes if each.made]
 
     def __bool__(self) -> bool:
-        """Whether there is anything to repair or to restore."""
+        """True if there is anything to repair or to restore."""
         return self.needs_repair or bool(self.changes)
 
 
 def find(folder: Transport, path: str = "") -> Findings:
-    """Look for what a repository's log does not have. `path`: the repository's, for errors.
+    """Look for changes that a repository's log does not have. `path`: the repository's, for errors.
 
     Raises:
         NoSuchRepository: there is none, nor anything left of one.
-        CorruptFile: no checkpoint or record tells a state, and no trailer how the repository began.
-        Unsupported: a file of it is of another release.
-        TransportError: the store failed.
     """
     # Checkpoints before records: that of each is listed then.
     line, names = GetPublished(FORMAT), {name: ListDirectory(name) for name in (CHECKPOINTS, LOG, LOST, PACKS)}
@@ -128,7 +125,8 @@ def find(folder: Transport, path: str = "") -> Findings:
     outside = [content for number, content in records.items() if number not in walk.line]
     said = _of_records([*outside, *lost.values()], state.history.horizon.version)
     for change in chain(said, _of_packs(folder, found, listed[PACKS])):
-        if _is_restorable(change.entry) and state.history.find(change.entry.request) is None:
+        entry = change.entry  # A deletion is not carried out again.
+        if (entry.changes or entry.pack) and not entry.deletes and state.history.find(change.entry.request) is None:
             first = changes.setdefault(change.entry.request, change)
             first.pack = first.pack or change.pack
     found.changes = sorted(changes.values(), key=attrgetter("elsewhere", "number"))
@@ -214,7 +212,7 @@ class _Walk:
             self._saved.add(name)
 
     def findings(self, *, is_marked: bool) -> Findings:
-        """What this says of the log. `is_marked`: whether the folder's `format` is there."""
+        """The findings about the log. `is_marked`: whether the folder's `format` is there."""
         version, misfits = self.state.version, self._misfits
         for number in self._records:
             if number > version:
@@ -238,7 +236,7 @@ class _Walk:
 
 
 def _of_records(contents: Iterable[bytes], horizon: int) -> list[LostChange]:
-    """What records after a number say, as far as they can be read, in the order of their numbers."""
+    """The changes of the readable records after a number, in the order of their numbers."""
     records: list[Record] = []
     for content in contents:
         with contextlib.suppress(CorruptFile):
@@ -249,7 +247,8 @@ def _of_records(contents: Iterable[bytes], horizon: int) -> list[LostChange]:
 
 
 def _of_packs(folder: Transport, found: Findings, names: list[str]) -> Iterator[LostChange]:
-    """What the trailers of packs say that the state does not name; joined packs, and those that are gone, are noted."""
+    """The changes in trailers of packs that the state does not name; joined packs, and those that are gone, are noted.
+    """
     state, there = found.state, packs_in(folder, names)
     named = {pack.name for pack in state.packs}
     found.gone = [pack for pack in state.packs if pack.name not in {each.name for each in there}]
@@ -273,8 +272,3 @@ def _of_packs(folder: Transport, found: Findings, names: list[str]) -> Iterator[
                 found.joined.append(change)
             else:
                 yield change
-
-
-def _is_restorable(entry: Entry) -> bool:
-    """Whether it changed anything; a deletion is not carried out again."""
-    return bool(entry.changes or entry.pack) and not entry.deletes

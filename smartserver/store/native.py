@@ -20,8 +20,8 @@ from smartserver.records.model import Key, Kind, RevisionId
 from smartserver.records.native import native
 
 class Prover(Protocol):
-    """Proves the segments of one stream, up to one that Python must look at: what is out of the ordinary or wrong. What
-    Python takes then is noted. Its twin is `store.incoming.Intake`, which it serves."""
+    """Proves the segments of one stream, up to one that Python must look at: out of the ordinary, or wrong. A segment
+    that Python takes then is noted. Its twin is `store.incoming.Intake`, which it serves."""
 
     own_meta: bytes
     """The meta of the own record of each segment that it proves."""

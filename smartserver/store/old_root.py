@@ -51,7 +51,7 @@ from transports.errors import DirectoryNotEmpty, FileExists, NoSuchFile, Transpo
 from transports.steps import Get, Put, Rename, SyncDirectory
 
 OLD = f"{LOST}/format1"
-"""Where an upgrade leaves what was there."""
+"""The folder to which an upgrade moves the old files."""
 ROOT, TABLES, LOCK = "root", "tables", "lock"
 MOVED = (ROOT, LOG, TABLES)
 NONCE = b"upgrade!".hex()
@@ -261,7 +261,7 @@ def _decode(content: bytes) -> _Root:
 
 
 def _read_state(folder: Transport, place: str) -> State:
-    """What the root says, as the state after the record of the upgrade."""
+    """The content of the root, as the state after the record of the upgrade."""
 
     def read(path: str) -> bytes:
         """A file, where it was or where it has been moved."""

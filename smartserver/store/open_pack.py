@@ -42,19 +42,17 @@ Resolve = Callable[[int, Key], Row | None]
 """Gives the row of a record that lies in an earlier pack, by its kind and key."""
 
 Seek = Callable[[PackEntry, Index], "tuple[PackEntry, int] | None"]
-"""Looks in the newest state for the pack that has the segments of a pack that is gone, by its index, and how many
-bytes further on they lie there. None: the newest state still names the pack, so that it is missing.
-
-Raises RepositoryChanged where they are nowhere, and CorruptFile, Unsupported and TransportError as `States.read`."""
+"""Looks in the newest state for the pack that has the segments of a pack that is gone, by its index, and the difference
+of their offsets there. None: the newest state still names the pack, so that it is missing."""
 
 
 def pack_path(name: bytes) -> str:
-    """Where a pack lies in its repository."""
+    """The path of a pack in its repository."""
     return f"{PACKS}/{name.hex()}.pack"
 
 
 def index_path(name: bytes) -> str:
-    """Where a pack's index lies in its repository."""
+    """The path of a pack's index in its repository."""
     return f"{PACKS}/{name.hex()}.idx"
 
 
@@ -65,11 +63,11 @@ class OpenPack:
         self.entry = entry
         self.path = pack_path(entry.name)
         self.far = is_far(transport)
-        """Whether it lies behind a link."""
+        """True if it lies behind a link."""
         self.index: Index
         self._rebuilt: bytes | None = None
         self._content: bytes | None = None
-        """Of its file, if that was read with the index."""
+        """The content of its file, if that was read with the index."""
         self._transport = transport
         self._kinds = tuple(kinds)
         self._seek = seek
@@ -79,7 +77,7 @@ class OpenPack:
         self._look_again = 0.0
         """When the file of summaries is looked for again, by `time.monotonic`."""
         self._is_damaged = False
-        """Whether that file was damaged when it was last read."""
+        """True if that file was damaged when it was last read."""
 
     @property
     def reader(self) -> PackReader:
@@ -133,10 +131,8 @@ class OpenPack:
         return self._rebuilt or self.index.blocks.remade
 
     def open_index(self, resolve: Resolve, read: FilesRead = NONE_READ) -> None:
-        """Open the index, or make it again from the pack where its file is missing, damaged or another pack's.
-
-        `resolve`: finds records in earlier packs, until `resolve_by` says how else. `read`: files that were read
-        already."""
+        """Open the index, or make it again from the pack if its file is missing, damaged or another pack's. `resolve`:
+        finds records in earlier packs, until `resolve_by` says how else. `read`: files that were read already."""
         path, self._content = index_path(self.entry.name), read.get(self.path)
         try:
             file = read[path] if path in read else self._transport.open_read(path)
@@ -161,7 +157,7 @@ class OpenPack:
         self.resolve_by(lambda: resolve)
 
     def summarised(self, block: int, *, messages: bool, changes: bool) -> Block | None:
-        """What a log shows of the revisions of a block (`Summaries.block`); None where the file does not have it, or
+        """The rows of a log for the revisions of a block (`Summaries.block`); None if the file does not have them, or
         cannot be read. Behind a link it is not looked for: it would take trips of its own."""
         found = self._open_summaries()
         if found is None:
@@ -174,7 +170,7 @@ class OpenPack:
 
     @property
     def has_summaries(self) -> bool:
-        """Whether its file of summaries is there and can be opened, or none is needed."""
+        """True if its file of summaries is there and can be opened, or none is needed."""
         return self.entry.segments < LEAST or (not self._is_damaged and self._open_summaries() is not None)
 
     def check_summaries(self) -> None:
@@ -209,7 +205,7 @@ class OpenPack:
 
     def resolve_by(self, resolve: Callable[[], Resolve]) -> None:
         """Say how to find records in earlier packs when damage of the index is met. While a snapshot is being opened,
-        that is by its own packs. Afterwards it must not be: it would keep packs open that were joined long ago."""
+        that is by its own packs. Later it must not be: it would keep packs open that were joined long ago."""
         self._resolve = resolve
 
     def _remake(self) -> Remake:

@@ -121,11 +121,11 @@ class PackReader:
 
     @property
     def descriptor(self) -> int | None:
-        """As of its file: offsets are those of this pack."""
+        """The descriptor of its file: offsets are those of this pack."""
         return self._file.descriptor
 
     def parts(self, offset: int, size: int) -> Iterator[bytes]:
-        """As `read`, in parts that are read when they are asked for."""
+        """A range of the segments, in parts that are read when they are asked for."""
         for at in range(offset, offset + size, PART):
             yield self.read(at, min(PART, offset + size - at))
 
@@ -149,8 +149,8 @@ class PackReader:
             raise CorruptFile(self.name, offset, f"{len(found)} bytes, expected {size}: the file became shorter")
 
     def chunks(self, read: Callable[[int], bytes] | None = None) -> Iterator[bytes]:
-        """All segments as they lie, in sequential reads, hashed on the way. `read`: gives the next so many bytes, where
-        they are read with those of others."""
+        """All segments as they lie, in sequential reads, hashed on the way. `read`: reads the next bytes together with
+        other packs."""
         digest = hashlib.blake2b(self.header, digest_size=TRAILER)
         for offset in range(self.first, self.end, CHUNK):
             size = min(CHUNK, self.end - offset)
@@ -206,11 +206,11 @@ class MovedPack(PackReader):
         return None
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """As of any pack."""
+        """Ranges of the pack, by its own offsets."""
         return self._inside.read_ranges([(offset + self.shift, size) for offset, size in ranges])
 
     def is_whole(self) -> bool:
-        """Whether the bytes there are those of the pack."""
+        """Tell whether the bytes there are those of the pack."""
         try:
             for _ in self.chunks():
                 pass
@@ -219,7 +219,7 @@ class MovedPack(PackReader):
         return True
 
     def trailer(self) -> bytes:
-        """As of any pack; the joined one was written only where the bytes had this hash."""
+        """The hash of the pack; the joined one was written only if the bytes had this hash."""
         return self._digest
 
     def replaces(self) -> tuple[bytes, ...]:

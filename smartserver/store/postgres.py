@@ -104,7 +104,7 @@ def create_tables(address: str, store: str) -> Iterator[None]:
 
 
 class _Connection(psycopg.Connection[Any]):
-    """A connection whose waits end at `deadline`: a server that is frozen acknowledges what it is sent, so neither the
+    """A connection whose waits end at `deadline`: a frozen server still acknowledges what it is sent, so neither the
     kernel nor a timeout of the server's own ends them."""
 
     deadline = math.inf
@@ -179,7 +179,7 @@ class Database:
         return None
 
     def publish(self, repository: str, content: bytes, path: str) -> dict[int, bytes]:
-        """Add a record; the content of it, and of the one that it follows, by their numbers. Empty where its number is
+        """Add a record; the content of it, and of the one that it follows, by their numbers. Empty if its number is
         taken, or the record that it follows is not there."""
         record = decode_record(content, path)
         row = repository, record.number, hash_of(content), content

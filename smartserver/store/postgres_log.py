@@ -139,7 +139,7 @@ class PostgresLog(PassingTransport):
             self.inner.sync_directory(path)
 
     def perform(self, steps: Sequence[Step]) -> None:
-        """As ever; what the inner store has is handed on together, and records are read together."""
+        """Perform the inner store's steps together, and read records together."""
         known: dict[tuple[str, int], bytes] = {}
         for kind, group in groupby(steps, self._kind):
             run = list(group)

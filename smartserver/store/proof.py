@@ -1,4 +1,4 @@
-"""What a new revision must prove: that its records rest on and refer to nothing but what comes with it or before it.
+"""The proof of a new revision: its records rest on and refer to nothing but what comes with it or before it.
 
 A record's base, and each record it refers to, must be introduced by the same revision or an ancestor. What a base from
 an ancestor refers to was proved when that came, so the proof costs what a revision changed, not what it holds; and it
@@ -64,19 +64,19 @@ Group = tuple[int, bytes | None, frozenset[Key]]
 """The kind a record refers to, the meta those records must have (None: any), and the keys."""
 
 References = tuple[Group, ...]
-"""What a record refers to; a key is in one group of a kind, or its type is wrong in one of them."""
+"""The keys a record refers to; a key is in one group of a kind, or its type is wrong in one of them."""
 
 NOTHING: Final[References] = ()
 
 
 class ReferenceCache:
-    """What records refer to, the least recently used dropped first; only where the key is proof of the text."""
+    """The references of records, the least recently used dropped first; only if the key is proof of the text."""
 
     def __init__(self, limit: int = REFERENCES_KEPT) -> None:
         self._found = Cache[tuple[int, Key, Key], tuple[bytes, References, References]](limit, _cost)
 
     def get(self, kind: int, key: Key, meta: bytes | None = None) -> References | None:
-        """What is kept of that record; nothing where it had another meta, which the key need not prove."""
+        """The references of that record; None if it had another meta, which the key need not prove."""
         found = self.get_changes(kind, key, b"", meta)
         return None if found is None else found[0]
 
@@ -87,7 +87,7 @@ class ReferenceCache:
     def get_changes(
         self, kind: int, key: Key, base: Key, meta: bytes | None = None
     ) -> tuple[References, References] | None:
-        """What is kept of a record on that base: what only the record and what only the base refers to."""
+        """The references of a record on that base: those of only the record and those of only the base."""
         found = self._found.get((kind, key, base))
         return None if found is None or (meta is not None and found[0] != meta) else found[1:]
 
@@ -130,12 +130,9 @@ def check_own_record(system: System, segment: Segment, own: Record | None) -> No
 
 @dataclass(eq=False, slots=True)
 class SegmentProof:
-    """The proof of one segment: its entries in order, then `finish`.
-
-    `reaches_any`: whether the revision is or descends from any of some, by ordinals. `copies`: the ordinals of the
-    revisions before this one that introduced a record. `metas`: the metas of records that an ancestor introduced, asked
-    for together.
-    """
+    """The proof of one segment: its entries in order, then `finish`. `reaches_any`: tells whether the revision is or
+    descends from any of some, by ordinals. `copies`: the ordinals of the revisions before this one that introduced a
+    record. `metas`: the metas of records that an ancestor introduced, asked for together."""
 
     _system: System
     _segment: Segment
@@ -150,7 +147,7 @@ class SegmentProof:
     _bases: dict[RecordName, bytes] = field(default_factory=dict)
     """Records that some of them are based on, with their metas."""
     _granted: list[Group] = field(default_factory=list)
-    """What records of ancestors refer to."""
+    """The references of records of ancestors."""
     _needed: list[tuple[Entry, Group]] = field(default_factory=list)
 
     @property
@@ -172,7 +169,7 @@ class SegmentProof:
         return key
 
     def introduced(self, kind: int, key: Key) -> bool:
-        """Whether this revision, in the entries so far, or an ancestor introduced that record."""
+        """Tell whether this revision, in the entries so far, or an ancestor introduced that record."""
         return (kind, key) in self._own or self._reaches(kind, key)
 
     def claim(self, entry: Entry) -> None:
@@ -229,7 +226,7 @@ class SegmentProof:
                 self._needed.append((entry, (kind, meta, keys)))
 
     def references(self, record: Record) -> References:
-        """What a record refers to."""
+        """The references of a record."""
         found = self._cache.get(record.kind, record.key, record.meta)
         if found is None:
             try:
@@ -278,7 +275,7 @@ class SegmentProof:
         return CorruptRecord(self.revision, entry.key, why)
 
     def _is_granted(self, kind: int, meta: bytes | None, key: Key) -> bool:
-        """Whether a record of an ancestor refers to that one as a record of that type."""
+        """Tell whether a record of an ancestor refers to that one as a record of that type."""
         for granted_kind, granted_meta, keys in self._granted:
             if granted_kind == kind and granted_meta == meta and key in keys:
                 return True
@@ -305,7 +302,13 @@ class UnreachableBase(Exception):
 
 
 class Judge:
-    """The faults of the records of one push."""
+    """Judges the new records of one push: those with a fault that harms clients are refused, lesser faults are counted
+    for a warning.
+
+    Only what is new is judged, so a push onto an old history is not refused for that history. A record whose role makes
+    it a file that the system itself reads is decoded a second time, when its segment is complete. Its type and size are
+    judged before that.
+    """
 
     def __init__(
         self,
@@ -316,8 +319,8 @@ class Judge:
         read: Callable[[int, Key], AbstractContextManager[Record]],
         charge: Charge = free,
     ) -> None:
-        """`measure` gives the meta and text length of a new or stored record, None where there is none. It decodes
-        nothing. `read` gives the record, which must not be kept after the context."""
+        """`measure` gives the meta and text length of a new or stored record, without decoding; None if there is none.
+        `read` gives the record, which must not be kept after the context."""
         self._checker = system_of(vcs).faults
         self._policy = policy
         self._judges = policy.level is not Level.OFF and bool(self._checker.severities)
@@ -326,7 +329,7 @@ class Judge:
         self._read = read
         self._charge = charge
         self._roles: dict[Role, Key] = {}
-        """What the segment under check gives a meaning, and the first record that does."""
+        """The roles that records of the segment under check give to others, and the first record that does."""
         self._judged: set[Role] = set()
         self.warnings: dict[str, tuple[int, Key]] = {}
         """By the id of a fault that is no reason to refuse: how many records have it, and the first of them."""

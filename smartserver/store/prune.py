@@ -79,8 +79,7 @@ def unreached(snapshot: Snapshot) -> Unreached:
 
 
 def prune(repository: PackRepository, progress: Callable[[int, int], None] = lambda done, total: None) -> int:
-    """Remove what nothing reaches from the newest state; how many revisions that was. `progress`: packs done, in all.
-    """
+    """Remove the unreached revisions from the newest state; the number of them. `progress`: packs done, in all."""
     for _ in range(TRIES):
         snapshot = repository.snapshot()
         found = unreached(snapshot)
@@ -201,11 +200,7 @@ class _Pruning:
         begins = Beginning(incarnation, state.vcs, state.kinds)
         said = RECOVERED + state.incarnation + incarnation  # What a crash left in packs is found as before.
         entry = Entry(self._repository.randomness(16), USER, said, tuple(self._entries(state)), begins=begins)
-        time = int(self._repository.clock() * 1000)
-        record = Record(
-            number=state.version + 1, parent=state.hash, time=time, entries=(entry,), joins=tuple(self._joins)
-        )
-        return following(state, record)
+        return following(state, self._repository.clock(), (entry,), self._joins)
 
     def _entries(self, state: State) -> Iterator[Change]:
         """Entries of maps that are about revisions which go: of maps that keep none alive."""

@@ -31,7 +31,7 @@ SMALL = 64 << 10
 
 
 class WrittenIndex(NamedTuple):
-    """What a record says of an index."""
+    """The length and hash of an index, for a record."""
 
     length: int
     hash: bytes
@@ -39,14 +39,11 @@ class WrittenIndex(NamedTuple):
 
 
 def nothing() -> None:
-    """What is to be made where all is there."""
+    """Prepare nothing: all folders are there."""
 
 
 class Quarantine:
-    """A place for one pack and its index until a record names them.
-
-    What writes or reads raises NoSuchFile, PermissionDenied, NoSpace or TransportFailed.
-    """
+    """A place for one pack and its index until a record names them."""
 
     def __init__(
         self,
@@ -55,8 +52,8 @@ class Quarantine:
         randomness: Callable[[int], bytes],
         prepare: Callable[[], None] = nothing,
     ) -> None:
-        """`folder`: the repository's; `request`: whose id tells a person what a leftover is; `prepare` makes the
-        repository's folders before the first file, where there is no repository yet."""
+        """`request`: its id tells a person what a leftover is; `prepare` makes the repository's folders before the
+        first file, if there is no repository yet."""
         self.folder = folder
         self.name = randomness(16)
         """The pack's name, used once."""
@@ -70,12 +67,12 @@ class Quarantine:
 
     @property
     def pack_path(self) -> str:
-        """Where the pack is at present."""
+        """The present path of the pack."""
         return f"{PACKS}/{self.name.hex()}.pack" if self._published else f"{self._stem}.pack"
 
     @property
     def index_path(self) -> str:
-        """Where the index is at present."""
+        """The present path of the index."""
         return f"{PACKS}/{self.name.hex()}.idx" if self._published else f"{self._stem}.idx"
 
     def create_file(self) -> WriteFile:
@@ -122,8 +119,7 @@ class Quarantine:
         return self.held_files
 
     def publication(self) -> list[Step]:
-        """The steps that move both files among the packs, durably; none where that was done. As long as no record names
-        them they are nobody's."""
+        """The steps that move both files among the packs, durably; none if that was done. No record names them yet."""
         if self._published:
             return []
         pack, index = self.pack_path, self.index_path
@@ -146,8 +142,7 @@ class Quarantine:
 
 
 class HeldFile(WriteFile, ReadFile):
-    """The pack of a quarantine: in memory until it is too large for that, then a file. It may be read meanwhile, and
-    after `close`."""
+    """The pack of a quarantine: in memory until it is too large for that, then a file. It can be read at any time."""
 
     def __init__(self, quarantine: Quarantine) -> None:
         self.content = bytearray()
@@ -161,7 +156,7 @@ class HeldFile(WriteFile, ReadFile):
 
     @property
     def is_held(self) -> bool:
-        """Whether it is in memory."""
+        """True if it is in memory."""
         return self._file is None
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -188,7 +183,7 @@ class HeldFile(WriteFile, ReadFile):
         self._reader = None
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """As of a `ReadFile`, whatever was written so far."""
+        """A range of the bytes that were written so far."""
         if self._file is None:
             return bytes(self.content[offset : offset + size])
         return self._opened().read_at(offset, size)
@@ -231,7 +226,7 @@ class DraftPack:
         self.quarantine = quarantine
         self.index: IndexBuilder | Prover = prover or IndexBuilder(numbering=numbering)
         self._pending = bytearray()
-        """What is not written yet."""
+        """The bytes that are not written yet."""
         self._file = quarantine.pack
         try:
             self._writer = PackWriter(self._file, kinds)
@@ -279,7 +274,7 @@ class DraftPack:
         return found
 
     def seal(self) -> PackEntry:
-        """End the pack and write its index, or hold both in memory; gives what a record says of them. The pack is
+        """End the pack and write its index, or hold both in memory; gives the entry of a record for them. The pack is
         durable once its trailer is written down."""
         self.flush()
         length, digest = self._writer.finish()

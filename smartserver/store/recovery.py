@@ -57,9 +57,9 @@ from transports.errors import CodedError, FileExists, TransportError, TransportF
 from transports.steps import GetPublished, ListDirectory, Rename, SyncDirectory, Withdraw
 
 RESTS = (MissingParents, MissingBase, MissingRevision)
-"""What is raised for a change that rests on another one."""
+"""The errors of a change that rests on another one."""
 TAKEN = Policy(Level.OFF)
-"""What is brought back was taken once, whatever a server would say of it now."""
+"""The policy for restored records: they were taken once, whatever a server would say of them now."""
 
 Report = Callable[[str, str], None]
 
@@ -71,8 +71,8 @@ def restore(
     report: Report = lambda what, why: None,
     conflict: Report = lambda what, why: None,
 ) -> int:
-    """Mend the log and restore changes; how many. `report`: told what could not be restored, and why. `conflict`: told
-    which part of a change that was restored is not what it was to be, and why."""
+    """Mend the log and restore changes; the number of these. `report`: told each change that could not be restored, and
+    why. `conflict`: told each part of a restored change that is not as it was, and why."""
     folder = repository.folder
     for name in (*FOLDERS, LOST):
         with contextlib.suppress(FileExists):
@@ -116,8 +116,8 @@ def _reason(change: LostChange, error: CodedError) -> str:
 
 
 def _cut_out(repository: PackRepository, entry: PackEntry, joined: LostChange) -> bool:
-    """Make a pack that is gone again from a joined one, where that has its segments. Its index is made when the
-    repository is opened."""
+    """Make a pack that is gone again from a joined one that has its segments. Its index is made when the repository is
+    opened."""
     if joined.pack is None:
         return False
     path, length = joined.pack
@@ -137,11 +137,9 @@ def _mend(repository: PackRepository, findings: Findings) -> None:
         new = randomness(16)
         begins = Beginning(new, state.vcs, state.kinds, complete=False)
         entries.append(Entry(randomness(16), "recover", RECOVERED + state.incarnation + new, begins=begins))
-    time = int(repository.clock() * 1000)
-    record = Record(number=state.version + 1, parent=state.hash, time=time, entries=tuple(entries))
-    content, after = following(state, record)
+    content, after = following(state, repository.clock(), entries)
     if state.hash == NOTHING:
-        content = encode_record(first_record(randomness(16), time))
+        content = encode_record(first_record(randomness(16), int(repository.clock() * 1000)))
         after = first_state(hash_of(content))
     make_checkpoint(folder, after, randomness)
     # Those below may be what servers answer from until then.
@@ -270,7 +268,7 @@ def _apply(transaction: Transaction, change: Change, kinds: dict[str, str]) -> b
 
 
 def _has_passed(transaction: Transaction, change: Change) -> bool:
-    """Whether a ref was moved past what a change made of it: its client has pushed on from there since."""
+    """Tell whether a ref was moved past the value of a change: its client has pushed on from there since."""
     value = transaction.ref(change.key)
     new = [] if change.new is None else decode_value(change.new)
     return (

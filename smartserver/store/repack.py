@@ -52,7 +52,7 @@ def plan(packs: Sequence[PackEntry], *, whole: bool = False) -> slice | None:
 
 
 def rows(packs: Sequence[PackEntry]) -> int:
-    """How many repacks of the whole join all that may be joined."""
+    """The number of repacks of the whole that join all that may be joined."""
     return sum(stop - start > 1 for start, stop in _runs(packs))
 
 
@@ -79,12 +79,11 @@ def run(
     *,
     put_index: Callable[[Iterable[bytes]], WrittenIndex],
 ) -> PackEntry:
-    """Write neighbouring packs to `file` as one new pack, durably, and its index; what a record says of them.
-
-    `put_index`: as of a quarantine. The caller closes the file, puts both among the packs, and appends a record if
-    all of `packs` are still side by side. Each pack is checked against its hash on the way: damage never gets a new
-    trailer. `state`: that names the packs, for the trailer. `before`: whether a record lies in a
-    pack before the first one."""
+    """Write neighbouring packs to `file` as one new pack, durably, and its index; the entry of a record for them.
+    `put_index`: as of a quarantine. The caller closes the file, puts both among the packs, and appends a record if all
+    of `packs` are still side by side. Each pack is checked against its hash on the way: damage never gets a new
+    trailer. `state`: that names the packs, for the trailer. `before`: tells whether a record lies in a pack before the
+    first one."""
     header = packs[0].reader.header
     for pack in packs:
         if pack.reader.header != header:

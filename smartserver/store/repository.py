@@ -46,11 +46,8 @@ COLLECT_INTERVAL = 3600.0
 
 
 class PackRepository:
-    """The repository at `path` below `transport`, or the place where one can be made.
-
-    Every method may raise TransportError: the store failed. Those that need a repository raise NoSuchRepository where
-    there is none.
-    """
+    """The repository at `path` below `transport`, or the place where one can be made. A method that needs a repository
+    raises NoSuchRepository if there is none."""
 
     def __init__(
         self,
@@ -62,9 +59,8 @@ class PackRepository:
         texts: TextCache | None = None,
         policy: Policy = SAFE,
     ) -> None:
-        """`clock`: seconds since the epoch; `texts`: a cache to share with other repositories. `policy`: what is done
-        about faults of new records.
-        """
+        """`clock`: seconds since the epoch; `texts`: a cache to share with other repositories. `policy`: about faults
+        of new records."""
         self.path = path
         self.folder = transport.child(path) if path else transport
         """The repository's own folder."""
@@ -79,7 +75,7 @@ class PackRepository:
         self._policy = policy
         self._repacking = threading.Lock()
         self._joins_packs = False
-        """Whether the repack that holds the lock found packs to join."""
+        """True if the repack that holds the lock found packs to join."""
         self._awaited = threading.Event()
         """Somebody waits for the repack that is being made."""
         self._collected: float | None = None
@@ -87,23 +83,23 @@ class PackRepository:
     # -- reading
 
     def exists(self) -> bool:
-        """Whether there is a repository; a deleted one is none."""
+        """Tell whether there is a repository; a deleted one is none."""
         return self._states.look().exists
 
     def deleted(self) -> bool:
-        """Whether there was a repository, and its log still is."""
+        """Tell whether there was a repository, and its log still is."""
         head = self._states.look().head
         return head is not None and not head.state.exists and len(head.state.history) > 0
 
     def describe_place(self) -> str:
-        """What lies where no repository is, for a message, which names the tool; empty where nothing does, or it cannot
-        be told."""
+        """A description of a place without a repository, for a message, which names the tool; empty if nothing is
+        there, or it cannot be told."""
         with contextlib.suppress(TransportError):
             return self._place.seen().describe()
         return ""
 
     def has_root(self) -> bool:
-        """Whether the folder below which all paths lie is there."""
+        """Tell whether the folder below which all paths lie is there."""
         return self._place.seen().has_root
 
     def snapshot(self) -> Snapshot:
@@ -130,7 +126,7 @@ class PackRepository:
     # -- changing
 
     def look(self) -> RepositoryLook:
-        """Whether it is there, as a request begins."""
+        """The newest state, as a request begins."""
         return self._states.look()
 
     @property
@@ -140,8 +136,8 @@ class PackRepository:
         return None if head is None else RepositoryLook(head)
 
     def look_around(self, perform: Perform | None = None) -> RepositoryLook:
-        """As `look`. Of a store behind a link, what a creation looks at is asked in the same trip. `perform`: performs
-        steps of that store."""
+        """The newest state. In a store behind a link, the steps of a creation are performed in the same trip.
+        `perform`: performs steps of that store."""
         return self._states.look(partial(self._place.look, perform or self._above.perform))
 
     def begin(
@@ -151,10 +147,9 @@ class PackRepository:
         allowance: Allowance | None = None,
     ) -> Transaction:
         """A transaction on the repository as `look` saw it, or as it is now. The repository need not exist.
-
-        `allowance`: the limits of the request; unlimited where it is left out."""
+        `allowance`: the limits of the request; unlimited if it is left out."""
         stored = self._states.read(look or self.look_around())
-        if stored.latest.head is None:  # The folder may have been removed since.
+        if stored.head is None:  # The folder may have been removed since.
             self._place.forget()
         return Transaction(self.path, stored.snapshot, announced, self._place.line, allowance)
 
@@ -170,11 +165,11 @@ class PackRepository:
         if not transaction.exists:
             raise NoSuchRepository(self.path)
         makes = transaction.snapshot is None or self.log.lacks_folders
-        quarantine = partial(self.quarantine, request, self._place.make if makes else nothing)
+        quarantine = partial(self.quarantine, request, partial(self._place.perform, ()) if makes else nothing)
         return Upload(transaction, quarantine, graph_first=graph_first, policy=policy or self._policy)
 
     def earlier(self, request: bytes, age: int) -> CommitOutcome | None:
-        """What became of a request that is repeated; `age`: milliseconds since its first sending, 0 for the first."""
+        """The outcome of a request that is repeated; `age`: milliseconds since its first sending, 0 for the first."""
         head = self._states.look().head
         found = earlier(head, self.clock, request, age)
         if found is not None and head is not None:
@@ -192,19 +187,14 @@ class PackRepository:
         allowance: Allowance | None = None,
         look: RepositoryLook | None = None,
     ) -> CommitOutcome:
-        """Carry out a request: one record, or none where nothing changes. A repeat gets the first answer.
+        """Carry out a request: one record, or none if nothing changes. A repeat gets the first answer.
 
         `upload` is finished, and given up afterwards whatever happens. `plan` may be called several times. `progress`:
-        what is being done, how much of it is, and of how much (0: not known). `allowance`: as of `begin`. `look`: what
+        told the phase, the part done, and the whole (0: not known). `allowance`: as of `begin`. `look`: the state that
         the request saw, if it did.
 
         Raises:
-            OutcomeUnknown: it may have been carried out.
-            NestedRepository, InvalidPath: a repository cannot be made there.
-            MissingBase, MissingParents, ...: what landed meanwhile made the body unsound.
-            NoSuchRepository: it went away meanwhile, and `plan` makes none.
-            LimitExceeded: a reply could not carry what there would be; nothing changed.
-            CorruptFile, Unsupported, TransportError: as `snapshot`; nothing changed.
+            OutcomeUnknown: it may have been carried out. After any other error nothing has changed.
         """
         parts = self.path, self.log, self._group, self._states, self._place, self.clock, self.randomness
         return Commit(*parts, request, age, user, plan, upload, progress, allowance, look).run()
@@ -221,7 +211,7 @@ class PackRepository:
     # -- upkeep
 
     def repack_if_needed(self, pace: Pace = unpaced) -> bool:
-        """Join packs where there are many; False where that is not needed, or another is at it."""
+        """Join packs if there are many; False if that is not needed, or another is at it."""
         if not self._repacking.acquire(blocking=False):
             return False
         self._joins_packs = False
@@ -239,7 +229,7 @@ class PackRepository:
 
     @property
     def is_repacking(self) -> bool:
-        """Whether packs are being joined."""
+        """True if packs are being joined."""
         return self._joins_packs and self._repacking.locked()
 
     def _begin_repack(self) -> Quarantine:
@@ -274,16 +264,14 @@ class PackRepository:
 
     def _unless_pressed(self, pace: Pace, packs: int) -> None:
         """Keep to a pace unless somebody waits for the end, or so many packs came meanwhile that it would fall behind.
-
-        Requests of this process see them when they look at the log, also those that another process brought.
-        """
+        Requests of this process see packs when they look at the log, also those that another process brought."""
         latest = self._states.latest
         if not self._awaited.is_set() and (latest is None or len(latest.packs) < packs + AHEAD):
             pace()
 
     def summarise(self, pace: Pace = unpaced) -> None:
-        """Write the summaries that packs of the state which was read last lack, as far as that works: logs are only
-        slower without."""
+        """Write the summaries that the packs of the last state lack, as far as that works: without them logs are only
+        slower."""
         latest = self._states.latest
         if latest is not None and self._repacking.acquire(blocking=False):
             try:
@@ -308,9 +296,7 @@ class PackRepository:
 
     def tidy(self, pace: Pace = unpaced) -> None:
         """Make a checkpoint, repack if needed, write summaries, and collect garbage files if that was not done within
-        the last hour. A large record gets a small one after it.
-
-        `pace`: as `index_build.Pace`."""
+        the last hour. A large record gets a small one after it. `pace`: as `index_build.Pace`."""
         long_ago = self._collected is None or self.clock() - self._collected >= COLLECT_INTERVAL
         upkeep.tidy_log(self.log, self.clock, self.randomness)
         self.repack_if_needed(pace)
@@ -328,8 +314,8 @@ class PackRepository:
         self.collect_garbage_files()
 
     def collect_garbage_files(self, kept: float = upkeep.KEPT) -> int:
-        """Delete what dead writers left and what was dropped a day ago; how many files and folders that was. `kept`: as
-        of `upkeep.collect`."""
+        """Delete leftovers of dead writers, and files dropped a day ago; the number of them. `kept`: as of
+        `upkeep.collect`."""
         self._collected = self.clock()
         try:
             return upkeep.collect(self.log, self.clock, self.randomness, kept)

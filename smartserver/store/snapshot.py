@@ -30,7 +30,7 @@ from transports.base import Capability, Transport
 
 
 class Snapshot(StoredRecords):
-    """What one state names, opened."""
+    """The content of one state, opened."""
 
     @classmethod
     def open(
@@ -42,7 +42,7 @@ class Snapshot(StoredRecords):
         again: Reopen | None = None,
         brought: FilesRead = NONE_READ,
     ) -> Snapshot:
-        """The snapshot of a state; packs `previous` has open are taken over, and its cache of texts. `again`: finds
+        """The snapshot of a state; the open packs and the cache of texts of `previous` are taken over. `again`: finds
         packs that are deleted while this is read; without it they are missing. `brought`: files that need not be read.
         """
         if texts is None:
@@ -99,15 +99,14 @@ class Snapshot(StoredRecords):
 
     @property
     def extent(self) -> tuple[int, int]:
-        """How many records it has, and how many bytes they take in the packs."""
+        """The number of records, and the bytes that they take in the packs."""
         packs = self.state.packs
         return sum(pack.records for pack in packs), sum(pack.length for pack in packs)
 
     def continues(self, before: Snapshot) -> bool:
-        """Whether its revisions begin with those of an earlier snapshot, as they are.
-
-        Packs with the same name are the same, since names are never reused. Of joined packs the revisions are compared,
-        and the lengths of their segments: see `place_of`."""
+        """Tell whether its revisions begin with those of an earlier snapshot, as they are. Packs with the same name are
+        the same, since names are never reused. Of joined packs the revisions are compared, and the lengths of their
+        segments: see `place_of`."""
         count = before.graph.count
         if _family(before.state) != _family(self.state) or self.graph.count < count:
             return False
@@ -131,7 +130,7 @@ class Snapshot(StoredRecords):
         return self.graph.revision(ordinal)
 
     def runs(self, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[OpenPack, int, int]]:
-        """Where half-open ranges of global ordinals lie: pack, first and last offset; one run a range and pack."""
+        """The places of half-open ranges of global ordinals: pack, first and last offset; one run a range and pack."""
         for start, stop in ranges:
             while start < stop:
                 number = self.graph.part_at(start)
@@ -151,11 +150,9 @@ class Snapshot(StoredRecords):
         return SegmentReader(self.runs(ranges), sum(stop - start for start, stop in ranges))
 
     def place_of(self, index: Index) -> tuple[PackEntry, int] | None:
-        """The pack that has the segments of an index side by side, and how many bytes further on; None where none has.
-
-        A revision has one segment in a repository. That the lengths agree too tells it from what was pushed again over
-        a backup that was put back.
-        """
+        """The pack that has the segments of an index side by side, and the difference of their offsets; None if none
+        has. A revision has one segment in a repository. Equal lengths tell it from one that was pushed again over a
+        backup that was put back."""
         ordinal = self.graph.ordinal(index.revision(0)) if index.segments else None
         if ordinal is None:
             return None
@@ -215,9 +212,7 @@ def _family(state: State) -> tuple[object, ...]:
 
 
 Reopen = Callable[[], Snapshot | None]
-"""Opens the repository as it is now; None where there is none any more.
-
-Raises CorruptFile, Unsupported and TransportError as `States.read`."""
+"""Opens the repository as it is now; None if there is none any more."""
 
 
 def _seek(again: Reopen, family: tuple[object, ...], entry: PackEntry, index: Index) -> tuple[PackEntry, int] | None:

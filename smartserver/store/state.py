@@ -1,4 +1,4 @@
-"""What a repository is after a record: a value. `after` gives the state after the next record.
+"""A repository after a record, as a value. `after` gives the state after the next record.
 
 It says what a snapshot opens, what requests are judged on, and what a client is told of changes. `checkpoint` writes
 one to a file.
@@ -38,7 +38,7 @@ MAP = "map/"
 """Names of tables; a map's is `map/` and its own."""
 SETTINGS = "settings"
 DECLARED = "maps"
-"""What records call changes of settings and of the kinds of maps, where else they name a table."""
+"""The tables that records name for changes of settings and of the kinds of maps."""
 
 MAX_STATE = 60 << 20
 """Bytes of all refs, entries of maps and settings, at most: a reply of 64 MiB carries them to a client that knows none.
@@ -105,12 +105,12 @@ class State:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a repository; a deleted one is none."""
+        """True if there is a repository; a deleted one is none."""
         return bool(self.vcs)
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether a copy into the repository takes more requests than have come."""
+        """True if a copy into the repository takes more requests than have come."""
         return INCOMPLETE in self.settings
 
     @property
@@ -139,7 +139,7 @@ class State:
         return self.table(MAP + word)
 
     def map_kind(self, word: str) -> str | None:
-        """How a map was declared, or None."""
+        """The declared kind of a map, or None."""
         found = self.tables.get(MAP + word)
         return None if found is None else found.kind
 
@@ -150,7 +150,7 @@ class State:
     # -- what changed
 
     def changes_since(self, known: KnownVersion | None) -> Changes:
-        """What changed since the version a client knows; everything when that cannot be told."""
+        """The changes since the version a client knows; everything if that cannot be told."""
         untold = system_of(self.vcs).untold
         if not self._continues(known):
             told = {word: entries for word, entries in self.maps.items() if word not in untold}
@@ -179,7 +179,7 @@ class State:
         return (change for entry in self.history.after(version) for change in entry.changes)
 
     def _continues(self, known: KnownVersion | None) -> TypeGuard[KnownVersion]:
-        """Whether the entries say what changed since a version."""
+        """Tell whether the entries have all changes since a version."""
         return (
             known is not None
             and known.incarnation == self.incarnation
@@ -194,7 +194,6 @@ class State:
 
         Raises:
             Misfit: the record does not follow.
-            Unsupported: it creates a repository of a system that this release does not know.
         """
         return self.after_all([(record, record_hash)])
 
@@ -229,11 +228,10 @@ class _Draft:
         self._changes: dict[str, list[tuple[bytes, bytes | None, bytes | None]]] = {}
 
     def carry_out(self, record: Record, record_hash: bytes) -> None:
-        """What the record did.
+        """Apply a record.
 
         Raises:
             KeyError, ValueError: it does not follow; the draft is of no use then.
-            Unsupported: as `State.after`.
         """
         made = self._made
         if (record.number, record.parent) != (made.version + 1, made.hash):
@@ -256,7 +254,7 @@ class _Draft:
             made.history.forget(record.time)
 
     def state(self) -> State:
-        """What the records gave."""
+        """The state after the records."""
         for table in list(self._changes):
             self._settle(table)
         return self._made
@@ -328,7 +326,7 @@ class _Draft:
 
 
 def kind_of(state: State, word: str) -> bytes | None:
-    """How a map is declared, as a change says it."""
+    """The declared kind of a map, as the value of a change."""
     found = state.map_kind(word)
     return None if found is None else found.encode()
 
@@ -339,12 +337,25 @@ def changed(table: str, key: bytes, old: bytes | None, new: bytes | None) -> Ite
         yield Change(table, key, old, new)
 
 
-def following(state: State, record: Record) -> tuple[bytes, State]:
-    """The bytes of a record that follows a state, and the state then.
-
-    Raises:
-        LimitExceeded: a reply could not carry it, or a record of it is too large; what is too large may become smaller.
-    """
+def following(
+    state: State,
+    time: float,
+    entries: Sequence[Entry] = (),
+    joins: Sequence[Join] = (),
+    dropped: Sequence[bytes] = (),
+    forgotten: Sequence[bytes] = (),
+) -> tuple[bytes, State]:
+    """The bytes of the record that follows a state, and the state then. `time`: seconds since the epoch; the rest as in
+    `Record`. LimitExceeded: a reply could not carry the state. One that is too large already may become smaller."""
+    record = Record(
+        number=state.version + 1,
+        parent=state.hash,
+        time=int(time * 1000),
+        entries=tuple(entries),
+        joins=tuple(joins),
+        dropped=tuple(dropped),
+        forgotten=tuple(forgotten),
+    )
     content = encode_record(record)
     after = state.after(record, hash_of(content))
     before, size = _size(state), _size(after)

@@ -1,4 +1,4 @@
-"""What a request looks at: the newest state of a repository, and what it names, opened.
+"""The newest state of a repository and its files, opened, as a request looks at them.
 
 The newest snapshot is kept for the next request, which takes over what did not change.
 """
@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from smartserver.errors import NoSuchRepository
 from smartserver.store.caches import TextCache
@@ -20,7 +21,7 @@ from transports.errors import NoSuchFile
 
 @dataclass(frozen=True, slots=True)
 class RepositoryLook:
-    """What was seen of a repository; `head` is None where none was ever made."""
+    """A look at a repository; `head` is None if none was ever made."""
 
     head: Head | None
 
@@ -31,15 +32,14 @@ class RepositoryLook:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a repository."""
+        """True if there is a repository."""
         return self.state is not None
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedState:
-    """A repository as it was looked at, and its packs; `snapshot` is None where there is none."""
+class OpenedState(NamedTuple):
+    """The newest state of a repository, and its packs; None where none was ever made, or there is none."""
 
-    latest: RepositoryLook
+    head: Head | None
     snapshot: Snapshot | None
 
 
@@ -81,16 +81,11 @@ class States:
             latest = look or self.look()
             look = None
             try:
-                return OpenedState(latest, self.open(latest.state))
+                return OpenedState(latest.head, self.open(latest.state))
             except NoSuchFile:
                 if tries_left == 1:
                     raise
         raise AssertionError("the last try returns or raises")
-
-    def read_at(self, head: Head) -> OpenedState:
-        """The repository as a head says it is."""
-        latest = RepositoryLook(head)
-        return OpenedState(latest, self.open(latest.state))
 
     def bring(self, files: Mapping[str, bytes]) -> None:
         """Take files of a pack that a record names now, so that they are not read."""
@@ -98,13 +93,12 @@ class States:
             self._brought = dict(files)
 
     def open(self, state: State | None) -> Snapshot | None:
-        """What a state names.
+        """The snapshot of a state.
 
         Raises:
-            NoSuchFile: what it names is gone: look again.
-            CorruptFile, TransportError: as `read`.
+            NoSuchFile: a file that it names is gone: look again.
         """
-        if state is None:
+        if state is None or not state.exists:
             return None
         with self._guard:
             latest = self._latest
@@ -119,7 +113,7 @@ class States:
 
 
 def reader(log: LogView, texts: TextCache, states: States | None = None) -> Reopen:
-    """Opens the repository as it is now. `states`: whose newest snapshot is taken over while they live; a strong
+    """Opens the repository as it is now. `states`: their newest snapshot is taken over while they live. A strong
     reference would form a cycle, and keep the files of a repository nobody uses open until the next garbage collection.
     """
     known = None if states is None else weakref.ref(states)

@@ -33,6 +33,10 @@ HEADER = 512
 """Bytes read for a header whose length is not known; a longer one is read again."""
 
 
+Spot = tuple[int, int]
+"""The place of a record: of its pack among a snapshot's, and its row in the index."""
+
+
 class Location(NamedTuple):
     """One copy of a record."""
 
@@ -66,8 +70,9 @@ class StoredRecords:
         """External bases found so far: pack and entry -> pack and row."""
         self.transport = transport
         self.far = far.is_far(transport)
-        """Whether what it reads lies behind a link."""
-        self._fetched = far.RecordBuffer()
+        """True if what it reads lies behind a link."""
+        self._fetched: dict[Spot, bytes] = {}
+        """The bytes of records that were read together, each until it is asked for."""
         self._native = None if self.far else record_reader(state.kinds, len(self.packs))
 
     def introducers(self, kind: int, key: Key) -> Iterator[int]:
@@ -104,9 +109,8 @@ class StoredRecords:
         return self._read(number, row, self.texts.get(_text_key(pack, row)))
 
     def lookup(self, kind: int, key: Key, charge: Charge = free) -> Record | None:
-        """The record of a kind and key, proved; None where there is none. Nothing is read where its text is cached.
-
-        `charge` is told the bytes of each text before it is decoded, and of the record's."""
+        """The record of a kind and key, proved; None if there is none. Nothing is read if its text is cached. `charge`
+        is told the bytes of each text before it is decoded, and of the record's."""
         digest = record_digest(kind, key)
         found = self._first(digest, len(self.packs))
         if found is None:
@@ -126,8 +130,8 @@ class StoredRecords:
         asked: tuple[int, Key] | None = None,
         charge: Charge = free,
     ) -> Record:
-        """The record of a row, proved, by what the index and the cache of texts have of it. `asked`: as of `_header`;
-        `charge`: as of `lookup`."""
+        """The record of a row, proved, by the index and the cache of texts. `asked`: as of `_header`; `charge`: as of
+        `lookup`."""
         pack = self.packs[number]
         if self.far and (number, row) not in self._fetched:
             self.fetch([self._location(number, row)])
@@ -150,8 +154,7 @@ class StoredRecords:
     def _read_natively(
         self, number: int, row: int, said: IndexRow, asked: tuple[int, Key] | None, charge: Charge
     ) -> Record | None:
-        """The record of a row, proved; None where Python must read it: what is wrong, and what rests on a text that is
-        in the cache."""
+        """The record of a row, proved; None if Python must read it: it is damaged, or rests on a text in the cache."""
         if self._native is None:
             return None
         base = self._base(number, row, said)
@@ -187,8 +190,7 @@ class StoredRecords:
         return reader.add(number, index, content)
 
     def text(self, kind: int, key: Key, charge: Charge = free) -> Text | None:
-        """The text of the record of a kind and key; None where there is none. A large one is decoded as it is read.
-
+        """The text of the record of a kind and key; None if there is none. A large one is decoded as it is read.
         `charge`: as of `lookup`."""
         found = self._first(record_digest(kind, key), len(self.packs))
         if found is None:
@@ -239,7 +241,7 @@ class StoredRecords:
         return self._header(number, row, said, self.packs[number].reader.read(said.header_offset, size), asked)
 
     def _is_kept(self, kind: int, length: int) -> bool:
-        """Whether a text is kept in the cache: then it is decoded whole."""
+        """Tell whether a text is kept in the cache: then it is decoded whole."""
         return self.state.kinds[kind].base and self.texts.takes(length + OF_TEXT)
 
     def _in_parts(self, number: int, row: int, said: IndexRow, entry: Entry, charge: Charge) -> Iterator[Buffer]:
@@ -285,8 +287,8 @@ class StoredRecords:
         return parts.Source(decoded, base.held + held)
 
     def framed(self, kind: int, key: Key) -> tuple[Entry, bytes] | None:
-        """The header and the frame of a record, as they lie, where its base is named by its key. None: the record has
-        no base or another name of it, is large, or is not stored."""
+        """The header and the frame of a record that names its base by its key, as they lie. None: the record has no
+        base or another name of it, is large, or is not stored."""
         found = self._first(record_digest(kind, key), len(self.packs))
         said = None if found is None else self.packs[found[0]].index.at(found[1])
         if found is None or said is None or said.base == NO_BASE or said.frame_length > parts.LARGE:
@@ -313,11 +315,11 @@ class StoredRecords:
 
     def fetch(self, locations: Iterable[Location]) -> None:
         """Read records, with the bases of each down to a text that is known, in one go: `record` has them then."""
-        wanted: dict[far.Spot, tuple[PackReader, int, int]] = {}
-        met: set[far.Spot] = set()
+        wanted: dict[Spot, tuple[PackReader, int, int]] = {}
+        met: set[Spot] = set()
         size = 0
         for location in locations:
-            place: far.Spot | None = (location.pack, location.row)
+            place: Spot | None = (location.pack, location.row)
             while place is not None and place not in met:
                 met.add(place)
                 number, row = place
@@ -329,7 +331,10 @@ class StoredRecords:
                 place = self._base(number, row, found)
                 if place is not None and self.texts.get(_text_key(self.packs[place[0]], place[1])):
                     break
-        self._fetched.read(wanted)
+        held = sum(map(len, list(self._fetched.values())))
+        if held + size > far.AT_ONCE:  # Some of that is not asked for any more.
+            self._fetched.clear()
+        self._fetched.update(zip(wanted, far.read_across(list(wanted.values())), strict=True))
 
     def _location(self, number: int, row: int) -> Location:
         pack = self.packs[number]
@@ -345,7 +350,7 @@ class StoredRecords:
                 return number, rows[0]
         return None
 
-    def _base(self, number: int, row: int, said: IndexRow) -> far.Spot | None:
+    def _base(self, number: int, row: int, said: IndexRow) -> Spot | None:
         """Pack and row of the base of a row."""
         index = self.packs[number].index
         raw = said.base
@@ -367,8 +372,8 @@ class StoredRecords:
             self._external[place] = found
         return found
 
-    def _base_row(self, base: far.Spot, number: int, row: int, said: IndexRow) -> IndexRow:
-        """What the index says of the base of a row. The row must lie behind it, or a chain could be endless."""
+    def _base_row(self, base: Spot, number: int, row: int, said: IndexRow) -> IndexRow:
+        """The row of the base of a row. It must lie before that row, or a chain could be endless."""
         found = self.packs[base[0]].index.at(base[1])
         if base[0] == number and found.header_offset >= said.header_offset:
             name = self.packs[number].index.name
@@ -380,7 +385,7 @@ class StoredRecords:
         pack = self.packs[number]
         start, frame_at, frame_length = said.header_offset, said.frame_offset, said.frame_length
         stop = frame_at + frame_length
-        read = self._fetched.take((number, row))
+        read = self._fetched.pop((number, row), None)
         whole = read is not None or stop - start <= NEAR
         if read is None:
             read = pack.reader.read(start, stop - start if whole else min(HEADER, frame_at - start))
@@ -442,8 +447,8 @@ class StoredRecords:
 
 
 def _text_key(pack: OpenPack, row: int) -> bytes:
-    """Of a text in the cache: by its pack, for a copy of the repository has its incarnation, and may be given other
-    texts under the same keys."""
+    """The key of a text in the cache. It has the pack's name: a copy of the repository has its incarnation, and may get
+    other texts under the same keys."""
     return pack.entry.name + row.to_bytes(4, "little")
 
 

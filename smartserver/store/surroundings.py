@@ -1,4 +1,5 @@
-"""What is in the place of a repository, in the folders above it and below it: looked at before one is made there."""
+"""The folders of a repository, above it and below it: looked at before one is made there. What is left of a repository
+is never written over."""
 
 from __future__ import annotations
 
@@ -50,9 +51,10 @@ class LookAbove:
     def check(self, clock: Callable[[], float] | None = None) -> None:
         """Refuse the place if it does.
 
-        `clock`: given where the folder of the new repository is there already. Then a creation above that has not
-        looked below yet will see it. One that has looked is told to look again: the next number of its log is taken by
-        a record that does nothing. So of two creations at once, of `a` and of `a/b`, one is refused."""
+        `clock`: given if the folder of the new repository is there already. Then a creation above that has not looked
+        below yet will see it. One that has looked is told to look again: the next number of its log is taken by a
+        record that does nothing. So of two creations at once, of `a` and of `a/b`, one is refused.
+        """
         for each in self._found:
             other = foreign_in([name for name, look in each.foreign.items() if look.result is not None])
             if other is not None:
@@ -62,15 +64,14 @@ class LookAbove:
 
 
 def _is_live(above: Transport, place: str, clock: Callable[[], float] | None = None) -> bool:
-    """Whether a repository is there: a deleted one is none, one that cannot be read may be. `clock`: where one that is
-    being made there is to look again before it is."""
+    """Tell whether a repository is there: a deleted one is none, one that cannot be read may be. `clock`: given if one
+    that is being made there is to look again before it is."""
     log = Log(above.child(place) if place else above, place, os.urandom)
 
     def take_number(state: State) -> tuple[bytes, State] | None:
         if state.exists or clock is None:
             return None
-        record = Record(number=state.version + 1, parent=state.hash, time=int(clock() * 1000))
-        return following(state, record)
+        return following(state, clock())
 
     try:
         head: Head = log.look()
@@ -84,7 +85,7 @@ def _is_live(above: Transport, place: str, clock: Callable[[], float] | None = N
 
 
 def holds_repository(above: Transport, place: str) -> bool:
-    """Whether a repository is there: a deleted one is none, one that cannot be read is one."""
+    """Tell whether a repository is there: a deleted one is none, one that cannot be read is one."""
     line = steps.GetPublished(join_path(place, FORMAT))
     above.perform([line])
     return is_ours(line.result or b"") and _is_live(above, place)
@@ -133,16 +134,16 @@ class PlaceLook:
 
     @property
     def has_root(self) -> bool:
-        """Whether the folder that all paths count from is there."""
+        """True if the folder that all paths count from is there."""
         return self._folders[0].result is not None
 
     @property
     def is_vacant(self) -> bool:
-        """Whether nothing is in the place."""
+        """True if nothing is in the place."""
         return bool(self._path) and self._folders[-1].result is None
 
     def describe(self) -> str:
-        """What lies there, for a message; empty where that is nothing."""
+        """A description of the place, for a message; empty if nothing is there."""
         file = self._file()
         if file is not None:
             return "a file" if file == self._path else f"a file, {name_of(file)}, above it"
@@ -190,7 +191,7 @@ class LookBelow:
 
     @property
     def is_marked(self) -> bool:
-        """Whether it has a repository's format."""
+        """True if it has a repository's format."""
         return is_ours(self._line.result or b"")
 
     @property
@@ -202,10 +203,8 @@ class LookBelow:
 
 
 class Remains:
-    """Where there is no format: what says that there was a repository. It is looked at in one trip.
-
-    No repository is ever made over one: its packs may be all there is. An index says nothing that its pack does not.
-    """
+    """The signs of an earlier repository in a folder without format, looked at in one trip. No repository is ever made
+    over one: its packs may be all there is. An index says nothing that its pack does not."""
 
     def __init__(self, path: str) -> None:
         self._kept = {name: ListDirectory(join_path(path, name)) for name in (PACKS, LOG)}
@@ -213,7 +212,7 @@ class Remains:
 
     @property
     def found(self) -> str | None:
-        """What that is, once it was looked at; None where nothing says so."""
+        """A sign, once it was looked at; None if there is none."""
         first = record_path(1).partition("/")[2]  # It says nothing, and a creation that was cut short leaves it.
         kept = [
             folder

@@ -20,7 +20,7 @@ from transports.steps import ReadRanges
 MAGIC = b"hpss-trl"
 VERSION = 1
 OLD_MAGIC = b"hpss-int"
-"""What begins what follows a pack that came before the repository was upgraded (`old_root`): nothing reads that."""
+"""The begin of the bytes after a pack that came before the repository was upgraded (`old_root`): nothing reads them."""
 
 HEADER = struct.Struct("<8sHH")
 """Magic, version, flags (0); the msgpack of the trailer follows."""
@@ -68,8 +68,8 @@ def ranges_of(folder: Transport, path: str) -> Read:
 
 
 def trailer_of(folder: Transport, path: str, size: int) -> tuple[int, Trailer | None]:
-    """Where the trailer at the end of a file of that size begins, and what it says; the size and None where there is
-    none, or a damaged one."""
+    """The offset of the trailer at the end of a file of that size, and its content; the size and None if there is none,
+    or a damaged one."""
     read = ranges_of(folder, path)
     content = read(max(0, size - TAIL), TAIL)
     length = _length(content)
@@ -82,8 +82,8 @@ def trailer_of(folder: Transport, path: str, size: int) -> tuple[int, Trailer | 
 
 
 def trailer_behind(content: bytes, read: Read, length: int, path: str) -> Trailer | None:
-    """The trailer that follows the first `length` bytes of a file; None where nothing follows. `content`: the `TAIL`
-    bytes that follow."""
+    """The trailer after the first `length` bytes of a file; None if nothing follows. `content`: the `TAIL` bytes that
+    follow."""
     while content and len(content) % TAIL == 0 and (more := read(length + len(content), TAIL)):
         content += more
     if not content or content.startswith(OLD_MAGIC):
@@ -94,7 +94,7 @@ def trailer_behind(content: bytes, read: Read, length: int, path: str) -> Traile
 
 
 def _length(tail: bytes) -> int:
-    """What a footer says, or 0."""
+    """The length in a footer, or 0."""
     length: int = FOOTER.unpack_from(tail, len(tail) - FOOTER.size)[0] if len(tail) >= FOOTER.size else 0
     return length
 

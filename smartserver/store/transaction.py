@@ -30,7 +30,8 @@ MISSING_NAMED = 1024
 
 
 class Transaction(RepositoryView):
-    """The changes of one request."""
+    """The changes of one request. A method refuses a change by an error, which a verb that calls it lists: InvalidName,
+    MissingRevision, WrongTip, WrongMapKind, WrongVcs, MissingParents."""
 
     def announcing(self, announced: Sequence[GraphNode]) -> Transaction:
         """Another view of the same, which nothing was changed in yet, with these revisions announced."""
@@ -39,8 +40,8 @@ class Transaction(RepositoryView):
     def create(
         self, vcs: str, kinds: Sequence[Kind], settings: Mapping[str, bytes], *, incomplete: bool = False
     ) -> bool:
-        """Make the repository with this request; False where one of the same `vcs` exists. `incomplete`: as
-        `is_incomplete` says from then on."""
+        """Make the repository with this request; False if one of the same `vcs` exists. `incomplete`: as of
+        `is_incomplete`."""
         there = self.vcs if self.exists else vcs
         if there != vcs:
             raise WrongVcs(self.path, there, vcs)
@@ -86,13 +87,13 @@ class Transaction(RepositoryView):
 
     @cached_property
     def tips(self) -> TipProof:
-        """What proves the attributes of tips."""
+        """The proof of the attributes of tips."""
         system = system_of(self.vcs)
         return TipProof(system, self.snapshot, self._graph, self.announced, self._fact, self.allowance)
 
     def prove_tips(self) -> None:
-        """Give the tips of changed refs the attributes that are proved, whatever the client said of them. Where nothing
-        else was to change, the ref is as it was, and the log says that this was answered."""
+        """Give the tips of changed refs their proved attributes, whatever the client said of them. If nothing else was
+        to change, the ref is as it was, and the log says that this was answered."""
         claimed = {name: value for name, value in self.changes.items() if value is not None}
         stored = {name: value for name in claimed if (value := self._stored_ref(name)) is not None}
         for name, value in self.tips.values(claimed, stored).items() if claimed else ():
@@ -164,8 +165,8 @@ class Transaction(RepositoryView):
                 self.set_map(name, self.map_kind(name) or "", key, None)
 
     def remember(self) -> None:
-        """Have the log say that this request was answered, even if nothing changes: a repeat of it, carried out after
-        somebody else's change, would undo that."""
+        """Have the log say that this request was answered, even if nothing changes: a repeat of it after somebody
+        else's change would undo that."""
         self.remembered = True
 
     def check_parents(self) -> None:
@@ -212,12 +213,17 @@ def _described(vcs: str, kinds: Sequence[Kind]) -> str:
 
 
 AHEAD = 256
-"""Revisions whose headers are read at once where the store lies behind a link: those that arrived one after the other
-are mostly in one line."""
+"""Revisions whose headers are read at once behind a link: those that arrived one after the other are mostly in one
+line."""
 
 
 class TipProof:
-    """Implements `records.content.TipReader`, over a repository and the revisions that a request brought."""
+    """Proves attributes of tips by records and by the graph: a `records.content.TipReader` over a repository and the
+    revisions that a request brought.
+
+    A client's word about a tip (what a tag peels to, the number of a revision) would be shown to everybody else. So
+    nothing of it is stored: the system is asked, once the revisions of the request are here.
+    """
 
     def __init__(
         self,
@@ -243,7 +249,7 @@ class TipProof:
     def values(
         self, claimed: Mapping[bytes, RefValue], stored: Mapping[bytes, RefValue], *, trusts_stored: bool = True
     ) -> dict[bytes, RefValue]:
-        """The values of refs with proved attributes. `stored`: what the refs hold now. `trusts_stored`: whether the
+        """The values of refs with proved attributes. `stored`: the present values. `trusts_stored`: whether the
         attributes of stored refs count as proved. An earlier release stored any."""
         self._trusts_stored = trusts_stored
         self._allowance.charge(len(claimed))
@@ -322,7 +328,8 @@ def entry_of(
     pack: PackEntry | None,
     incarnation: bytes,
 ) -> Entry:
-    """What a transaction on a state does. `incarnation`: of a repository that it creates."""
+    """The entry of a record for the changes of a transaction on a state. `incarnation`: of a repository that it
+    creates."""
     begins = None
     if transaction.created is not None:
         begins = Beginning(incarnation, *transaction.created[:2])

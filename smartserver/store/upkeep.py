@@ -32,7 +32,7 @@ from transports.errors import FileExists, NoSuchFile, TransportError
 from transports.steps import Delete, GetStat, ListDirectory, Publish, Put, Withdraw
 
 REPACK = b"repack"
-"""What the quarantine of a joined pack is named after, where a push has its request."""
+"""The name of the quarantine of a joined pack, where a push has its request."""
 TURN = f"{PACKS}/joining"
 """The server that has published this file joins packs."""
 LONGEST_TURN = 900
@@ -58,9 +58,8 @@ def repack(
     whole: bool = False,
     pace: Pace = unpaced,
 ) -> State | None:
-    """Join the neighbouring packs `repack.plan` names, and give the new state; None where there are none, or another
-    changed them meanwhile, or is at it. `whole`: as many as may be joined, however few there are, whoever is at it.
-    `pace`: as `index_build.Pace`."""
+    """Join the neighbouring packs `repack.plan` names, and give the new state; None if there are none, or another
+    changed them meanwhile, or is at it. `whole`: as many as may be joined, however few there are, whoever is at it."""
     span = packs.plan(snapshot.state.packs, whole=whole)
     if span is None:
         return None
@@ -95,7 +94,7 @@ def repack(
             there = any(names[at : at + len(old)] == old for at in range(len(names)))
             if not there or entry.name in state.dropped or any(each.result is None for each in files):
                 return None
-            return _following(state, clock, joins=(Join(old, entry),))
+            return following(state, clock(), joins=(Join(old, entry),))
 
         kept = undo.pop_all()
         state = line.append(head, judge).state
@@ -108,9 +107,8 @@ def repack(
 
 @contextlib.contextmanager
 def _turn(folder: Transport, randomness: Callable[[int], bytes]) -> Iterator[bool]:
-    """Whether it is this process's turn to join packs: it has published the file `TURN`. If two do so at once, no harm
-    is done, but one works for nothing. So the turn of a process that died ends by itself.
-    """
+    """True if it is this process's turn to join packs: it has published the file `TURN`. Two at once do no harm, but
+    one works for nothing. So the turn of a process that died ends by itself."""
     leave = Withdraw(TURN, f"{INCOMING}/{randomness(8).hex()}.withdrawn")
     temporary, there = f"{INCOMING}/{randomness(8).hex()}.turn", GetStat(TURN)
     folder.perform([there])
@@ -130,34 +128,15 @@ def _turn(folder: Transport, randomness: Callable[[int], bytes]) -> Iterator[boo
             folder.perform([leave])
 
 
-def _following(
-    state: State,
-    clock: Callable[[], float],
-    *,
-    joins: Sequence[Join] = (),
-    dropped: Sequence[bytes] = (),
-    forgotten: Sequence[bytes] = (),
-) -> tuple[bytes, State]:
-    record = Record(
-        number=state.version + 1,
-        parent=state.hash,
-        time=int(clock() * 1000),
-        joins=tuple(joins),
-        dropped=tuple(dropped),
-        forgotten=tuple(forgotten),
-    )
-    return following(state, record)
-
-
 def tidy_log(
     line: Log, clock: Callable[[], float], randomness: Callable[[int], bytes], most: int = sys.maxsize
 ) -> None:
-    """Append a record that does nothing where the newest is large, since each look reads the newest. Make a checkpoint
-    of the newest state where one is due, and clean the log, if that moves no more than `most` bytes."""
+    """Append a record that does nothing if the newest is large, since each look reads the newest. Make a checkpoint if
+    one is due, and clean the log, if that moves no more than `most` bytes."""
     if line.since.newest > LARGE:
         newest = line.look()
         if line.since.newest > LARGE:  # Nobody else has done it.
-            line.append(newest, lambda state: _following(state, clock) if state.hash == newest.state.hash else None)
+            line.append(newest, lambda state: following(state, clock()) if state.hash == newest.state.hash else None)
     if not cleanup.is_due(line.since) or line.since.moved > most:
         return
     head = line.look()
@@ -176,8 +155,8 @@ class PackFile(NamedTuple):
 
 
 def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], bytes], kept: float = KEPT) -> int:
-    """Delete what dead writers left and what was dropped a day ago; how many files that was. `kept`: fewer
-    seconds, where no server and no client uses the repository."""
+    """Delete leftovers of dead writers, and files dropped a day ago; the number of files. `kept`: fewer seconds, if no
+    server and no client uses the repository."""
     folder = line.folder
     # Before the state is read: what a record names later was not there, or is young.
     incoming, listed = ListDirectory(INCOMING), ListDirectory(PACKS)
@@ -213,7 +192,7 @@ def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], b
     def judge(current: State) -> tuple[bytes, State] | None:
         gone = [name for name in forgotten if name in current.dropped]
         new = set(dropped).difference(pack.name for pack in current.packs)
-        return _following(current, clock, dropped=sorted(new), forgotten=gone) if gone or new else None
+        return following(current, clock(), dropped=sorted(new), forgotten=gone) if gone or new else None
 
     if forgotten or dropped:
         line.append(head, judge)
@@ -242,7 +221,8 @@ def _derived_alone(folder: Transport, files: Sequence[str], named: Set[bytes]) -
 
 
 def is_superseded(folder: Transport, pack: PackFile, state: State) -> bool:
-    """Whether nothing is lost with a pack: it joins packs, or its request was carried out by this or another pack."""
+    """Tell whether nothing is lost with a pack: it joins packs, or its request was carried out by this or another pack.
+    """
     _, trailer = trailer_of(folder, pack_path(pack.name), pack.size)
     if trailer is None:
         return False
@@ -250,8 +230,8 @@ def is_superseded(folder: Transport, pack: PackFile, state: State) -> bool:
 
 
 def _delete(folder: Transport, paths: Sequence[str]) -> dict[str, bool]:
-    """Delete those of these files that are there, which another may do at the same time; whether each was. A record
-    that was to be published may be a folder."""
+    """Delete these files if they are there, which another may do at the same time; whether each was. A record that was
+    to be published may be a folder."""
     looks = [GetStat(path) for path in paths]
     folder.perform(looks)
     steps = [Withdraw(path, f"{INCOMING}/{path.rpartition('/')[2]}.gone") for path in paths]

@@ -31,7 +31,7 @@ Report = Callable[[str, int, int], None]
 
 
 def unreported(phase: str, done: int, total: int) -> None:
-    """Where nobody asks how far it is."""
+    """Ignore a report."""
 
 
 class Upload:
@@ -45,12 +45,10 @@ class Upload:
         graph_first: bool,
         policy: Policy = SAFE,
     ) -> None:
-        """`transaction`: what the segments are checked against; a repository it makes is made at the commit.
-
-        `quarantine` makes one for what is new.
-        """
+        """`transaction`: the segments are checked against it; a repository it makes is made at the commit. `quarantine`
+        makes a place for new segments."""
         self.allowance = transaction.allowance
-        """What it may still cost."""
+        """The limits of its request."""
         self._quarantine = quarantine
         self._policy = policy
         self._intake = Intake(transaction, quarantine, policy)
@@ -64,7 +62,7 @@ class Upload:
         self.entry: PackEntry | None = None
         """The pack of what is new, after `finish`; None where nothing is."""
         self._written = False
-        """Whether the trailer of that pack was written."""
+        """True if the trailer of that pack was written."""
 
     def write(self, chunk: bytes | memoryview) -> None:
         """Check the next bytes of the body, cut anywhere."""
@@ -102,7 +100,7 @@ class Upload:
         return self._intake.own_meta(revision)
 
     def fact(self, revision: RevisionId) -> bytes | None:
-        """What the own record of a revision that came says of a tip there; None where it did not come."""
+        """The `System.tip_fact` of a revision that came; None if it did not come."""
         return self._intake.fact(revision)
 
     def finish(self, segments: int, size: int) -> None:
@@ -124,7 +122,7 @@ class Upload:
             self.entry = self._intake.finish()
 
     def stale(self, snapshot: Snapshot | None) -> bool:
-        """Whether what was checked must be checked again before it goes on top of `snapshot`."""
+        """Tell whether the pack must be checked again before it goes on top of `snapshot`."""
         before, count = self._checked, 0
         if before is not None:
             if snapshot is None or not snapshot.continues(before):
@@ -168,33 +166,10 @@ class Upload:
             self._intake.write_down(encode_trailer(trailer))
             self._written = True
 
-    def publication(self) -> list[Step]:
-        """The steps that move the pack among those of the repository, durably; no record names it yet."""
-        return [] if self._intake.quarantine is None else self._intake.quarantine.publication()
-
     @property
-    def published(self) -> list[str]:
-        """The pack that was moved among the others, which a record is to name. Its index can be made again from it."""
-        quarantine = self._intake.quarantine
-        return [] if quarantine is None else [quarantine.pack_path]
-
-    @property
-    def small_files(self) -> dict[str, bytes]:
-        """The same with their content, where they are small and in memory."""
-        quarantine = self._intake.quarantine
-        return {} if quarantine is None else quarantine.small_files
-
-    @property
-    def places(self) -> tuple[str, ...]:
-        """Where the new pack and its index are at present."""
-        quarantine = self._intake.quarantine
-        return () if quarantine is None else (quarantine.pack_path, quarantine.index_path)
-
-    @property
-    def held_files(self) -> dict[str, bytes]:
-        """The same with their content, where they are in memory."""
-        quarantine = self._intake.quarantine
-        return {} if quarantine is None else quarantine.held_files
+    def quarantine(self) -> Quarantine | None:
+        """The place of the new pack; None while nothing is new."""
+        return self._intake.quarantine
 
     @property
     def written(self) -> int:

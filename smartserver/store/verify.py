@@ -50,8 +50,8 @@ Progress = Callable[[int, int], None]
 
 
 def verify(log: Log, progress: Progress, allowance: Allowance | None = None) -> VerifyReport:
-    """Read and check everything a repository has. `progress`: bytes of packs done, bytes in all. `allowance`:
-    who is charged for refs and entries of maps; nobody where it is left out."""
+    """Read and check everything a repository has. `progress`: bytes of packs done, bytes in all. `allowance`: charged
+    for refs and entries of maps; nobody if it is left out."""
     try:
         head = log.look()
     except (CorruptFile, TransportError) as error:
@@ -97,7 +97,9 @@ class _Verification:
         self._check_log()
         snapshot = self._open()
         self._check_trailers(snapshot)
-        found = check_packs(snapshot, self._tell_read) if len(snapshot.packs) == len(self._state.packs) else None
+        found = None
+        if len(snapshot.packs) == len(self._state.packs):
+            found = check_packs(snapshot, lambda done: self._progress(done, self._total))
         if found is None:
             self._done = 0
             self._check_packs(snapshot)
@@ -115,9 +117,6 @@ class _Verification:
         check = SegmentCheck(snapshot, pulse=self._tell)
         for number, pack in enumerate(snapshot.packs):
             self._check_pack(snapshot, number, pack, check)
-
-    def _tell_read(self, done: int) -> None:
-        self._progress(done, self._total)
 
     def _check_log(self) -> None:
         problems = [] if self._head.damage is None else [str(self._head.damage)]
@@ -246,7 +245,7 @@ class _Verification:
             self._report(problem)
 
     def _is_torn(self, entry: PackEntry, whole: bytes) -> bool:
-        """Whether an index that was not synced is as a loss of power leaves it, which is no fault: cut, or partly
+        """Tell whether an index that was not synced is as a loss of power leaves it, which is no fault: cut, or partly
         zeros."""
         if entry.index_length > SMALL:
             return False
@@ -274,7 +273,7 @@ class _Verification:
 
 
 def index_rows(earlier: Snapshot, segment: Segment, lineages: Iterator[int]) -> list[Row]:
-    """What the index should say of each entry; of a base in the same pack its builder knows depth and chain."""
+    """The index row of each entry; of a base in the same pack its builder knows depth and chain."""
     rows = []
     for entry in segment.entries:
         depth, chain = 0, kib(entry.length)

@@ -1,4 +1,4 @@
-"""`SegmentCheck`: the check of one segment after the other, in the order in which they lie."""
+"""The check of the packs of a repository: segment by segment in Python, or all of them natively."""
 
 from __future__ import annotations
 
@@ -36,11 +36,10 @@ MAX_PROBLEMS = 10_000
 
 
 def damage(error: CorruptFile | TransportError) -> str:
-    """What an error says of a file that is looked at.
+    """The message of an error about a file.
 
     Raises:
-        TransportFailed: it is about no file but the store, which cannot be reached.
-        PermissionDenied: this process may not read it, which says nothing of the file.
+        TransportFailed, PermissionDenied: it says nothing of the file: the store cannot be reached, or this process may not read it.
     """
     if isinstance(error, PermissionDenied) or (isinstance(error, TransportFailed) and not error.path):
         raise error
@@ -48,7 +47,7 @@ def damage(error: CorruptFile | TransportError) -> str:
 
 
 class SegmentReport(msgspec.Struct):
-    """What was read and found of some segments."""
+    """The extent and the damage of some segments."""
 
     segments: int = 0
     records: int = 0
@@ -58,8 +57,8 @@ class SegmentReport(msgspec.Struct):
 
 
 class SegmentCheck:
-    """Reads and checks segments of a snapshot, best in ascending order. `pulse` is called during what takes long: it
-    raises where nobody waits for the result."""
+    """Reads and checks segments of a snapshot, best in ascending order. `pulse` is called during long work: it raises
+    if nobody waits for the result."""
 
     def __init__(self, snapshot: Snapshot, *, pulse: Callable[[], None] = lambda: None) -> None:
         self._snapshot = snapshot
@@ -70,13 +69,13 @@ class SegmentCheck:
         self._references = ReferenceCache()
         self._recent = RecentRecords(TEXT_BYTES)
         self._window = ("", 0, b"")
-        """What was read ahead: the pack's path, where that begins, and the bytes."""
+        """The read-ahead: the pack's path, its begin, and the bytes."""
         self._ahead_size = CHUNK
         self._found = SegmentReport()
 
     def segments(self, number: int) -> Iterator[tuple[int, bytes, Segment | None]]:
         """Read and check the segments of a pack: the number, the bytes and the parts of each that can be read; no parts
-        where the bytes are not those of the segment that the index names. What is wrong is noted."""
+        if the bytes are not those of the segment that the index names. Damage is noted."""
         pack = self._snapshot.packs[number]
         for local in range(pack.index.segments):
             content = self._read(pack, local)
@@ -94,7 +93,7 @@ class SegmentCheck:
         return not self._found.problems
 
     def take(self) -> SegmentReport:
-        """What was found since the last call."""
+        """The report since the last call."""
         found, self._found = self._found, SegmentReport()
         return found
 
@@ -112,7 +111,7 @@ class SegmentCheck:
             return None
 
     def _ahead(self, pack: OpenPack, start: int, size: int) -> bytes:
-        """Those bytes, and more that come after them, where these can be read."""
+        """A range of a pack, and more that comes after it, if that can be read."""
         most = min(max(size, self._ahead_size), pack.reader.end - start)
         with contextlib.suppress(CorruptFile, TransportError):
             return pack.reader.read(start, most)
@@ -246,7 +245,9 @@ Progress = Callable[[int], None]
 
 
 def check_packs(snapshot: Snapshot, progress: Progress) -> SegmentReport | None:
-    """What was read and found, which has no problem; None where something is wrong, or cannot be proved natively."""
+    """The report on all packs, proved natively in one process that reads each byte once; it has no problem. None if
+    something is wrong, or cannot be proved natively: then Python checks all of them, and names what is. A segment that
+    only Python can check is checked by it (`SegmentCheck`)."""
     prover = make_prover(system_of(snapshot.state.vcs).hash_bytes, TEXTS, False, None)
     if prover is None or snapshot.far:
         return None

@@ -131,11 +131,10 @@ def test_of_those_who_publish_at_once_one_succeeds(site: Site, history: History)
 
     def publish(number: int, after: Head = head) -> bool:
         state = after.state
-        record = Record(number=state.version + 1, parent=state.hash, time=number)
-        content, _ = following(state, record)
+        content, after_it = following(state, number)
         path = f"a/b/incoming/{number}.record"
         try:
-            site.server().perform([Put(path, content), Publish(path, f"a/b/{record_path(record.number)}")])
+            site.server().perform([Put(path, content), Publish(path, f"a/b/{record_path(after_it.version)}")])
         except FileExists:
             return False
         return True
