@@ -149,12 +149,12 @@ class Ancestry:
         is_near, is_marked = self._is_near_ancestor, self._is_marked_ancestor
         aside: list[int] = []
         room = ASIDE
-        for each in ordinals:
-            near = is_near(each, ordinal)
+        for ancestor in ordinals:
+            near = is_near(ancestor, ordinal)
             if near:
                 return True
             if near is None:
-                aside.append(each)
+                aside.append(ancestor)
                 if len(aside) >= room:
                     if any(is_marked(far, ordinal) for far in aside):
                         return True
@@ -165,9 +165,9 @@ class Ancestry:
     def is_stored_below(self, front: Iterable[int], ordinals: Iterable[int]) -> bool:
         """Tell whether a stored revision of `front` is or descends from any of `ordinals`, which are stored, too."""
         named = frozenset(front)
-        for each in ordinals:
+        for ancestor in ordinals:
             self._count(QUESTION)
-            if each in named or self._stored_marks(named).has(each):
+            if ancestor in named or self._stored_marks(named).has(ancestor):
                 return True
         return False
 
@@ -237,10 +237,10 @@ class Ancestry:
         seen = {front}
         todo = [front]
         while todo:
-            each = todo.pop()
-            found.update(each.ordinals)
-            self._count(len(each.ordinals))
-            news = [joined for joined in each.joined if joined not in seen]
+            joined_front = todo.pop()
+            found.update(joined_front.ordinals)
+            self._count(len(joined_front.ordinals))
+            news = [joined for joined in joined_front.joined if joined not in seen]
             seen.update(news)
             todo += news
         return found

@@ -68,7 +68,7 @@ class BulkReader:
         end of one, so that a reader that is cut off keeps all segments up to there."""
         while not self._rest and self._writer is not None:
             content = self._reader.read(size)
-            parts = [self._writer.add(each) for each in (self._expanded(content) if self._kinds else [content])]
+            parts = [self._writer.add(part) for part in (self._expanded(content) if self._kinds else [content])]
             if self._reader.left and not parts:
                 continue  # A part of a segment was read.
             if self._reader.left:

@@ -97,8 +97,8 @@ class Demand:
     def fade(self) -> None:
         """Let what was counted so far count half."""
         with self._lock:
-            self._hits = [each / 2 for each in self._hits]
-            self._found = [each / 2 for each in self._found]
+            self._hits = [hits / 2 for hits in self._hits]
+            self._found = [found / 2 for found in self._found]
             self._uses /= 2
             self._bytes /= 2
 
@@ -127,8 +127,8 @@ class Demand:
 def best(sizes: Sequence[Size], most: int) -> int:
     """The smallest size, of at most `most` bytes, that finds nearly as much as the largest; the smallest of all if
     nothing was found."""
-    allowed = [each for each in sizes if each.size <= most] or sizes[:1]
-    return next(each.size for each in allowed if each.found >= NEAR_BEST * allowed[-1].found)
+    allowed = [size for size in sizes if size.size <= most] or sizes[:1]
+    return next(size.size for size in allowed if size.found >= NEAR_BEST * allowed[-1].found)
 
 
 TEXT_BYTES = 64 << 20

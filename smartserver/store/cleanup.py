@@ -82,11 +82,11 @@ def clean_log(folder: Transport, randomness: Callable[[int], bytes]) -> int:
     if floor is None:
         return 0
     below = sorted(number for number in numbers_of(records.result) if number < floor)
-    gone = [Withdraw(record_path(each), f"{INCOMING}/{randomness(8).hex()}.withdrawn") for each in below]
+    gone = [Withdraw(record_path(number), f"{INCOMING}/{randomness(8).hex()}.withdrawn") for number in below]
     try:
         for first in range(0, len(gone), AT_ONCE):
             folder.perform(gone[first : first + AT_ONCE])
-        folder.perform([Delete(checkpoint_path(*each)) for each in found if each[0] < floor])
+        folder.perform([Delete(checkpoint_path(*name)) for name in found if name[0] < floor])
     except NoSuchFile:  # Another is at it.
         return 0
     return len(gone)
@@ -94,7 +94,7 @@ def clean_log(folder: Transport, randomness: Callable[[int], bytes]) -> int:
 
 def _floor(folder: Transport, found: Sequence[tuple[int, bytes]]) -> int | None:
     """The version of the newest checkpoint but one, or an older one, that is old enough, whole, and of this log."""
-    looks = [GetStat(checkpoint_path(*each)) for each in found]
+    looks = [GetStat(checkpoint_path(*name)) for name in found]
     folder.perform(looks)
     times = [look.result.modified if look.result is not None else None for look in looks]
     if not times or times[0] is None:

@@ -97,7 +97,7 @@ class CursorFile:
         if numbers[-1:] != [number]:  # Its name was free again: others have moved the cursor on, and deleted that one.
             self._discard([self._path(number)])
             return None
-        self._discard([self._path(each) for each in numbers if each < number])
+        self._discard([self._path(old) for old in numbers if old < number])
         return Cursor(number, content, 0.0 if stat.result is None else stat.result.modified)
 
     def _numbers(self) -> list[int]:

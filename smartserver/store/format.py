@@ -93,4 +93,4 @@ def recognise(transport: Transport) -> str | None:
     """The owner of a folder that is another tool's, e.g. `a git repository`, or None."""
     looks = [GetStat(name) for name in FOREIGN]
     transport.perform(looks)
-    return foreign_in([each.path for each in looks if each.result is not None])
+    return foreign_in([look.path for look in looks if look.result is not None])

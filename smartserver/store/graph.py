@@ -147,7 +147,7 @@ class Graph:
             place = listed.find(revision)
             return None if place is None or local[place] == OUTSIDE else local[place]
 
-        part = Part(self.count, len(new), starts, entries, outside, find, lambda each: listed.revision(new[each]))
+        part = Part(self.count, len(new), starts, entries, outside, find, lambda number: listed.revision(new[number]))
         return Graph((*self.parts, part)), list(missing)
 
     @property

@@ -108,44 +108,44 @@ class Group:
             now = self._log.append(head or self._log.look(), judge)
         except Exception as error:
             # A refusal too may rest on what was not done, or is not known to be.
-            for each in judged:
-                each.error = error
+            for change in judged:
+                change.error = error
         except BaseException:
-            for each in judged:
-                each.error = OutcomeUnknown("the server was interrupted")
+            for change in judged:
+                change.error = OutcomeUnknown("the server was interrupted")
             raise
         else:
-            for each in judged:
-                each.head = now
+            for change in judged:
+                change.head = now
         finally:
             with self._guard:
-                self._waiting = [each for each in self._waiting if not each.is_over]
+                self._waiting = [change for change in self._waiting if not change.is_over]
                 over = [*judged, *self._waiting[:1]]
-            for each in over:
-                each.come.set()
+            for change in over:
+                change.come.set()
 
     def _judge(self, state: State, waiting: Sequence[_Waiting]) -> tuple[tuple[bytes, State] | None, list[_Waiting]]:
         """The record that follows a state, and whose changes were judged for it."""
         found: tuple[bytes, State] | None = None
         entries: tuple[Entry, ...] = ()
         judged: list[_Waiting] = []
-        for each in waiting:
-            each.error = None
-        looks = [step for each in waiting for step in each.looks(state)]
+        for change in waiting:
+            change.error = None
+        looks = [step for change in waiting for step in change.looks(state)]
         if looks:
             self._log.folder.perform(looks)
-        for each in waiting:
+        for change in waiting:
             if found is not None and len(found[0]) >= AT_MOST:
                 break
-            judged.append(each)
+            judged.append(change)
             try:
-                entry = each.judge(state if found is None else found[1])
+                entry = change.judge(state if found is None else found[1])
                 if entry is not None:
-                    more, drafted = (*entries, entry), each.draft
+                    more, drafted = (*entries, entry), change.draft
                     if drafted is not None and (drafted.base.hash, (drafted.entry,)) == (state.hash, more):
                         found, entries = drafted.record, more
                     else:
                         found, entries = following(state, self._clock(), more), more
             except Exception as error:
-                each.error = error
+                change.error = error
         return found, judged

@@ -151,7 +151,7 @@ class Intake:
         if prover is None or self._unreachable:
             return True
         ordinal = self._graph.ordinal
-        new = list(takewhile(lambda each: ordinal(each[0]) is None, came[at : at + self._at_once]))
+        new = list(takewhile(lambda segment: ordinal(segment[0]) is None, came[at : at + self._at_once]))
         if not new:
             return True
         draft = self._begun()
@@ -363,9 +363,9 @@ class Intake:
         wanted += [(entry.kind, entry.key) for entry in segment.entries if self._conflicts[entry.kind]]
         known = self._known.arrivals
         news = [
-            each for each in dict.fromkeys(wanted) if known.recent.get(*each) is None and known.first(*each) is None
+            name for name in dict.fromkeys(wanted) if known.recent.get(*name) is None and known.first(*name) is None
         ]
-        snapshot.fetch([location for each in news if (location := snapshot.first(*each)) is not None])
+        snapshot.fetch([location for name in news if (location := snapshot.first(*name)) is not None])
 
     def _prove(
         self, proof: SegmentProof, entry: Entry, base_key: Key | None, frame: memoryview, row: Row

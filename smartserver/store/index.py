@@ -293,7 +293,7 @@ class Index:
             # Bisecting for an id takes as long as listing 16 of them. A large push asks every pack for every revision.
             self._asked += 1
             if self.segments <= MOST_KNOWN and self._asked * 16 > self.segments:
-                self._known = {each: segment for segment, each in enumerate(self.revisions())}
+                self._known = {revision_id: segment for segment, revision_id in enumerate(self.revisions())}
         if self._known is not None:
             return self._known.get(revision)
         by_id = self._by_id

@@ -179,17 +179,17 @@ class LogView:
         head = head or self._first(found, max(listed, default=0))
         if head is None or head.damage is not None:
             return head
-        above = [version for version in (*listed, *(each for each, _ in found)) if version > head.state.version]
+        above = [version for version in (*listed, *(number for number, _ in found)) if version > head.state.version]
         if above:  # The folders may have been listed after the records were asked for.
             head = self._read_on(head.state)
             if head is None or head.damage is not None:
                 return head
             version = head.state.version
-            records_above = {each: GetPublished(record_path(each)) for each in listed if each > version}
+            records_above = {number: GetPublished(record_path(number)) for number in listed if number > version}
             self.folder.perform(list(records_above.values()))
             # An empty folder is nothing: a loss of power leaves one where a record was published as a folder.
-            above = [each for each, look in records_above.items() if look.result is not None]
-            above += [each for each, _ in found if each > version]
+            above = [number for number, look in records_above.items() if look.result is not None]
+            above += [number for number, _ in found if number > version]
         if above:
             # A copy that lacks records, or an older log under a newer checkpoint: a change would bury what is there.
             why = f"it is missing, and something of change {max(above)} is there"
@@ -253,7 +253,7 @@ class LogView:
         at, ahead, state, stood = version, max(newest - version, 0) + 1, None, b""
         while True:
             asked = [GetPublished(record_path(at + 1 + more)) for more in range(ahead)]
-            again = {each: GetPublished(record_path(each)) for each in (at, version)}
+            again = {number: GetPublished(record_path(number)) for number in (at, version)}
             (perform or self.folder.perform)([*steps, *reversed(asked), *again.values()])
             perform = None
             if state is None:

@@ -91,7 +91,7 @@ class Findings:
     @property
     def made(self) -> list[LostChange]:
         """The changes that were surely made."""
-        return [each for each in self.changes if each.made]
+        return [change for change in self.changes if change.made]
 
     def __bool__(self) -> bool:
         """True if there is anything to repair or to restore."""
@@ -132,7 +132,7 @@ def find(folder: Transport, path: str = "") -> Findings:
     found.changes = sorted(changes.values(), key=attrgetter("elsewhere", "number"))
     if not (state.exists or found):
         raise NoSuchRepository(path)
-    if state.hash == NOTHING and not any(each.entry.begins for each in found.changes):
+    if state.hash == NOTHING and not any(change.entry.begins for change in found.changes):
         why = "no checkpoint and no record can be read, and no pack says how the repository began: restore a backup"
         raise CorruptFile(LOG, 0, why)
     return found
@@ -166,7 +166,7 @@ class _Walk:
         states: dict[bytes, State] = {}
         for number in sorted({*records, *(version for version, _ in checkpoints)}):
             states = self._follow(number, states)
-            for name in [each for each in checkpoints if each[0] == number]:
+            for name in [checkpoint for checkpoint in checkpoints if checkpoint[0] == number]:
                 self._compare(name, checkpoints[name], states)
             if states:
                 self.state = states.get(hash_of(records.get(number, b"")), next(iter(states.values())))
@@ -221,7 +221,7 @@ class _Walk:
             if self.line.get(number, record_hash) != record_hash:
                 path = checkpoint_path(number, record_hash)
                 misfits[path] = f"{path}: it is of another record {number}"
-        starts = sum(each in self._saved for each in self.line.items())
+        starts = sum(record_id in self._saved for record_id in self.line.items())
         below, missing = record_path(self._below), ""
         if self._below in self._records:
             misfits.setdefault(below, f"{below}: it is of another line")
@@ -230,7 +230,7 @@ class _Walk:
             least = self._below + 1, self.line.get(self._below + 1)
             missing = "" if {least, (self._below, self._parent)} & self._saved else below
         # Checkpoints before records: these alone tell a server that no change may follow.
-        order = sorted(misfits, key=lambda each: (each.startswith(CHECKPOINTS), each), reverse=True)
+        order = sorted(misfits, key=lambda path: (path.startswith(CHECKPOINTS), path), reverse=True)
         is_served = is_marked and (starts > 0 or 1 in self.line)
         return Findings(self.state, is_served, {path: misfits[path] for path in order}, missing)
 
@@ -242,8 +242,8 @@ def _of_records(contents: Iterable[bytes], horizon: int) -> list[LostChange]:
         with contextlib.suppress(CorruptFile):
             records.append(decode_record(content, LOST))
     records.sort(key=attrgetter("number"))
-    later = [each for each in records if each.number > horizon]
-    return [LostChange(entry, each.number, each.time, made=True) for each in later for entry in each.entries]
+    later = [record for record in records if record.number > horizon]
+    return [LostChange(entry, record.number, record.time, made=True) for record in later for entry in record.entries]
 
 
 def _of_packs(folder: Transport, found: Findings, names: list[str]) -> Iterator[LostChange]:
@@ -251,9 +251,9 @@ def _of_packs(folder: Transport, found: Findings, names: list[str]) -> Iterator[
     """
     state, there = found.state, packs_in(folder, names)
     named = {pack.name for pack in state.packs}
-    found.gone = [pack for pack in state.packs if pack.name not in {each.name for each in there}]
+    found.gone = [pack for pack in state.packs if pack.name not in {pack_file.name for pack_file in there}]
     incarnations = {state.incarnation}
-    for recovered in [each.outcomes for each in reversed(state.history) if each.outcomes.startswith(RECOVERED)]:
+    for recovered in [entry.outcomes for entry in reversed(state.history) if entry.outcomes.startswith(RECOVERED)]:
         if recovered[-16:] in incarnations:
             incarnations.add(recovered[-32:-16])
     for pack in there:

@@ -342,7 +342,7 @@ def _history(root: _Root, read: Callable[[str], bytes]) -> History:
         except (CorruptFile, NoSuchFile, msgspec.DecodeError):
             since = max(since, file.time + CLOCK_MARGIN)
             break
-    logged = [each.now() for each in entries]
+    logged = [entry.now() for entry in entries]
     if not since:
         return History(logged)
     oldest = (logged[0].version, logged[0].mark) if logged else (root.version, root.log_mark)

@@ -125,7 +125,7 @@ class _Kept:
         return HELD // max(FEWEST, len(others) + 1)
 
     def _others(self, reader: PartedText) -> dict[weakref.ref[PartedText], int]:
-        return {each: held for each, held in self._held.items() if each() not in (None, reader)}
+        return {other: held for other, held in self._held.items() if other() not in (None, reader)}
 
 
 _kept: Final = _Kept()

@@ -121,10 +121,10 @@ class _Pruning:
                 if state.hash != self._snapshot.state.hash:
                     return None
                 if not is_looked_at:
-                    files = [GetStat(each.path) for each in files]
+                    files = [GetStat(look.path) for look in files]
                     line.folder.perform(files)
                 is_looked_at = False
-                return None if any(each.result is None for each in files) else self._record(state, incarnation)
+                return None if any(look.result is None for look in files) else self._record(state, incarnation)
 
             kept = undo.pop_all()
             state = line.append(head, judge).state

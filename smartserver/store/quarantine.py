@@ -138,7 +138,7 @@ class Quarantine:
         looks = [GetStat(path) for path in files]
         with contextlib.suppress(TransportError):
             self.folder.perform(looks)
-            self.folder.perform([Delete(each.path) for each in looks if each.result is not None])
+            self.folder.perform([Delete(look.path) for look in looks if look.result is not None])
 
 
 class HeldFile(WriteFile, ReadFile):
@@ -177,9 +177,9 @@ class HeldFile(WriteFile, ReadFile):
 
     def close(self) -> None:
         """Close the file, where there is one."""
-        for each in (self._file, self._reader):
-            if each is not None:
-                each.close()
+        for file in (self._file, self._reader):
+            if file is not None:
+                file.close()
         self._reader = None
 
     def read_at(self, offset: int, size: int) -> bytes:

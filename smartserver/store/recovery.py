@@ -78,7 +78,7 @@ def restore(
         with contextlib.suppress(FileExists):
             folder.make_directory(name)
     for entry in findings.gone:
-        if not any(_cut_out(repository, entry, each) for each in findings.joined):
+        if not any(_cut_out(repository, entry, joined) for joined in findings.joined):
             raise CorruptFile(pack_path(entry.name), 0, "it is gone, and no joined pack has its segments")
     _mend(repository, findings)
     # Of joined packs only a change says which refs lead there: what is not reached does no harm.
@@ -87,8 +87,8 @@ def restore(
         later: list[tuple[LostChange, CodedError]] = []
         for change in todo:
             try:
-                for each in _carry_out(repository, change):
-                    conflict(change.id, each)
+                for why in _carry_out(repository, change):
+                    conflict(change.id, why)
             except (TransportError, OutcomeUnknown):
                 raise
             except CodedError as error:
@@ -101,9 +101,8 @@ def restore(
         todo = [change for change, _ in later]
     if findings.gone:
         repository.repack()  # Which gives them an index.
-    with contextlib.suppress(
-        TransportError, NoSuchRepository
-    ):  # The changes are made, and another recovery clears the rest.
+    # The changes are made, and another recovery clears the rest.
+    with contextlib.suppress(TransportError, NoSuchRepository):
         _clear(repository)
     return sum(change not in todo for change in chosen)
 
@@ -201,17 +200,18 @@ def _clear(repository: PackRepository) -> None:
     folder.perform([names])
     records = [GetPublished(f"{LOST}/{name}") for name in names.result or () if name.partition(".")[0].isdecimal()]
     folder.perform(records)
-    for each in records:
+    for step in records:
         with contextlib.suppress(CorruptFile):
-            record = decode_record(each.result or b"", each.path)
+            record = decode_record(step.result or b"", step.path)
             if all(history.find(entry.request) is not None for entry in record.entries):
-                folder.perform([Withdraw(each.path, f"{INCOMING}/{repository.randomness(8).hex()}.withdrawn")])
+                folder.perform([Withdraw(step.path, f"{INCOMING}/{repository.randomness(8).hex()}.withdrawn")])
 
 
 def _begin_again(transaction: Transaction, entry: Entry) -> None:
     """Create the repository where an entry did, and none is there."""
     if entry.begins is not None:
-        settings = {each.key.decode(): each.new for each in entry.changes if each.table == SETTINGS and each.new}
+        changes = [change for change in entry.changes if change.table == SETTINGS]
+        settings = {change.key.decode(): change.new for change in changes if change.new}
         incomplete = settings.pop(INCOMPLETE, None) is not None
         transaction.create(entry.begins.vcs, entry.begins.kinds, settings, incomplete=incomplete)
 
@@ -220,12 +220,12 @@ def _replay(transaction: Transaction, change: LostChange) -> list[str]:
     """Make a change, except the parts that were changed since; each of these in words."""
     entry = change.entry
     _begin_again(transaction, entry)
-    kinds = {each.key.decode(): (each.new or b"").decode() for each in entry.changes if each.table == DECLARED}
+    kinds = {change.key.decode(): (change.new or b"").decode() for change in entry.changes if change.table == DECLARED}
     conflicts: list[str] = []
-    for each in entry.changes:
-        if not _apply(transaction, each, kinds):
-            word = each.key.decode(errors="replace")
-            conflicts.append(f"{word} was changed since{_keep(transaction, change, each)}")
+    for part in entry.changes:
+        if not _apply(transaction, part, kinds):
+            word = part.key.decode(errors="replace")
+            conflicts.append(f"{word} was changed since{_keep(transaction, change, part)}")
     transaction.remember()
     return conflicts
 
@@ -274,5 +274,5 @@ def _has_passed(transaction: Transaction, change: Change) -> bool:
     return (
         bool(new and value)
         and all(transaction.is_stored(tip.id) for tip in new)
-        and all(any(transaction.is_ancestor(tip.id, each.id) for each in value or ()) for tip in new)
+        and all(any(transaction.is_ancestor(tip.id, now.id) for now in value or ()) for tip in new)
     )

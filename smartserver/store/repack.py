@@ -111,7 +111,7 @@ def cut_out(folder: Transport, joined: PackReader, entry: PackEntry, path: str) 
     offsets = [offset for offset, _ in joined.segments()]
     ends = {*offsets, joined.end}
     places = [MovedPack(joined, offset - joined.first, entry.length, entry.hash, path) for offset in offsets]
-    found = next((each for each in places if each.end + each.shift in ends and each.is_whole()), None)
+    found = next((place for place in places if place.end + place.shift in ends and place.is_whole()), None)
     if found is None:
         return False
     with contextlib.closing(folder.create(path)) as file:

@@ -208,8 +208,8 @@ class State:
             if len(records) == 1:
                 raise Misfit(str(error) if isinstance(error, ValueError) else f"{error} is not there", self) from error
         state = self
-        for each in records:  # One of them does not follow.
-            state = state.after_all([each])
+        for pair in records:  # One of them does not follow.
+            state = state.after_all([pair])
         return state
 
 
@@ -248,7 +248,7 @@ class _Draft:
             self._drop(name)
         for name in record.forgotten:
             made.dropped.pop(name, None)
-        made.features += tuple(each for each in record.features if each not in made.features)
+        made.features += tuple(feature for feature in record.features if feature not in made.features)
         made.history.extend(record, record_hash)
         if any(entry.begins is not None and not entry.begins.complete for entry in record.entries):
             made.history.forget(record.time)

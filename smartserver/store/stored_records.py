@@ -311,7 +311,7 @@ class StoredRecords:
                 for number, _, said in rows
             ]
         )
-        return [self._header(*row, each).meta for row, each in zip(rows, read, strict=True)]
+        return [self._header(*row, header).meta for row, header in zip(rows, read, strict=True)]
 
     def fetch(self, locations: Iterable[Location]) -> None:
         """Read records, with the bases of each down to a text that is known, in one go: `record` has them then."""

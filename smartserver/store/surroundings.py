@@ -45,7 +45,7 @@ class LookAbove:
         self._above = above
         self._path = path
         self._found = [_Above(place) for place in folders_to(path)[:-1]]
-        self.steps = [step for each in self._found for step in each.steps]
+        self.steps = [step for above in self._found for step in above.steps]
         """Performed before `check`."""
 
     def check(self, clock: Callable[[], float] | None = None) -> None:
@@ -55,12 +55,12 @@ class LookAbove:
         below yet will see it. One that has looked is told to look again: the next number of its log is taken by a
         record that does nothing. So of two creations at once, of `a` and of `a/b`, one is refused.
         """
-        for each in self._found:
-            other = foreign_in([name for name, look in each.foreign.items() if look.result is not None])
+        for above in self._found:
+            other = foreign_in([name for name, look in above.foreign.items() if look.result is not None])
             if other is not None:
-                raise InvalidPath(self._path, f"{name_of(each.place)} is {other}: nothing is made inside it")
-            if is_ours(each.line.result or b"") and _is_live(self._above, each.place, clock):
-                raise NestedRepository(self._path, each.place)
+                raise InvalidPath(self._path, f"{name_of(above.place)} is {other}: nothing is made inside it")
+            if is_ours(above.line.result or b"") and _is_live(self._above, above.place, clock):
+                raise NestedRepository(self._path, above.place)
 
 
 def _is_live(above: Transport, place: str, clock: Callable[[], float] | None = None) -> bool:
@@ -165,10 +165,10 @@ class PlaceLook:
     def missing(self) -> list[str]:
         """The folders that are to be made."""
         own = [join_path(self._path, name) for name in FOLDERS if name not in self._names]
-        return [*(each.path for each in self._folders[1:] if each.result is None), *own]
+        return [*(look.path for look in self._folders[1:] if look.result is None), *own]
 
     def _file(self) -> str | None:
-        found = [(each.path, each.result) for each in self._folders[1:]]
+        found = [(look.path, look.result) for look in self._folders[1:]]
         return next((path for path, stat in found if stat and stat.kind is not EntryKind.DIRECTORY), None)
 
     def _remains(self) -> str | None:
@@ -216,7 +216,7 @@ class Remains:
         first = record_path(1).partition("/")[2]  # It says nothing, and a creation that was cut short leaves it.
         kept = [
             folder
-            for folder, each in self._kept.items()
-            if any(name != first and not name.endswith(DERIVED) for name in each.result or ())
+            for folder, listing in self._kept.items()
+            if any(name != first and not name.endswith(DERIVED) for name in listing.result or ())
         ]
         return f"{kept[0]!r} files and no {FORMAT!r}" if kept else None

@@ -296,17 +296,18 @@ class TipProof:
         found = {revision: self._fact(revision) for revision in revisions}
         snapshot, kind = self._snapshot, self._system.own_kind
         if snapshot is not None and kind is not None:
-            read = [each for each, fact in found.items() if fact is None and snapshot.ordinal(each) is not None]
+            unknown = (revision for revision, fact in found.items() if fact is None)
+            read = [revision for revision in unknown if snapshot.ordinal(revision) is not None]
             if self._system.label is not None:  # Nothing else has facts, and a header takes less than a record.
-                metas = snapshot.metas([(kind, each) for each in read])
-                read = [each for each, meta in zip(read, metas, strict=True) if meta == self._system.label]
-            places = {each: place for each in read if (place := snapshot.first(kind, each)) is not None}
+                metas = snapshot.metas([(kind, revision) for revision in read])
+                read = [revision for revision, meta in zip(read, metas, strict=True) if meta == self._system.label]
+            places = {revision: place for revision in read if (place := snapshot.first(kind, revision)) is not None}
             if snapshot.far:
                 snapshot.fetch(places.values())
-            for each, place in places.items():
+            for revision, place in places.items():
                 self._allowance.decode(place.chain_kib << 10)
                 record = snapshot.record(place)
-                found[each] = self._system.tip_fact(record.meta, record.text)
+                found[revision] = self._system.tip_fact(record.meta, record.text)
         return [found[revision] or b"" for revision in revisions]
 
     def _prove(self, tips: Iterable[RevisionId]) -> None:

@@ -87,12 +87,12 @@ def repack(
         def judge(state: State) -> tuple[bytes, State] | None:
             nonlocal files, is_looked_at
             if not is_looked_at:
-                files = [GetStat(each.path) for each in files]
+                files = [GetStat(look.path) for look in files]
                 line.folder.perform(files)
             is_looked_at = False  # On another state they are looked at again.
             names = tuple(pack.name for pack in state.packs)
             there = any(names[at : at + len(old)] == old for at in range(len(names)))
-            if not there or entry.name in state.dropped or any(each.result is None for each in files):
+            if not there or entry.name in state.dropped or any(look.result is None for look in files):
                 return None
             return following(state, clock(), joins=(Join(old, entry),))
 
@@ -163,9 +163,9 @@ def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], b
     folder.perform([incoming, listed])
     head = line.look()
     state, time = head.state, int(clock() * 1000)
-    expired = [name for name, each in state.dropped.items() if time - each.time >= kept * 1000]
+    expired = [name for name, drop in state.dropped.items() if time - drop.time >= kept * 1000]
     # Dropped by a clock that was ahead: their day begins now.
-    again = [name for name, each in state.dropped.items() if each.time > time + CLOCK_MARGIN]
+    again = [name for name, drop in state.dropped.items() if drop.time > time + CLOCK_MARGIN]
     files = {name: [path(name) for path in (pack_path, index_path, summaries_path)] for name in expired}
     deleted = _delete(folder, list(chain.from_iterable(files.values())))
     left = {path for path, is_deleted in deleted.items() if not is_deleted}
@@ -176,13 +176,13 @@ def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], b
     now = store_time(folder, randomness) if incoming.result or unnamed or derived else 0.0
     uploads = [GetStat(f"{INCOMING}/{name}") for name in incoming.result or ()]
     folder.perform(uploads)
-    leftovers = [each.path for each in (*derived, *uploads) if each.result and now - each.result.modified >= kept]
+    leftovers = [look.path for look in (*derived, *uploads) if look.result and now - look.result.modified >= kept]
     deleted |= _delete(folder, leftovers)
     superseded: list[bytes] = []
     lost: list[bytes] = []
-    for each in unnamed:
-        if now - each.modified >= kept:
-            (superseded if is_superseded(folder, each, state) else lost).append(each.name)
+    for pack in unnamed:
+        if now - pack.modified >= kept:
+            (superseded if is_superseded(folder, pack, state) else lost).append(pack.name)
     if lost:
         log.warning(
             "packs that no record names, which are kept: %d; smartserver recover tells what they are", len(lost)

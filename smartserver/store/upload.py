@@ -135,7 +135,7 @@ class Upload:
     def check_again(self, transaction: Transaction, progress: Report = unreported) -> None:
         """Check the pack against another snapshot: what landed meanwhile is cut out, bases are proved again."""
         snapshot, left_out = transaction.snapshot, self._intake.left_out
-        gone = [each for each in left_out if snapshot is None or snapshot.graph.ordinal(each) is None]
+        gone = [revision for revision in left_out if snapshot is None or snapshot.graph.ordinal(revision) is None]
         if gone:
             raise MissingParents(gone[:KEYS_NAMED])
         if self.entry is None:

@@ -110,7 +110,7 @@ class _Verification:
         if len(snapshot.packs) == len(self._state.packs):
             self._check_refs(snapshot)
         self._progress(self._total, self._total)
-        return sum(snapshot.ordinal(each) is None for each in self._ghosts)
+        return sum(snapshot.ordinal(ghost) is None for ghost in self._ghosts)
 
     def _check_packs(self, snapshot: Snapshot) -> None:
         # Not an attribute: it calls this object, and a cycle would keep files open until the next garbage collection.
@@ -257,7 +257,8 @@ class _Verification:
         if not differing:
             return len(found) < len(whole)
         is_hole = len(differing) >= LEAST_HOLE and not any(found[at] for at in differing)
-        return len(found) < len(whole) or is_hole or not any(found[: differing[-1] + 1]) or not any(found[differing[0] :])
+        first, last = differing[0], differing[-1]
+        return len(found) < len(whole) or is_hole or not any(found[: last + 1]) or not any(found[first:])
 
     def _compare(self, pack: OpenPack, builder: IndexBuilder) -> None:
         index = pack.index
@@ -324,7 +325,7 @@ def _mend_refs(transaction: Transaction) -> Iterator[str]:
 
 def _said(value: RefValue) -> str:
     said = [shown(tip.attributes)[:SHOWN] + (" (closed)" if tip.closed else "") for tip in value]
-    return f"the attributes {', '.join(each or 'none' for each in said)}"
+    return f"the attributes {', '.join(attributes or 'none' for attributes in said)}"
 
 
 def _wrong_entries(transaction: Transaction, name: str) -> dict[bytes, str]:

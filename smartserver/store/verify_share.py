@@ -39,7 +39,7 @@ def damage(error: CorruptFile | TransportError) -> str:
     """The message of an error about a file.
 
     Raises:
-        TransportFailed, PermissionDenied: it says nothing of the file: the store cannot be reached, or this process may not read it.
+        TransportFailed, PermissionDenied: it says nothing of the file.
     """
     if isinstance(error, PermissionDenied) or (isinstance(error, TransportFailed) and not error.path):
         raise error
