@@ -33,12 +33,11 @@ from smartserver.store.surroundings import (
     LookBelow,
     PlaceLook,
     folders_to,
-    join_path,
     name_of,
     repository_below,
 )
 from smartserver.store.state import first_state
-from transports import steps
+from transports import paths, steps
 from transports.base import Step, Transport
 from transports.errors import FileExists, NoSuchFile, TransportError, TransportFailed
 
@@ -148,10 +147,10 @@ class Creation:
         files = {record_path(1): self._record, FORMAT: LINE}
         puts = {name: f"{INCOMING}/{self._randomness(8).hex()}.{name.rpartition('/')[2]}" for name in files}
         for name, content in files.items():
-            yield steps.Put(self._full(puts[name]), content)
-        yield steps.Publish(self._full(puts[record_path(1)]), self._full(record_path(1)))
-        yield steps.SyncDirectory(self._full(LOG))
-        yield steps.Publish(self._full(puts[FORMAT]), self._full(FORMAT))
+            yield steps.Put(paths.join(self._path, puts[name]), content)
+        yield steps.Publish(paths.join(self._path, puts[record_path(1)]), paths.join(self._path, record_path(1)))
+        yield steps.SyncDirectory(paths.join(self._path, LOG))
+        yield steps.Publish(paths.join(self._path, puts[FORMAT]), paths.join(self._path, FORMAT))
 
     def _make_rest(self, made: Sequence[Step]) -> None:
         """Perform each of the steps, where some of what they make is there by now."""
@@ -169,13 +168,10 @@ class Creation:
                 with contextlib.suppress(TransportError):
                     self._above.delete(step.path)
 
-    def _full(self, name: str) -> str:
-        return join_path(self._path, name)
-
     def check_below(self, below: LookBelow) -> None:
         """Refuse a folder that holds something which belongs to no repository, or another repository."""
         for name in below.others:
-            found = repository_below(self._above, join_path(self._path, name))
+            found = repository_below(self._above, paths.join(self._path, name))
             if found is not None:
                 inner = found[len(self._path) :].strip("/")
                 why = f"a repository is below it at {inner!r}: none can be made above that"

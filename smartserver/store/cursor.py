@@ -15,27 +15,19 @@ import msgspec
 
 from smartserver.errors import CorruptFile
 from smartserver.store.format import INCOMING, PACKS
+from smartserver.store.model import KnownVersion
 from smartserver.store.quarantine import store_time
 from smartserver.store.record import Natural
-from smartserver.store.state import State
 from transports.base import Transport
 from transports.errors import FileExists, TransportError
 from transports.steps import Delete, Get, GetStat, ListDirectory, Publish, Put, SyncDirectory
-
-
-class Position(msgspec.Struct, frozen=True, array_like=True):
-    """A version of a repository, and the mark that tells it from that of another line of changes."""
-
-    incarnation: bytes
-    version: Natural
-    mark: int
 
 
 class CursorContent(msgspec.Struct, frozen=True, array_like=True):
     """The content of the file. `position`: the newest version that was told; None: none was. `holder`: the server that
     tells changes, for `lease` seconds from the file's time; empty: none does."""
 
-    position: Position | None = None
+    position: KnownVersion | None = None
     holder: bytes = b""
     lease: Natural = 0
 
@@ -115,19 +107,3 @@ class CursorFile:
                 self._folder.perform([Delete(path)])
             except TransportError:  # Another server was first, or the next move does it.
                 continue
-
-
-def position_of(state: State, version: int | None = None) -> Position:
-    """The position of a version of a state, by default of the state's own."""
-    number = state.version if version is None else version
-    return Position(state.incarnation, number, state.history.mark(number))
-
-
-def continues(state: State, position: Position | None) -> bool:
-    """True if the entries of a state have all changes since a position."""
-    return (
-        position is not None
-        and position.incarnation == state.incarnation
-        and state.history.horizon.version <= position.version <= state.version
-        and position.mark == state.history.mark(position.version)
-    )

@@ -80,7 +80,10 @@ class Intake:
         """The meta of the own record of the first revision, and mostly of all: nearly all are commits."""
         self._other_metas: dict[RevisionId, bytes] = {}
         """The metas of revisions whose own record has another."""
-        self._prover = self._make_prover(policy.level is not Level.OFF)
+        # Behind a link Python reads all bases of a segment in one go.
+        bases = None if self._snapshot is None else StoredBases(self._snapshot, self._ancestry)
+        width = 0 if self._snapshot is not None and self._snapshot.far else self._system.hash_bytes
+        self._prover = make_prover(width, TEXT_BYTES, policy.level is not Level.OFF, bases)
         self._at_once = MOST
         """Segments that are tried together."""
         self._is_read_from_file = False
@@ -137,13 +140,6 @@ class Intake:
                 content = came[self.taken - end][1]
                 self._take(decode_segment(content, 0, self._kinds), content)
                 self.taken += 1
-
-    def _make_prover(self, judges: bool) -> Prover | None:
-        """Make the native prover; of a repository behind a link Python reads all bases of a segment in one go."""
-        snapshot, width = self._snapshot, self._system.hash_bytes
-        if snapshot is None:
-            return make_prover(width, TEXT_BYTES, judges, None)
-        return None if snapshot.far else make_prover(width, TEXT_BYTES, judges, StoredBases(snapshot, self._ancestry))
 
     def _take_proved(self, came: Sequence[tuple[RevisionId, bytes]], at: int) -> bool:
         """Take segments, from number `at` on, that are proved natively; true if Python must prove the next one."""
@@ -204,7 +200,12 @@ class Intake:
 
     def _begun(self) -> DraftPack:
         if self._draft is None:
-            self._draft = self._begin()
+            quarantine = self._make_quarantine()
+            try:
+                self._draft = DraftPack(quarantine, self._kinds, self._numbering, self._prover)
+            except BaseException:
+                quarantine.discard()
+                raise
         return self._draft
 
     def _take(self, segment: Segment, content: bytes) -> None:
@@ -280,14 +281,6 @@ class Intake:
         self._ancestry = Ancestry(Graph())
         self._draft = self._prover = None
 
-    def _begin(self) -> DraftPack:
-        quarantine = self._make_quarantine()
-        try:
-            return DraftPack(quarantine, self._kinds, self._numbering, self._prover)
-        except BaseException:
-            quarantine.discard()
-            raise
-
     def _parents(self, segment: Segment) -> list[int]:
         parents: list[int] = []
         missing: list[RevisionId] = []
@@ -330,9 +323,16 @@ class Intake:
                 return
             row, number, stored = self._known.row(entry, base_key, first + index)
             place = made(Frame, (entry.encoding, at, entry.frame_length, entry.length, number, stored))
-            # A check beside the key would have to be proved, too.
-            if checks[entry.kind] or not self._is_repeat(proof, entry, place, base_key, frame):
-                self._charge(entry, base_key, row)
+            # The same bytes that came before in this stream need no decoding to be proved. A revision's own record is
+            # looked into, and a check beside the key would have to be proved, too.
+            if (
+                checks[entry.kind]
+                or entry.key == segment.revision
+                or not arrivals.repeats(entry.kind, entry.key, entry.meta, base_key or b"", place, frame)
+                or not proof.add_repeat(entry, base_key)
+            ):
+                is_recent = base_key is None or arrivals.recent.get(entry.kind, base_key) is not None
+                self._allowance.decode(entry.length if is_recent else row.chain_kib << 10)
                 if row.chain_kib <= parts.ALONE >> 10:  # Nearly always: no large one lies in it.
                     anew = self._prove(proof, entry, base_key, frame, row)
                 else:
@@ -380,30 +380,18 @@ class Intake:
             record = self._decode(proof.revision, entry, frame, base)
         proof.add(entry, record, base)
         self._judge.look(proof.revision, record, base)
-        if self._conflicts[entry.kind]:
-            self._refuse_conflict(entry, record)
+        known = self._known.arrivals
+        is_new = self._snapshot is None and known.first(entry.kind, entry.key) is None
+        if self._conflicts[entry.kind] and not is_new:
+            # The key does not prove the text: a second one that may be a base is refused.
+            other = known.record(entry.kind, entry.key)
+            if other is not None and other.text != record.text:
+                raise ConflictingRecord(entry.key)
         if self._kinds[entry.kind].base and len(record.text) == entry.length:
             self._known.arrivals.recent.put(record)
         if entry.kind == self._system.own_kind and entry.key == proof.revision:
             proof.own = record
         return None if left is None else self._known.encode_anew(proof, entry, record, row, left)
-
-    def _charge(self, entry: Entry, base_key: Key | None, row: Row) -> None:
-        """Charge the decoding of a record, and of all its base rests on where that was not seen lately."""
-        if base_key is None or self._known.arrivals.recent.get(entry.kind, base_key) is not None:
-            self._allowance.decode(entry.length)
-        else:
-            self._allowance.decode(row.chain_kib << 10)
-
-    def _is_repeat(
-        self, proof: SegmentProof, entry: Entry, place: Frame, base_key: Key | None, frame: memoryview
-    ) -> bool:
-        """Tell whether the same bytes came before in this stream: a copy of them needs no decoding to be proved."""
-        return (
-            entry.key != proof.revision  # A revision's own record is looked into.
-            and self._known.arrivals.repeats(entry.kind, entry.key, entry.meta, base_key or b"", place, frame)
-            and proof.add_repeat(entry, base_key)
-        )
 
     def _decode(self, revision: RevisionId, entry: Entry, frame: memoryview, base: Record | None) -> Record:
         try:
@@ -435,13 +423,6 @@ class Intake:
         except ValueError as error:  # Malformed is one.
             raise CorruptRecord(revision, entry.key, str(error)) from error
         return made(Record, (entry.kind, entry.key, entry.meta, bytes(begin)))
-
-    def _refuse_conflict(self, entry: Entry, record: Record) -> None:
-        """Refuse a second text of one key that may be a base, where the key does not prove the text."""
-        if self._snapshot is not None or self._known.arrivals.first(entry.kind, entry.key) is not None:
-            known = self._known.arrivals.record(entry.kind, entry.key)
-            if known is not None and known.text != record.text:
-                raise ConflictingRecord(entry.key)
 
     def _rewrite(self, segment: Segment, rewritten: dict[int, tuple[Entry, bytes]]) -> Segment:
         entries = list(segment.entries)

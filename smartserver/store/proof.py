@@ -75,27 +75,19 @@ class ReferenceCache:
     def __init__(self, limit: int = REFERENCES_KEPT) -> None:
         self._found = Cache[tuple[int, Key, Key], tuple[bytes, References, References]](limit, _cost)
 
-    def get(self, kind: int, key: Key, meta: bytes | None = None) -> References | None:
-        """The references of that record; None if it had another meta, which the key need not prove."""
-        found = self.get_changes(kind, key, b"", meta)
-        return None if found is None else found[0]
-
-    def put(self, kind: int, key: Key, meta: bytes, found: References) -> None:
-        """Keep what a record refers to."""
-        self.put_changes(kind, key, b"", meta, (found, NOTHING))
-
-    def get_changes(
-        self, kind: int, key: Key, base: Key, meta: bytes | None = None
+    def get(
+        self, kind: int, key: Key, meta: bytes | None = None, base: Key = b""
     ) -> tuple[References, References] | None:
-        """The references of a record on that base: those of only the record and those of only the base."""
+        """The references of only the record, and those of only its base; without `base` all of the record's, and none.
+        None if it had another meta, which the key need not prove."""
         found = self._found.get((kind, key, base))
         return None if found is None or (meta is not None and found[0] != meta) else found[1:]
 
-    def put_changes(self, kind: int, key: Key, base: Key, meta: bytes, changes: tuple[References, References]) -> None:
-        """Keep how a record differs from its base in what it refers to."""
+    def put(self, kind: int, key: Key, meta: bytes, found: References, base: Key = b"", lost: References = ()) -> None:
+        """Keep the references of a record; with `base` those that it has beyond that, and those that it has lost."""
         place = (kind, key, base)
         if self._found.get(place) is None:
-            self._found.put(place, (meta, *changes))
+            self._found.put(place, (meta, found, lost))
 
 
 def _cost(changes: tuple[bytes, References, References]) -> int:
@@ -193,23 +185,23 @@ class SegmentProof:
             return
         now, before = (_frozen(groups) for groups in changes)
         if self._system.may_refer(entry.kind, entry.meta):
-            self._cache.put_changes(entry.kind, entry.key, base.key, entry.meta, (now, before))
+            self._cache.put(entry.kind, entry.key, entry.meta, now, base.key, before)
         self._need(entry, now, before)
 
     def add_repeat(self, entry: Entry, base_key: Key | None) -> bool:
         """Take an entry whose bytes were proved before; False, and not taken, where its text must be looked into."""
         needed, granted = NOTHING, NOTHING
         if self._system.may_refer(entry.kind, entry.meta):
-            changes = None if base_key is None else self._cache.get_changes(entry.kind, entry.key, base_key, entry.meta)
+            changes = None if base_key is None else self._cache.get(entry.kind, entry.key, entry.meta, base_key)
             if changes is not None:
                 needed, granted = changes
             else:
                 cached = self._cache.get(entry.kind, entry.key, entry.meta)
                 if cached is None:
                     return False
-                needed = cached
+                needed = cached[0]
                 if needed and base_key is not None:
-                    granted = self._cache.get(entry.kind, base_key) or NOTHING
+                    granted = (self._cache.get(entry.kind, base_key) or (NOTHING,))[0]
         self._need(entry, needed, granted)
         return True
 
@@ -227,15 +219,16 @@ class SegmentProof:
 
     def references(self, record: Record) -> References:
         """The references of a record."""
-        found = self._cache.get(record.kind, record.key, record.meta)
-        if found is None:
-            try:
-                groups = self._system.references(record.kind, record.key, record.meta, record.text)
-            except ValueError as error:
-                raise CorruptRecord(self.revision, record.key, str(error)) from error
-            found = _frozen(groups)
-            if record.kind in self._system.content_keys and self._system.may_refer(record.kind, record.meta):
-                self._cache.put(record.kind, record.key, record.meta, found)
+        cached = self._cache.get(record.kind, record.key, record.meta)
+        if cached is not None:
+            return cached[0]
+        try:
+            groups = self._system.references(record.kind, record.key, record.meta, record.text)
+        except ValueError as error:
+            raise CorruptRecord(self.revision, record.key, str(error)) from error
+        found = _frozen(groups)
+        if record.kind in self._system.content_keys and self._system.may_refer(record.kind, record.meta):
+            self._cache.put(record.kind, record.key, record.meta, found)
         return found
 
     def finish(self) -> None:

@@ -30,14 +30,6 @@ SMALL = 64 << 10
 """Bytes of an index, of some thousand records, that is not synced, and of files that are not read again."""
 
 
-class WrittenIndex(NamedTuple):
-    """The length and hash of an index, for a record."""
-
-    length: int
-    hash: bytes
-    """The file's last bytes."""
-
-
 def nothing() -> None:
     """Prepare nothing: all folders are there."""
 
@@ -84,9 +76,9 @@ class Quarantine:
         """The index, to be read by position."""
         return self.folder.open_read(self.index_path) if self._index is None else BytesFile(self._index)
 
-    def put_index(self, index: Iterable[bytes]) -> WrittenIndex:
-        """Write the index, or keep it in memory as the pack is. A small one may be lost with the power, and is then
-        made again from its pack: that costs less than to wait for the disk with each push."""
+    def put_index(self, length: int, digest: bytes, index: Iterable[bytes], segments: int, records: int) -> PackEntry:
+        """Write the index of the pack, or keep it in memory as the pack is; the entry of a record for both. A small
+        index may be lost with the power, and is then made again: that costs less than to wait for the disk each time."""
         size, last = 0, b""
 
         def count() -> Iterator[bytes]:
@@ -104,7 +96,7 @@ class Quarantine:
                     file.write(piece)
                 if size > SMALL:
                     file.sync()
-        return WrittenIndex(size, last[-TRAILER:])
+        return PackEntry(self.name, length, digest, size, last[-TRAILER:], segments, records)
 
     @property
     def held_files(self) -> dict[str, bytes]:
@@ -228,11 +220,7 @@ class DraftPack:
         self._pending = bytearray()
         """The bytes that are not written yet."""
         self._file = quarantine.pack
-        try:
-            self._writer = PackWriter(self._file, kinds)
-        except BaseException:
-            self._file.close()
-            raise
+        self._writer = PackWriter(self._file, kinds)
 
     @property
     def length(self) -> int:
@@ -282,9 +270,7 @@ class DraftPack:
             pieces = self.index.finish(length, digest)
         else:
             pieces = seal([self.index.index(length, digest)])
-        written = self.quarantine.put_index(pieces)
-        segments, records = self.index.segments, self.index.records
-        return PackEntry(self.quarantine.name, length, digest, written.length, written.hash, segments, records)
+        return self.quarantine.put_index(length, digest, pieces, self.index.segments, self.index.records)
 
     @contextlib.contextmanager
     def open_index(self) -> Iterator[Index]:

@@ -7,17 +7,17 @@ often as the repository doubles. Packs of more than 1 GiB are left alone.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
 from smartserver.errors import CorruptFile
 from smartserver.store.index_build import Before, Pace, merge, nowhere, unpaced
 from smartserver.store.open_pack import OpenPack, SegmentReader
 from smartserver.store.pack import MovedPack, PackReader, PackWriter
-from smartserver.store.quarantine import WrittenIndex
+from smartserver.store.quarantine import Quarantine
 from smartserver.store.record import PackEntry
 from smartserver.store.state import State
 from smartserver.store.trailer import Trailer, encode_trailer
-from transports.base import Transport, WriteFile
+from transports.base import Transport
 
 MOST_PACKS = 12
 """Packs that may lie about, those of more than `LARGE` apart, before any is rewritten."""
@@ -70,40 +70,32 @@ def _runs(packs: Sequence[PackEntry]) -> list[tuple[int, int]]:
 
 
 def run(
-    file: WriteFile,
-    packs: Sequence[OpenPack],
-    name: bytes,
-    state: State,
-    before: Before = nowhere,
-    pace: Pace = unpaced,
-    *,
-    put_index: Callable[[Iterable[bytes]], WrittenIndex],
+    place: Quarantine, packs: Sequence[OpenPack], state: State, before: Before = nowhere, pace: Pace = unpaced
 ) -> PackEntry:
-    """Write neighbouring packs to `file` as one new pack, durably, and its index; the entry of a record for them.
-    `put_index`: as of a quarantine. The caller closes the file, puts both among the packs, and appends a record if all
-    of `packs` are still side by side. Each pack is checked against its hash on the way: damage never gets a new
-    trailer. `state`: that names the packs, for the trailer. `before`: tells whether a record lies in a pack before the
-    first one."""
+    """Write neighbouring packs to a quarantine as one new pack, durably, and its index; the entry of a record for them.
+    The caller puts both among the packs, and appends a record if all of `packs` are still side by side. Each pack is
+    checked against its hash on the way: damage never gets a new trailer. `state`: that names the packs, for the
+    trailer. `before`: tells whether a record lies in a pack before the first one."""
     header = packs[0].reader.header
     for pack in packs:
         if pack.reader.header != header:
             raise CorruptFile(pack.reader.name, 0, "its kinds are not those of the pack before it")
-    writer = PackWriter(file, packs[0].reader.kinds)
     segments = sum(pack.entry.segments for pack in packs)
     together = SegmentReader([(pack, pack.reader.first, pack.reader.end) for pack in packs], segments)
-    for pack in packs:
-        for chunk in pack.reader.chunks(together.read):
-            writer.append(chunk)
-            pace()
-        if pack.reader.trailer() != pack.entry.hash:
-            raise CorruptFile(pack.reader.name, pack.reader.end, "does not end with the hash the log names")
-    length, digest = writer.finish()
-    joined = tuple(pack.entry.name for pack in packs)
-    file.write(encode_trailer(Trailer(state.incarnation, state.version, state.hash, None, joined)))
-    file.sync()
-    written = put_index(merge([pack.index for pack in packs], length, digest, before, pace))
-    records = sum(pack.entry.records for pack in packs)
-    return PackEntry(name, length, digest, written.length, written.hash, segments, records)
+    with contextlib.closing(place.pack) as file:
+        writer = PackWriter(file, packs[0].reader.kinds)
+        for pack in packs:
+            for chunk in pack.reader.chunks(together.read):
+                writer.append(chunk)
+                pace()
+            if pack.reader.trailer() != pack.entry.hash:
+                raise CorruptFile(pack.reader.name, pack.reader.end, "does not end with the hash the log names")
+        length, digest = writer.finish()
+        joined = tuple(pack.entry.name for pack in packs)
+        file.write(encode_trailer(Trailer(state.incarnation, state.version, state.hash, None, joined)))
+        file.sync()
+        index = merge([pack.index for pack in packs], length, digest, before, pace)
+        return place.put_index(length, digest, index, segments, sum(pack.entry.records for pack in packs))
 
 
 def cut_out(folder: Transport, joined: PackReader, entry: PackEntry, path: str) -> bool:

@@ -152,7 +152,7 @@ class State:
     def changes_since(self, known: KnownVersion | None) -> Changes:
         """The changes since the version a client knows; everything if that cannot be told."""
         untold = system_of(self.vcs).untold
-        if not self._continues(known):
+        if not self.continues(known):
             told = {word: entries for word, entries in self.maps.items() if word not in untold}
             settings = dict(self.settings)
             whole = self.table(REFS)
@@ -171,14 +171,14 @@ class State:
 
     def changed_keys(self, word: str, known: KnownVersion) -> frozenset[bytes] | None:
         """The keys of a map's entries that changed since a version; None where that cannot be told."""
-        if not self._continues(known):
+        if not self.continues(known):
             return None
         return frozenset(change.key for change in self._changes(known.version) if change.table == MAP + word)
 
     def _changes(self, version: int) -> Iterator[Change]:
         return (change for entry in self.history.after(version) for change in entry.changes)
 
-    def _continues(self, known: KnownVersion | None) -> TypeGuard[KnownVersion]:
+    def continues(self, known: KnownVersion | None) -> TypeGuard[KnownVersion]:
         """Tell whether the entries have all changes since a version."""
         return (
             known is not None
@@ -186,6 +186,11 @@ class State:
             and self.history.horizon.version <= known.version <= self.version
             and known.mark == self.history.mark(known.version)
         )
+
+    def known(self, version: int | None = None) -> KnownVersion:
+        """The name of a version for those who are told changes, by default of this one."""
+        number = self.version if version is None else version
+        return KnownVersion(self.incarnation, number, self.history.mark(number))
 
     # -- what comes after it
 

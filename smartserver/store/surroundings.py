@@ -6,15 +6,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository
 from smartserver.store.state import State, following
 from smartserver.store.format import CLUSTER, DERIVED, FOLDERS, FOREIGN, FORMAT, LOG, NAMES, PACKS, foreign_in, is_ours
 from smartserver.store.log import Log
-from smartserver.store.log_view import Head
-from smartserver.store.record import Record, record_path
-from transports import steps
+from smartserver.store.record import record_path
+from transports import paths
 from transports.base import EntryKind, Step, Transport
 from transports.errors import CodedError, TransportError
 from transports.steps import GetPublished, GetStat, ListDirectory
@@ -23,29 +21,17 @@ LOOKED_AT = 100
 """Folders in which a repository is looked for that a message would name: a store behind a link takes trips for each."""
 
 
-@dataclass
-class _Above:
-    """A folder above the place, and what was asked about it in one go with the others."""
-
-    place: str
-    line: steps.GetPublished = field(init=False)
-    foreign: dict[str, steps.GetStat] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.line = steps.GetPublished(join_path(self.place, FORMAT))
-        # Whatever the store's own folder is, is served. One that has its logs in a database is served as a whole.
-        self.foreign = {name: steps.GetStat(join_path(self.place, name)) for name in (*FOREIGN, CLUSTER) if self.place}
-        self.steps: list[Step] = [self.line, *self.foreign.values()]
-
-
 class LookAbove:
     """A look at the folders above a place: whether it lies in a repository, or in what another tool keeps."""
 
     def __init__(self, above: Transport, path: str) -> None:
         self._above = above
         self._path = path
-        self._found = [_Above(place) for place in folders_to(path)[:-1]]
-        self.steps = [step for above in self._found for step in above.steps]
+        self._lines = {place: GetPublished(paths.join(place, FORMAT)) for place in folders_to(path)[:-1]}
+        # Whatever the store's own folder is, is served. One that has its logs in a database is served as a whole.
+        names = (*FOREIGN, CLUSTER)
+        self._foreign = {place: [GetStat(f"{place}/{name}") for name in names if place] for place in self._lines}
+        self.steps: list[Step] = [step for place, line in self._lines.items() for step in (line, *self._foreign[place])]
         """Performed before `check`."""
 
     def check(self, clock: Callable[[], float] | None = None) -> None:
@@ -55,12 +41,13 @@ class LookAbove:
         below yet will see it. One that has looked is told to look again: the next number of its log is taken by a
         record that does nothing. So of two creations at once, of `a` and of `a/b`, one is refused.
         """
-        for above in self._found:
-            other = foreign_in([name for name, look in above.foreign.items() if look.result is not None])
+        for place, line in self._lines.items():
+            looks = [look for look in self._foreign[place] if look.result is not None]
+            other = foreign_in([paths.split(look.path)[1] for look in looks])
             if other is not None:
-                raise InvalidPath(self._path, f"{name_of(above.place)} is {other}: nothing is made inside it")
-            if is_ours(above.line.result or b"") and _is_live(self._above, above.place, clock):
-                raise NestedRepository(self._path, above.place)
+                raise InvalidPath(self._path, f"{name_of(place)} is {other}: nothing is made inside it")
+            if is_ours(line.result or b"") and _is_live(self._above, place, clock):
+                raise NestedRepository(self._path, place)
 
 
 def _is_live(above: Transport, place: str, clock: Callable[[], float] | None = None) -> bool:
@@ -69,12 +56,10 @@ def _is_live(above: Transport, place: str, clock: Callable[[], float] | None = N
     log = Log(above.child(place) if place else above, place, os.urandom)
 
     def take_number(state: State) -> tuple[bytes, State] | None:
-        if state.exists or clock is None:
-            return None
-        return following(state, clock())
+        return None if state.exists or clock is None else following(state, clock())
 
     try:
-        head: Head = log.look()
+        head = log.look()
         if not head.state.exists and clock is not None:
             head = log.append(head, take_number)
     except NoSuchRepository:
@@ -86,7 +71,7 @@ def _is_live(above: Transport, place: str, clock: Callable[[], float] | None = N
 
 def holds_repository(above: Transport, place: str) -> bool:
     """Tell whether a repository is there: a deleted one is none, one that cannot be read is one."""
-    line = steps.GetPublished(join_path(place, FORMAT))
+    line = GetPublished(paths.join(place, FORMAT))
     above.perform([line])
     return is_ours(line.result or b"") and _is_live(above, place)
 
@@ -101,13 +86,8 @@ def repository_below(above: Transport, place: str) -> str | None:
         with contextlib.suppress(TransportError):
             if holds_repository(above, at):
                 return at
-            todo += [join_path(at, name) for name in above.list_directory(at)]
+            todo += [paths.join(at, name) for name in above.list_directory(at)]
     return None
-
-
-def join_path(place: str, name: str) -> str:
-    """The path of what has that name in a folder."""
-    return f"{place}/{name}" if place else name
 
 
 def folders_to(path: str) -> list[str]:
@@ -164,7 +144,7 @@ class PlaceLook:
 
     def missing(self) -> list[str]:
         """The folders that are to be made."""
-        own = [join_path(self._path, name) for name in FOLDERS if name not in self._names]
+        own = [paths.join(self._path, name) for name in FOLDERS if name not in self._names]
         return [*(look.path for look in self._folders[1:] if look.result is None), *own]
 
     def _file(self) -> str | None:
@@ -207,7 +187,7 @@ class Remains:
     over one: its packs may be all there is. An index says nothing that its pack does not."""
 
     def __init__(self, path: str) -> None:
-        self._kept = {name: ListDirectory(join_path(path, name)) for name in (PACKS, LOG)}
+        self._kept = {name: ListDirectory(paths.join(path, name)) for name in (PACKS, LOG)}
         self.steps: list[Step] = [*self._kept.values()]
 
     @property

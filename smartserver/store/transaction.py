@@ -256,11 +256,14 @@ class TipProof:
         # Where the ref says which type its tip has, no record adds to that.
         any_type = {name: value for name, value in claimed.items() if self._system.tip_meta(name) is None}
         known = {name: {tip.id: tip for tip in stored.get(name, ()) if trusts_stored} for name in any_type}
-        self._prove(tip.id for name, value in any_type.items() for tip in value if tip.id not in known[name])
+        tips = (tip.id for name, value in any_type.items() for tip in value if tip.id not in known[name])
+        new = list(dict.fromkeys(tip for tip in tips if tip not in self._proved))
+        if new:
+            self._proved |= {tip.id: tip for tip in self._system.prove_tips(self, new)}
         return {
             name: tuple([self._proved.get(tip.id) or known[name][tip.id] for tip in value])
             if name in known
-            else self._plain(value)
+            else tuple([Tip(tip.id) for tip in value])
             for name, value in claimed.items()
         }
 
@@ -309,15 +312,6 @@ class TipProof:
                 record = snapshot.record(place)
                 found[revision] = self._system.tip_fact(record.meta, record.text)
         return [found[revision] or b"" for revision in revisions]
-
-    def _prove(self, tips: Iterable[RevisionId]) -> None:
-        new = list(dict.fromkeys(tip for tip in tips if tip not in self._proved))
-        if new:
-            self._proved |= {tip.id: tip for tip in self._system.prove_tips(self, new)}
-
-    @staticmethod
-    def _plain(value: RefValue) -> RefValue:
-        return tuple([Tip(tip.id) for tip in value])
 
 
 def entry_of(

@@ -71,16 +71,9 @@ def repack(
         place = quarantine()
         undo.callback(place.discard)
         earlier = snapshot.only(snapshot.packs[: span.start])
-        with contextlib.closing(place.pack) as made:
-            entry = packs.run(
-                made,
-                chosen,
-                place.name,
-                snapshot.state,
-                lambda kind, key: earlier.first_row(kind, key) is not None,
-                pace,
-                put_index=place.put_index,
-            )
+        entry = packs.run(
+            place, chosen, snapshot.state, lambda kind, key: earlier.first_row(kind, key) is not None, pace
+        )
         files = [GetStat(path) for path in (pack_path(entry.name), index_path(entry.name))]
         head, is_looked_at = line.look_between(line.known, place.publication(), files)
 

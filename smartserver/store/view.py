@@ -32,9 +32,6 @@ from smartserver.store.open_pack import SegmentReader
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.state import MAP
 
-MISSING_NAMED = 1024
-"""Missing parents an error names: it travels in one small reply."""
-
 
 class RepositoryView:
     """A snapshot with the changes of a request so far; None if there is no repository (a deleted one is none). A method
@@ -316,7 +313,7 @@ class RepositoryView:
         found = [graph.ordinal(have) for have in haves]
         had = [ordinal for ordinal in found if ordinal is not None]
         cut = [ordinal for ordinal in map(graph.ordinal, absent) if ordinal is not None]
-        ordinals = graph.missing([self._stored_ordinal(want) for want in wants], had, cut, self._charge)
+        ordinals = graph.missing([self._ordinal(want, graph) for want in wants], had, cut, self._charge)
         ranges = merge(ordinals)
         return PullPlan(ranges, len(ordinals), snapshot.size(ranges), tuple(ordinal is not None for ordinal in found))
 
@@ -388,14 +385,9 @@ class RepositoryView:
     def _stored_map(self, name: str) -> Mapping[bytes, bytes]:
         return {} if self.created is not None else self._present().state.map(name)
 
-    def _ordinal(self, revision: RevisionId) -> int:
-        ordinal = self._graph.ordinal(revision)
-        if ordinal is None:
-            raise MissingRevision(revision)
-        return ordinal
-
-    def _stored_ordinal(self, revision: RevisionId) -> int:
-        ordinal = self._stored.ordinal(revision)
+    def _ordinal(self, revision: RevisionId, graph: Graph | None = None) -> int:
+        """The ordinal of a revision in a graph, by default of stored and announced ones."""
+        ordinal = (graph or self._graph).ordinal(revision)
         if ordinal is None:
             raise MissingRevision(revision)
         return ordinal

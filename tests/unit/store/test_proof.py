@@ -106,14 +106,14 @@ def test_the_reference_cache_is_bounded() -> None:
     for number in range(10):
         cache.put(0, b"k%d" % number, b"", ((0, None, frozenset((b"a", b"b"))),))
     assert [cache.get(0, b"k%d" % number) is None for number in range(10)] == [True] * 7 + [False] * 3
-    assert cache.get(0, b"k7") == ((0, None, frozenset((b"a", b"b"))),)
+    assert cache.get(0, b"k7") == (((0, None, frozenset((b"a", b"b"))),), NOTHING)
     cache.put(0, b"new", b"", ((0, None, frozenset((b"c",))),))
     assert cache.get(0, b"k7") is not None
     assert cache.get(0, b"k8") is None
     cache.put(0, b"k7", b"", NOTHING)
-    assert cache.get(0, b"k7") == ((0, None, frozenset((b"a", b"b"))),)
+    assert cache.get(0, b"k7") == (((0, None, frozenset((b"a", b"b"))),), NOTHING)
     assert cache.get(0, b"k7", b"x") is None
-    assert cache.get(0, b"k7", b"") == ((0, None, frozenset((b"a", b"b"))),)
+    assert cache.get(0, b"k7", b"") == (((0, None, frozenset((b"a", b"b"))),), NOTHING)
     cache.put(0, b"large", b"", ((0, None, frozenset(bytes((number,)) for number in range(20))),))
     assert cache.get(0, b"large") is None
 
