@@ -36,7 +36,7 @@ pub struct Prover {
     state: Stream,
 }
 
-/// Columns of records as `Arrivals` has them.
+/// Columns of records as `UploadIndex` has them.
 type Records<'py> = (
     (Bound<'py, PyBytes>, Vec<u32>),
     (Vec<Bound<'py, PyBytes>>, Vec<u32>),

@@ -29,7 +29,7 @@ from smartserver.store.state import (
     following,
     kind_of,
 )
-from smartserver.store.far import AT_ONCE
+from smartserver.store.remote import AT_ONCE
 from smartserver.store.format import FORMAT, LINE
 from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.pack import CHUNK, TRAILER, encode_header

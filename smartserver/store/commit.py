@@ -51,7 +51,7 @@ from smartserver.spans import Part, span
 from smartserver.store.allowance import Allowance
 from smartserver.store.creation import Creation
 from smartserver.store.transaction import Transaction, entry_of
-from smartserver.store.far import is_far
+from smartserver.store.remote import is_remote
 from smartserver.store.group import Draft, Group
 from smartserver.store.log import Log
 from smartserver.store.log_view import Head
@@ -262,7 +262,7 @@ class Commit:
 
     def _drafted(self, head: Head | None, planned: PlannedCommit) -> list[Step]:
         """Behind a link, write the record down in the trip in which the pack is moved."""
-        if head is not None and is_far(self.log.folder):
+        if head is not None and is_remote(self.log.folder):
             with contextlib.suppress(CodedError):  # It is told when the record is made.
                 self._draft = self.group.draft(head.state, planned.entry)
                 return [self.log.draft(self._draft.record[0])]

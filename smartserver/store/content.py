@@ -106,7 +106,7 @@ class SnapshotView:
         return self.snapshot.text(kind, key, self._allowance.decode)
 
     def prefetch(self, names: Iterable[RecordName]) -> None:
-        if self.snapshot.far:
+        if self.snapshot.is_remote:
             found = (self.snapshot.first(*name) for name in names)
             self.snapshot.fetch([location for location in found if location is not None])
 
@@ -202,7 +202,7 @@ class ContentReader(PartReader):
 
     def _as_it_lies(self, named: SentRecord) -> _Ready | None:
         """A record whose base at rest is one that the reader has, which takes no work; None: it is not."""
-        of_base = len(named) == 3 and not self._moment.snapshot.far  # There a record is read once.
+        of_base = len(named) == 3 and not self._moment.snapshot.is_remote  # There a record is read once.
         entry = self._moment.framed(*named[:2]) if of_base else None
         if entry is None or (entry[0].base_key != named[-1] and (entry[0].kind, entry[0].base_key) not in self._sent):
             return None

@@ -56,7 +56,7 @@ MOST, FEWEST = 4096, 8
 TWICE = "its revision is sent twice"
 
 
-class Intake:
+class UploadValidator:
     """Checks segments against one snapshot, in order, and writes the new ones to quarantine."""
 
     def __init__(self, transaction: Transaction, quarantine: Callable[[], Quarantine], policy: Policy = SAFE) -> None:
@@ -82,7 +82,7 @@ class Intake:
         """The metas of revisions whose own record has another."""
         # Behind a link Python reads all bases of a segment in one go.
         bases = None if self._snapshot is None else StoredBases(self._snapshot, self._ancestry)
-        width = 0 if self._snapshot is not None and self._snapshot.far else self._system.hash_bytes
+        width = 0 if self._snapshot is not None and self._snapshot.is_remote else self._system.hash_bytes
         self._prover = make_prover(width, TEXT_BYTES, policy.level is not Level.OFF, bases)
         self._at_once = MOST
         """Segments that are tried together."""
@@ -189,8 +189,8 @@ class Intake:
             ancestry.add([ancestry.stored + parent if parent >= 0 else -1 - parent for parent in parents])
             revisions.add(revision)
             self._note_meta(revision, prover.own_meta)
-        if prover.records > len(self._known.arrivals):
-            self._known.arrivals.extend(prover, ancestry.stored)
+        if prover.records > len(self._known.stream):
+            self._known.stream.extend(prover, ancestry.stored)
 
     def _came(self, revision: RevisionId) -> bool:
         """Tell whether a revision is one of the new ones."""
@@ -237,7 +237,7 @@ class Intake:
     def finish(self) -> PackEntry | None:
         """End what was written; None where nothing was new. It is durable once its trailer is written down."""
         # Nothing is decoded any more, and what refers to itself lives on until the next collection.
-        self._known.arrivals.recent.clear()
+        self._known.stream.recent.clear()
         if self._prover is not None:
             self._prover.forget()
         if self._unreachable:
@@ -267,7 +267,7 @@ class Intake:
 
     def discard(self) -> None:
         """Delete what was written, as far as that works."""
-        self._known.arrivals.recent.clear()
+        self._known.stream.recent.clear()
         if self._draft is not None:
             with contextlib.suppress(TransportError):  # What a close says of bytes nobody wants is no matter.
                 self._draft.close()
@@ -302,14 +302,14 @@ class Intake:
         return SegmentProof(self._system, segment, reaches, self._known.copies, self._known.metas, self._references)
 
     def _check(self, segment: Segment, ordinal: int, draft: DraftPack) -> None:
-        if self._snapshot is not None and self._snapshot.far:
+        if self._snapshot is not None and self._snapshot.is_remote:
             self._fetch(segment, self._snapshot)
         proof = self._proof(segment, ordinal)
-        first = len(self._known.arrivals)
+        first = len(self._known.stream)
         rows: list[Row] = []
         rewritten: dict[int, tuple[Entry, bytes]] = {}
         at = self._start + segment.frames_at
-        arrivals, checks = self._known.arrivals, self._checks
+        stream, checks = self._known.stream, self._checks
         for index, (entry, frame) in enumerate(zip(segment.entries, frames(segment, self._content), strict=True)):
             if entry.length > MAX_TAKEN:
                 raise LimitExceeded(BYTES_OF_RECORD, entry.length, MAX_TAKEN)
@@ -328,10 +328,10 @@ class Intake:
             if (
                 checks[entry.kind]
                 or entry.key == segment.revision
-                or not arrivals.repeats(entry.kind, entry.key, entry.meta, base_key or b"", place, frame)
+                or not stream.repeats(entry.kind, entry.key, entry.meta, base_key or b"", place, frame)
                 or not proof.add_repeat(entry, base_key)
             ):
-                is_recent = base_key is None or arrivals.recent.get(entry.kind, base_key) is not None
+                is_recent = base_key is None or stream.recent.get(entry.kind, base_key) is not None
                 self._allowance.decode(entry.length if is_recent else row.chain_kib << 10)
                 if row.chain_kib <= parts.ALONE >> 10:  # Nearly always: no large one lies in it.
                     anew = self._prove(proof, entry, base_key, frame, row)
@@ -342,7 +342,7 @@ class Intake:
                 if anew is not None:
                     rewritten[index], row = anew
             rows.append(row)
-            arrivals.add(entry.kind, entry.key, entry.meta, ordinal, place, row)
+            stream.add(entry.kind, entry.key, entry.meta, ordinal, place, row)
             at += entry.frame_length
         check_own_record(self._system, segment, proof.own)
         if proof.own is not None:
@@ -355,13 +355,13 @@ class Intake:
         if rewritten:
             segment = self._rewrite(segment, rewritten)
             self._settle(segment, first)
-        draft.add(self._content, segment, rows, arrivals.bases(first))
+        draft.add(self._content, segment, rows, stream.bases(first))
 
     def _fetch(self, segment: Segment, snapshot: Snapshot) -> None:
         """Read what the records of a segment rest on, or must be equal to, in one go."""
         wanted = [(entry.kind, segment.base_of(entry)) for entry in segment.entries if entry.base != BaseTag.NONE]
         wanted += [(entry.kind, entry.key) for entry in segment.entries if self._conflicts[entry.kind]]
-        known = self._known.arrivals
+        known = self._known.stream
         news = [
             name for name in dict.fromkeys(wanted) if known.recent.get(*name) is None and known.first(*name) is None
         ]
@@ -380,7 +380,7 @@ class Intake:
             record = self._decode(proof.revision, entry, frame, base)
         proof.add(entry, record, base)
         self._judge.look(proof.revision, record, base)
-        known = self._known.arrivals
+        known = self._known.stream
         is_new = self._snapshot is None and known.first(entry.kind, entry.key) is None
         if self._conflicts[entry.kind] and not is_new:
             # The key does not prove the text: a second one that may be a base is refused.
@@ -388,7 +388,7 @@ class Intake:
             if other is not None and other.text != record.text:
                 raise ConflictingRecord(entry.key)
         if self._kinds[entry.kind].base and len(record.text) == entry.length:
-            self._known.arrivals.recent.put(record)
+            self._known.stream.recent.put(record)
         if entry.kind == self._system.own_kind and entry.key == proof.revision:
             proof.own = record
         return None if left is None else self._known.encode_anew(proof, entry, record, row, left)
@@ -439,7 +439,7 @@ class Intake:
         at = self._start + segment.frames_at
         for number, entry in enumerate(segment.entries, first):
             _, base, stored = self._known.row(entry, segment.base_of(entry) or None, number)
-            self._known.arrivals.move(number, Frame(entry.encoding, at, entry.frame_length, entry.length, base, stored))
+            self._known.stream.move(number, Frame(entry.encoding, at, entry.frame_length, entry.length, base, stored))
             at += entry.frame_length
 
     def _name_unreachable(self, segment: Segment, ordinal: int) -> None:
@@ -453,7 +453,7 @@ class Intake:
             except UnreachableBase as error:
                 self._unreachable[error.key] = None
             proof.claim(entry)
-            self._known.arrivals.add(entry.kind, entry.key, entry.meta, ordinal, Frame(0, 0, 0, 0, NO_BASE, b""), Row())
+            self._known.stream.add(entry.kind, entry.key, entry.meta, ordinal, Frame(0, 0, 0, 0, NO_BASE, b""), Row())
 
     def _read(self, offset: int, size: int) -> bytes:
         """Bytes of the pack so far, of the segment under check too."""

@@ -78,7 +78,7 @@ class Frame(NamedTuple):
     """Key of a base that is stored, else empty."""
 
 
-class Arrivals:
+class UploadIndex:
     """The records of the new revisions of one stream, numbered as they came: found by key, their texts decoded again
     when they are asked for. The texts are read back from the quarantined pack, but for the most recent ones."""
 
@@ -308,15 +308,15 @@ class KnownRecords:
     def __init__(
         self, snapshot: Snapshot | None, allowance: Allowance, names: Numbered, read: Callable[[int, int], bytes]
     ) -> None:
-        """`names`, `read`: as of `Arrivals`."""
+        """`names`, `read`: as of `UploadIndex`."""
         self._snapshot = snapshot
         self._allowance = allowance
-        self.arrivals = Arrivals(names, read, self.stored)
+        self.stream = UploadIndex(names, read, self.stored)
         """The records of the stream."""
 
     def forget(self) -> None:
         """Drop the records of the stream."""
-        self.arrivals = Arrivals(Numbered(), lambda offset, size: b"", lambda kind, key: None)
+        self.stream = UploadIndex(Numbered(), lambda offset, size: b"", lambda kind, key: None)
 
     def row(self, entry: Entry, base_key: Key | None, before: int) -> tuple[Row, int, Key]:
         """Depth, chain and lineage of an entry, record `before` of the stream; and its base as `Frame` says it."""
@@ -326,10 +326,10 @@ class KnownRecords:
         base = None if self._snapshot is None else self.stored_row(entry.kind, base_key)
         number, stored = STORED_BASE, base_key
         if base is None:
-            first = self.arrivals.first(entry.kind, base_key)
+            first = self.stream.first(entry.kind, base_key)
             if first is None or first >= before:
                 raise LookupError(f"base {shown(base_key)} was found a moment ago")
-            base, number, stored = self.arrivals.row(first), first, b""
+            base, number, stored = self.stream.row(first), first, b""
         depth, chain_kib, lineage = base
         return made(Row, (depth + 1, chain_kib + kib(entry.length), lineage + 1)), number, stored
 
@@ -365,35 +365,35 @@ class KnownRecords:
             while location is not None and self._snapshot is not None:
                 yield Row(location.depth, location.chain_kib, location.lineage), location
                 location, key = self._snapshot.base(location), None
-            number = self.arrivals.first(kind, key) if key else None
+            number = self.stream.first(kind, key) if key else None
             if number is None:
                 break
-            yield self.arrivals.row(number), number
-            _, key = self.arrivals.base(number)
+            yield self.stream.row(number), number
+            _, key = self.stream.base(number)
 
     def _link(self, kind: int, place: int | Location) -> Record:
         if isinstance(place, int):
-            return self.record(kind, self.arrivals.key(place))
+            return self.record(kind, self.stream.key(place))
         assert self._snapshot is not None  # The place is in it.
         return self._snapshot.record(place)
 
     def copies(self, kind: int, key: Key) -> Iterable[int]:
         """The ordinals of the revisions that introduced a record."""
-        came = self.arrivals.ordinals_newest_first(kind, key)  # The newest is the likeliest to be an ancestor's.
+        came = self.stream.ordinals_newest_first(kind, key)  # The newest is the likeliest to be an ancestor's.
         if len(came) > 1:
             self._allowance.charge(len(came) >> 2)  # Four are listed in the time of a step.
         return came if self._snapshot is None else chain(came, self._snapshot.introducers(kind, key))
 
     def metas(self, places: Sequence[tuple[int, Key]]) -> list[bytes]:
         """The metas of records that are in the stream or stored."""
-        came = [self.arrivals.meta(*place) for place in places]
+        came = [self.stream.meta(*place) for place in places]
         stored = [place for place, meta in zip(places, came, strict=True) if meta is None]
         rest = iter(self._snapshot.metas(stored) if self._snapshot is not None else ())
         return [next(rest) if meta is None else meta for meta in came]
 
     def measure(self, kind: int, key: Key) -> tuple[bytes, int] | None:
         """Meta and text length of a record that came or is stored; None where it is neither. Nothing is decoded."""
-        number = self.arrivals.first(kind, key)
+        number = self.stream.first(kind, key)
         if number is None and not self.is_stored(kind, key):
             return None
         return self.metas([(kind, key)])[0], self.text_length(kind, key)
@@ -401,14 +401,14 @@ class KnownRecords:
     @contextlib.contextmanager
     def read(self, kind: int, key: Key) -> Iterator[Record]:
         """A record that came or is stored, decoded under the rules of `_check`: charged, a large one in its turn."""
-        if self.arrivals.recent.get(kind, key) is not None:
+        if self.stream.recent.get(kind, key) is not None:
             yield self.record(kind, key)
             return
-        number = self.arrivals.first(kind, key)
+        number = self.stream.first(kind, key)
         base_length: Callable[[], int]
         if number is not None:
-            row = self.arrivals.row(number)
-            base_length = partial(self.text_length, kind, self.arrivals.base(number)[1])
+            row = self.stream.row(number)
+            base_length = partial(self.text_length, kind, self.stream.base(number)[1])
         else:
             snapshot = self._snapshot
             location = None if snapshot is None else snapshot.first(kind, key)
@@ -422,7 +422,7 @@ class KnownRecords:
 
     def record(self, kind: int, key: Key) -> Record:
         """A record that is known to be there."""
-        found = self.arrivals.record(kind, key)
+        found = self.stream.record(kind, key)
         if found is None:
             raise LookupError(f"base {shown(key)} was found a moment ago")
         return found
@@ -447,7 +447,7 @@ class KnownRecords:
         if key is None:
             return 0
         stored = None if self._snapshot is None else self._snapshot.first(kind, key)
-        return self.arrivals.length(kind, key) if stored is None else stored.length
+        return self.stream.length(kind, key) if stored is None else stored.length
 
 
 def _base_length(snapshot: Snapshot, location: Location) -> int:

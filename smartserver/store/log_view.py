@@ -20,7 +20,7 @@ from itertools import takewhile
 
 from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, newest_first
-from smartserver.store.far import is_far
+from smartserver.store.remote import is_remote
 from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, LOG, parse_format
 from smartserver.store.record import NOTHING, Record, decode_record, hash_of, is_record, numbers_of, record_path
 from smartserver.store.state import Misfit, State, first_state
@@ -98,7 +98,7 @@ class LogView:
                 warm = self._head
                 try:
                     # Behind a link the record after the next is asked for, too: a trip less where something came.
-                    if warm is not None and not (has_successor or is_far(self.folder)) and self.still(warm):
+                    if warm is not None and not (has_successor or is_remote(self.folder)) and self.still(warm):
                         return warm
                     head = self._open(perform) if warm is None else self._read_on(warm.state)
                 except TransportError:
@@ -160,7 +160,7 @@ class LogView:
         are_objects = Capability.OBJECTS in self.folder.capabilities
         folders = [] if are_objects else [GetStat(name) for name in FOLDERS]
         asked: list[Step] = [line, names] if self._listed else [line, names, records, *folders]
-        head, guesses = None, is_far(self.folder) and not are_objects
+        head, guesses = None, is_remote(self.folder) and not are_objects
 
         def ask(steps: Sequence[Step]) -> None:
             (perform if guesses and perform else self.folder.perform)(steps)

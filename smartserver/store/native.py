@@ -21,7 +21,7 @@ from smartserver.records.native import native
 
 class Prover(Protocol):
     """Proves the segments of one stream, up to one that Python must look at: out of the ordinary, or wrong. A segment
-    that Python takes then is noted. Its twin is `store.incoming.Intake`, which it serves."""
+    that Python takes then is noted. Its twin is `store.incoming.UploadValidator`, which it serves."""
 
     own_meta: bytes
     """The meta of the own record of each segment that it proves."""
@@ -54,7 +54,7 @@ class Prover(Protocol):
         each negative and one less."""
 
     def columns(self, first: int) -> Any:
-        """The records from a number on, as `Arrivals.extend` takes them."""
+        """The records from a number on, as `UploadIndex.extend` takes them."""
 
     def index(self, pack_length: int, pack_hash: bytes, first: int = 0, lineages: Sequence[int] | None = None) -> bytes:
         """The body of the index of a pack that has the segments from a number on. `lineages`: those of its records."""

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from smartserver.errors import CorruptFile, RepositoryChanged
 from smartserver.records.model import Key, Kind
-from smartserver.store import far
+from smartserver.store import remote
 from smartserver.store.blocks import Blocks, Remake
 from smartserver.store.caches import Block
-from smartserver.store.far import FarPack, PackRange, is_far
+from smartserver.store.remote import RemotePack, PackRange, is_remote
 from smartserver.store.format import PACKS
 from smartserver.store.index import Index, Row
 from smartserver.store.index_build import rebuild
@@ -62,7 +62,7 @@ class OpenPack:
     def __init__(self, transport: Transport, entry: PackEntry, kinds: Sequence[Kind], seek: Seek) -> None:
         self.entry = entry
         self.path = pack_path(entry.name)
-        self.far = is_far(transport)
+        self.is_remote = is_remote(transport)
         """True if it lies behind a link."""
         self.index: Index
         self._rebuilt: bytes | None = None
@@ -97,11 +97,11 @@ class OpenPack:
             found = seek(entry, index)
             return None if found is None else PackRange(pack_path(found[0].name), *found)
 
-        if self.far:
+        if self.is_remote:
             # It holds what it needs to find itself, and not this, which would keep both alive.
-            return FarPack(self._transport, PackRange(self.path, entry, 0), self._kinds, find, self._content)
+            return RemotePack(self._transport, PackRange(self.path, entry, 0), self._kinds, find, self._content)
         place: PackRange | None = None
-        for moves_left in range(far.MOVES, -1, -1):
+        for moves_left in range(remote.MOVES, -1, -1):
             try:
                 if place is None:
                     return self._open_at(self.path, entry)
@@ -121,8 +121,8 @@ class OpenPack:
 
     def _alone(self) -> PackReader:
         """The pack's file, before its index is there to find it elsewhere."""
-        if self.far:
-            return FarPack(self._transport, PackRange(self.path, self.entry, 0), self._kinds, lambda: None)
+        if self.is_remote:
+            return RemotePack(self._transport, PackRange(self.path, self.entry, 0), self._kinds, lambda: None)
         return self._open_at(self.path, self.entry)
 
     @property
@@ -189,7 +189,7 @@ class OpenPack:
         self._summaries, self._look_again, self._is_damaged = None, 0.0, False
 
     def _open_summaries(self) -> Summaries | None:
-        is_due = not self.far and self.entry.segments >= LEAST and time.monotonic() >= self._look_again
+        is_due = not self.is_remote and self.entry.segments >= LEAST and time.monotonic() >= self._look_again
         if self._summaries is None and is_due:
             try:
                 self._summaries = Summaries(self._transport.open_read(summaries_path(self.entry.name)), self.entry)
@@ -239,7 +239,7 @@ class SegmentReader:
         """Bytes in all."""
         self.left = self.size
         """Bytes not read yet."""
-        self._far = any(pack.far for pack, _, _ in self._runs)
+        self._is_remote = any(pack.is_remote for pack, _, _ in self._runs)
         self._ahead = b""
 
     def read(self, size: int) -> bytes:
@@ -247,7 +247,7 @@ class SegmentReader:
         wanted = min(size, self.left)
         self.left -= wanted
         if len(self._ahead) < wanted:
-            more = self._read(max(wanted - len(self._ahead), far.AT_ONCE if self._far else 0))
+            more = self._read(max(wanted - len(self._ahead), remote.AT_ONCE if self._is_remote else 0))
             self._ahead = self._ahead + more if self._ahead else more
         # Where it is all of them, the slice is no copy.
         read, self._ahead = self._ahead[:wanted], self._ahead[wanted:]
@@ -263,5 +263,5 @@ class SegmentReader:
             size -= taken
             if start + taken < stop:
                 self._runs.append((pack, start + taken, stop))
-        pieces = far.read_across(wanted)
+        pieces = remote.read_across(wanted)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)

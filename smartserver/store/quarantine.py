@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from smartserver.records.model import Kind, Segment
 from smartserver.spans import Part, span
-from smartserver.store import far
+from smartserver.store import remote
 from smartserver.store.blocks import Blocks, seal
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.index import Index, Row
@@ -78,7 +78,7 @@ class Quarantine:
 
     def put_index(self, length: int, digest: bytes, index: Iterable[bytes], segments: int, records: int) -> PackEntry:
         """Write the index of the pack, or keep it in memory as the pack is; the entry of a record for both. A small
-        index may be lost with the power, and is then made again: that costs less than to wait for the disk each time."""
+        index may be lost with the power, and is made again then, which costs less than to wait for the disk."""
         size, last = 0, b""
 
         def count() -> Iterator[bytes]:
@@ -141,7 +141,7 @@ class HeldFile(WriteFile, ReadFile):
         """All of it, while it is in memory."""
         # A strong reference would form a cycle and keep the content in memory until the next garbage collection.
         self._quarantine: Quarantine = weakref.proxy(quarantine)
-        self.most = far.AT_ONCE if far.is_far(quarantine.folder) else 0
+        self.most = remote.AT_ONCE if remote.is_remote(quarantine.folder) else 0
         """Bytes that are held in memory at most."""
         self._file: WriteFile | None = None
         self._reader: ReadFile | None = None

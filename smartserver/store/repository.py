@@ -21,7 +21,7 @@ from smartserver.store.allowance import Allowance
 from smartserver.store.caches import TextCache
 from smartserver.store.commit import Commit, CommitOutcome, Plan, earlier
 from smartserver.store.creation import Creation
-from smartserver.store.far import is_far
+from smartserver.store.remote import is_remote
 from smartserver.store.group import Group
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import Log
@@ -132,7 +132,7 @@ class PackRepository:
     @property
     def known(self) -> RepositoryLook | None:
         """The repository as it was last seen, behind a link, where to look takes trips; None elsewhere."""
-        head = self.log.known if is_far(self.folder) else None
+        head = self.log.known if is_remote(self.folder) else None
         return None if head is None else RepositoryLook(head)
 
     def look_around(self, perform: Perform | None = None) -> RepositoryLook:
@@ -258,7 +258,7 @@ class PackRepository:
                 packs = made.packs
                 left = min(left, len(packs))  # A push may have come meanwhile.
                 progress(before - left, before)
-            if not is_far(self.folder):
+            if not is_remote(self.folder):
                 self._try(self._summarise_whole)
             return PackReport(before, len(packs), sum(entry.length for entry in packs))
 

@@ -17,7 +17,7 @@ from smartserver.records.model import Key, Parent, RevisionId
 from smartserver.records.segment import decode_parents
 from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
-from smartserver.store import far
+from smartserver.store import remote
 from smartserver.store.caches import TextCache
 from smartserver.store.format import LOG
 from smartserver.store.graph import Graph, Part
@@ -59,21 +59,21 @@ class Snapshot(StoredRecords):
         packs: list[OpenPack] = []
         graph = Graph()
         read = NONE_READ
-        is_far = far.is_far(transport)
-        if is_far or Capability.OBJECTS in transport.capabilities:
+        is_remote = remote.is_remote(transport)
+        if is_remote or Capability.OBJECTS in transport.capabilities:
             came = [entry for entry in state.packs if entry not in opened]
-            if not is_far:  # Of a large one there is a copy, which is read in blocks.
-                came = [entry for entry in came if entry.index_length <= far.SMALL]
+            if not is_remote:  # Of a large one there is a copy, which is read in blocks.
+                came = [entry for entry in came if entry.index_length <= remote.SMALL]
             files = {index_path(entry.name): entry.index_length for entry in came}
-            if is_far and (opened or Capability.OBJECTS not in transport.capabilities):
+            if is_remote and (opened or Capability.OBJECTS not in transport.capabilities):
                 size = 0
                 for entry in reversed(came):
                     size += entry.length
-                    if size > far.SMALL:
+                    if size > remote.SMALL:
                         break
                     files[pack_path(entry.name)] = entry.length
             left = {path: size for path, size in files.items() if path not in brought}
-            read = {**brought, **dict(far.get_all(transport, left))}
+            read = {**brought, **dict(remote.get_all(transport, left))}
         for entry in state.packs:
             pack, part = opened.get(entry) or (OpenPack(transport, entry, state.kinds, seek), None)
             if part is None:
@@ -180,7 +180,7 @@ class Snapshot(StoredRecords):
         found: dict[int, int | None] = {}
         asked = [ordinal for ordinal in ordinals if self.graph.parents(ordinal)]
         runs = [run for ordinal in asked for run in self.runs(((ordinal, ordinal + 1),))]
-        read = far.read_across([(pack.reader, start, min(HEADER, stop - start)) for pack, start, stop in runs])
+        read = remote.read_across([(pack.reader, start, min(HEADER, stop - start)) for pack, start, stop in runs])
         for ordinal, header in zip(asked, read, strict=True):
             try:
                 parents = decode_parents(header, 0)

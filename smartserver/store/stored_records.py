@@ -15,7 +15,7 @@ from smartserver.records.hunks import Buffer
 from smartserver.records.model import BaseTag, Entry, Key, Kind, Record, RevisionId
 from smartserver.records.segment import ZSTD
 from smartserver.records.varint import Malformed, decode
-from smartserver.store import far, parts
+from smartserver.store import parts, remote
 from smartserver.store.caches import OF_TEXT, CachedText, TextCache, decode_text, encode_text
 from smartserver.store.graph import Graph
 from smartserver.store.index import EXTERNAL, NO_BASE, IndexRow, Row, record_digest
@@ -69,11 +69,11 @@ class StoredRecords:
         self._external: dict[tuple[int, int], tuple[int, int]] = {}
         """External bases found so far: pack and entry -> pack and row."""
         self.transport = transport
-        self.far = far.is_far(transport)
+        self.is_remote = remote.is_remote(transport)
         """True if what it reads lies behind a link."""
         self._fetched: dict[Spot, bytes] = {}
         """The bytes of records that were read together, each until it is asked for."""
-        self._native = None if self.far else record_reader(state.kinds, len(self.packs))
+        self._native = None if self.is_remote else record_reader(state.kinds, len(self.packs))
 
     def introducers(self, kind: int, key: Key) -> Iterator[int]:
         """The ordinals of the revisions that brought a copy of a record, ascending; none where it is not stored."""
@@ -133,7 +133,7 @@ class StoredRecords:
         """The record of a row, proved, by the index and the cache of texts. `asked`: as of `_header`; `charge`: as of
         `lookup`."""
         pack = self.packs[number]
-        if self.far and (number, row) not in self._fetched:
+        if self.is_remote and (number, row) not in self._fetched:
             self.fetch([self._location(number, row)])
         said = pack.index.at(row)
         charge(said.length)
@@ -201,17 +201,17 @@ class StoredRecords:
             charge(len(cached.text))
             return Text(cached.meta, len(cached.text), (cached.text,))
         said = self.packs[number].index.at(row)
-        if self.far or said.length <= parts.LARGE:
-            remote, name = self.texts.remote, b""
-            if remote is not None and cached is None:
+        if self.is_remote or said.length <= parts.LARGE:
+            others, name = self.texts.remote, b""
+            if others is not None and cached is None:
                 name = b"%b %d %b" % (self.state.incarnation, kind, key)
-                cached = self._remote(remote.get(name), number, row, said, (kind, key))
+                cached = self._remote(others.get(name), number, row, said, (kind, key))
                 if cached is not None:
                     charge(len(cached.text))
                     return Text(cached.meta, len(cached.text), (cached.text,))
             record = self._read(number, row, cached, (kind, key), charge)
-            if remote is not None and name:
-                remote.put(name, encode_text(CachedText(record.text, True, record.meta)) or b"")
+            if others is not None and name:
+                others.put(name, encode_text(CachedText(record.text, True, record.meta)) or b"")
             return Text(record.meta, len(record.text), (record.text,))
         entry = self._entry(number, row, said, (kind, key))
         return Text(entry.meta, entry.length, self._in_parts(number, row, said, entry, charge), entry.check)
@@ -305,7 +305,7 @@ class StoredRecords:
             if found is None:
                 raise LookupError(f"{shown(key)} is not stored")
             rows.append((*found, self.packs[found[0]].index.at(found[1])))
-        read = far.read_across(
+        read = remote.read_across(
             [
                 (self.packs[number].reader, said.header_offset, min(HEADER, said.frame_offset - said.header_offset))
                 for number, _, said in rows
@@ -325,16 +325,16 @@ class StoredRecords:
                 number, row = place
                 found = self.packs[number].index.at(row)
                 start, stop = found.header_offset, found.frame_offset + found.frame_length
-                if place not in self._fetched and stop - start <= far.NEAR and size + stop - start <= far.AT_ONCE:
+                if place not in self._fetched and stop - start <= remote.NEAR and size + stop - start <= remote.AT_ONCE:
                     wanted[place] = (self.packs[number].reader, start, stop - start)
                     size += stop - start
                 place = self._base(number, row, found)
                 if place is not None and self.texts.get(_text_key(self.packs[place[0]], place[1])):
                     break
         held = sum(map(len, list(self._fetched.values())))
-        if held + size > far.AT_ONCE:  # Some of that is not asked for any more.
+        if held + size > remote.AT_ONCE:  # Some of that is not asked for any more.
             self._fetched.clear()
-        self._fetched.update(zip(wanted, far.read_across(list(wanted.values())), strict=True))
+        self._fetched.update(zip(wanted, remote.read_across(list(wanted.values())), strict=True))
 
     def _location(self, number: int, row: int) -> Location:
         pack = self.packs[number]

@@ -14,7 +14,7 @@ from smartserver.store.allowance import Allowance
 from smartserver.store.browse import row_of, rows_of
 from smartserver.store.caches import Block
 from smartserver.store.content import SnapshotView
-from smartserver.store.far import is_far
+from smartserver.store.remote import is_remote
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.record import PackEntry
@@ -102,13 +102,13 @@ def summarise_joined(
     packs = range(gone[0], gone[-1] + 1) if gone else range(0)
     entry = after.packs[packs.start] if packs else None
     segments = sum(before.packs[number].entry.segments for number in packs)
-    if entry is not None and entry.segments == segments >= LEAST and not is_far(folder):
+    if entry is not None and entry.segments == segments >= LEAST and not is_remote(folder):
         write_summaries(folder, before, packs, entry, randomness, pace)
 
 
 def summarise(folder: Transport, snapshot: Snapshot, randomness: Callable[[int], bytes], pace: Pace = unpaced) -> None:
     """Write the summaries of each pack that lacks them. Behind a link none are written, as none are read."""
-    for number, pack in enumerate(() if is_far(folder) else snapshot.packs):
+    for number, pack in enumerate(() if is_remote(folder) else snapshot.packs):
         if not pack.has_summaries:
             write_summaries(folder, snapshot, range(number, number + 1), pack.entry, randomness, pace)
             pack.look_for_summaries()

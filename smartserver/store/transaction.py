@@ -287,7 +287,7 @@ class TipProof:
             parents = self._announced[place].parents
             return self._graph.ordinal(parents[0].id) if parents and not parents[0].absent else None
         assert self._snapshot is not None, "something is stored"
-        if not self._snapshot.far:
+        if not self._snapshot.is_remote:
             return self._snapshot.first_parent(ordinal)
         if ordinal not in self._first_parents:
             self._first_parents |= self._snapshot.first_parents(range(max(0, ordinal + 1 - AHEAD), ordinal + 1))
@@ -305,7 +305,7 @@ class TipProof:
                 metas = snapshot.metas([(kind, revision) for revision in read])
                 read = [revision for revision, meta in zip(read, metas, strict=True) if meta == self._system.label]
             places = {revision: place for revision in read if (place := snapshot.first(kind, revision)) is not None}
-            if snapshot.far:
+            if snapshot.is_remote:
                 snapshot.fetch(places.values())
             for revision, place in places.items():
                 self._allowance.decode(place.chain_kib << 10)

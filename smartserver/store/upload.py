@@ -17,7 +17,7 @@ from smartserver.records.model import GraphNode, Key, RevisionId
 from smartserver.records.segment import SegmentStream, decode_revision
 from smartserver.records.varint import Malformed
 from smartserver.spans import Part, span
-from smartserver.store.incoming import KEYS_NAMED, Intake
+from smartserver.store.incoming import KEYS_NAMED, UploadValidator
 from smartserver.store.pack import PackReader
 from smartserver.store.quarantine import Quarantine
 from smartserver.store.record import PackEntry
@@ -51,7 +51,7 @@ class Upload:
         """The limits of its request."""
         self._quarantine = quarantine
         self._policy = policy
-        self._intake = Intake(transaction, quarantine, policy)
+        self._validator = UploadValidator(transaction, quarantine, policy)
         self._checked = transaction.snapshot
         self._stream = SegmentStream(graph_first=graph_first, limit=MAX_TAKEN, charge=self.allowance.charge)
         self._graph_first = graph_first
@@ -78,11 +78,11 @@ class Upload:
         except Malformed as error:
             raise _malformed(self._segments, error) from error
         finally:
-            before = self._intake.taken
+            before = self._validator.taken
             try:
-                self._intake.take(came)
+                self._validator.take(came)
             except Malformed as error:
-                raise _malformed(self._segments - len(came) + self._intake.taken - before, error) from error
+                raise _malformed(self._segments - len(came) + self._validator.taken - before, error) from error
 
     def graph(self) -> Sequence[GraphNode] | None:
         """The revisions of the body: what it announces, once that is here; without announcement all, after `finish`."""
@@ -93,15 +93,15 @@ class Upload:
     @property
     def warnings(self) -> dict[str, tuple[int, Key]]:
         """Faults of what came that are no reason to refuse it: see `Judge.warnings`."""
-        return self._intake.warnings
+        return self._validator.warnings
 
     def own_meta(self, revision: RevisionId) -> bytes | None:
         """The meta of the own record of a revision that came; None where it did not."""
-        return self._intake.own_meta(revision)
+        return self._validator.own_meta(revision)
 
     def fact(self, revision: RevisionId) -> bytes | None:
         """The `System.tip_fact` of a revision that came; None if it did not come."""
-        return self._intake.fact(revision)
+        return self._validator.fact(revision)
 
     def finish(self, segments: int, size: int) -> None:
         """Check that the body is whole, and end the pack. `segments`, `size`: what the body's end says it has."""
@@ -116,10 +116,10 @@ class Upload:
         if announced is not None and len(announced) != self._segments:
             raise CorruptRecord(b"", b"", f"{len(announced)} revisions are announced, {self._segments} came")
         self._ended = True
-        here.tally[STORED] += len(self._intake.left_out)
-        here.tally[STORED_BYTES] += self._intake.bytes_left_out
+        here.tally[STORED] += len(self._validator.left_out)
+        here.tally[STORED_BYTES] += self._validator.bytes_left_out
         with span(Part.SERVER, "prove"):
-            self.entry = self._intake.finish()
+            self.entry = self._validator.finish()
 
     def stale(self, snapshot: Snapshot | None) -> bool:
         """Tell whether the pack must be checked again before it goes on top of `snapshot`."""
@@ -130,60 +130,60 @@ class Upload:
             count = before.graph.count
         if self.entry is None or snapshot is None or snapshot.graph.count == count:
             return False
-        return self._intake.meets(snapshot, count)
+        return self._validator.meets(snapshot, count)
 
     def check_again(self, transaction: Transaction, progress: Report = unreported) -> None:
         """Check the pack against another snapshot: what landed meanwhile is cut out, bases are proved again."""
-        snapshot, left_out = transaction.snapshot, self._intake.left_out
+        snapshot, left_out = transaction.snapshot, self._validator.left_out
         gone = [revision for revision in left_out if snapshot is None or snapshot.graph.ordinal(revision) is None]
         if gone:
             raise MissingParents(gone[:KEYS_NAMED])
         if self.entry is None:
             self._checked = snapshot
             return
-        quarantine = self._intake.quarantine
+        quarantine = self._validator.quarantine
         assert quarantine is not None  # It holds the entry.
-        intake = Intake(transaction, self._quarantine, self._policy)
+        validator = UploadValidator(transaction, self._quarantine, self._policy)
         try:
             with contextlib.closing(quarantine.pack) as file:
                 pack = PackReader(file, self.entry.length, quarantine.pack_path)
                 for offset, content in pack.segments():
                     progress("check again", offset, self.entry.length)
-                    intake.take([(decode_revision(content, 0).revision, content)])
-            entry = intake.finish()
+                    validator.take([(decode_revision(content, 0).revision, content)])
+            entry = validator.finish()
         except BaseException:
-            intake.discard()
-            intake.release()
+            validator.discard()
+            validator.release()
             raise
-        self._intake.discard()
-        self._intake.release()
-        intake.left_out += left_out
-        self._intake, self._checked, self.entry, self._written = intake, snapshot, entry, False
+        self._validator.discard()
+        self._validator.release()
+        validator.left_out += left_out
+        self._validator, self._checked, self.entry, self._written = validator, snapshot, entry, False
 
     def write_down(self, trailer: Trailer) -> None:
         """Append to the new pack, if there is one, what the change is about to do, and make that durable; once."""
         if self.entry is not None and not self._written:
-            self._intake.write_down(encode_trailer(trailer))
+            self._validator.write_down(encode_trailer(trailer))
             self._written = True
 
     @property
     def quarantine(self) -> Quarantine | None:
         """The place of the new pack; None while nothing is new."""
-        return self._intake.quarantine
+        return self._validator.quarantine
 
     @property
     def written(self) -> int:
         """Bytes of the new pack so far."""
-        return self._intake.written
+        return self._validator.written
 
     def leave(self) -> None:
         """Keep the published pack."""
-        self._intake.release()
+        self._validator.release()
 
     def abandon(self) -> None:
         """Delete what was written, as far as that works; abandoning twice is harmless."""
-        self._intake.discard()
-        self._intake.release()
+        self._validator.discard()
+        self._validator.release()
 
     def _match(self, segment: GraphNode) -> None:
         if not self._graph_first:

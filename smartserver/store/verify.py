@@ -15,7 +15,7 @@ from smartserver.records.model import BaseTag, RefValue, RevisionId, Segment
 from smartserver.records.system import system_of
 from smartserver.store.allowance import Allowance
 from smartserver.store.caches import TextCache
-from smartserver.store.far import is_far
+from smartserver.store.remote import is_remote
 from smartserver.store.format import LOG
 from smartserver.store.index import Index, Row, kib
 from smartserver.store.index_build import IndexBuilder
@@ -167,7 +167,7 @@ class _Verification:
 
     def _check_summaries(self, snapshot: Snapshot) -> None:
         """Read the files of summaries, and compare one revision of each block with its records."""
-        if is_far(self._folder):  # Nobody reads them there.
+        if is_remote(self._folder):  # Nobody reads them there.
             return
         for number, pack in enumerate(snapshot.packs):
             path = summaries_path(pack.entry.name)

@@ -249,7 +249,7 @@ def check_packs(snapshot: Snapshot, progress: Progress) -> SegmentReport | None:
     something is wrong, or cannot be proved natively: then Python checks all of them, and names what is. A segment that
     only Python can check is checked by it (`SegmentCheck`)."""
     prover = make_prover(system_of(snapshot.state.vcs).hash_bytes, TEXTS, False, None)
-    if prover is None or snapshot.far:
+    if prover is None or snapshot.is_remote:
         return None
     check = SegmentCheck(snapshot)
     done = 0

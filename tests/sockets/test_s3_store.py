@@ -88,7 +88,7 @@ def test_calls(served: Open) -> None:
 
 
 def test_a_pack_that_is_not_held_in_memory(served: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smartserver.store.far.AT_ONCE", 1000)
+    monkeypatch.setattr("smartserver.store.remote.AT_ONCE", 1000)
     history = History()
     tip = history.commit({"large": Repeatable()(6 << 20)})
     push(served(0), history, [tip], {MAIN: tip})

@@ -47,7 +47,7 @@ def test_behind_a_link_a_small_pack_is_held_until_it_is_published(
     folder: MemoryTransport, large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same pack and index as in files, which a large one has."""
-    monkeypatch.setattr("smartserver.store.far.AT_ONCE", 10 if large else 10_000)
+    monkeypatch.setattr("smartserver.store.remote.AT_ONCE", 10 if large else 10_000)
     near = Quarantine(folder, b"request", Repeatable())
     written(folder, near).seal()
     far = Quarantine(Far(folder), b"request", Repeatable(2))

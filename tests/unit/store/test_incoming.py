@@ -186,11 +186,11 @@ def test_absent_parents_are_kept(repository: PackRepository) -> None:
 
 @IN_PYTHON
 def test_no_text_is_held_once_all_is_written(repository: PackRepository, history: History) -> None:
-    """An intake refers to itself: what it held would stay until the next collection, beside what the next one holds."""
+    """An validator refers to itself: what it held would stay until the next collection, beside what the next one holds."""
     body = history.body(history.line(4))
     sent = receive(repository)
     sent.write(body)
-    recent = sent._intake._known.arrivals.recent
+    recent = sent._validator._known.stream.recent
     assert recent._records
     sent.finish(4, len(body))
     assert not recent._records

@@ -55,7 +55,7 @@ def test_a_base_that_was_not_seen_lately_is_charged_with_all_it_rests_on(monkeyp
         allowance = Allowance()
         sent = receive(allowance)
         if not kept:
-            monkeypatch.setattr(sent._intake._known.arrivals, "recent", RecentRecords(0))
+            monkeypatch.setattr(sent._validator._known.stream, "recent", RecentRecords(0))
         sent.write(history.body(line))
         sent.abandon()
         charged.append(allowance.decoded)

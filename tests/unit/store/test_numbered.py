@@ -11,7 +11,7 @@ import pytest
 from smartserver.errors import LimitExceeded
 from smartserver.records.model import BaseTag, Entry, Segment
 from smartserver.store import index_build
-from smartserver.store.known_records import NO_BASE, Arrivals, Frame
+from smartserver.store.known_records import NO_BASE, UploadIndex, Frame
 from smartserver.store.index import Row
 from smartserver.store.index_build import IndexBuilder, Numbered, Numbering
 
@@ -66,17 +66,17 @@ def test_what_is_known_of_a_push_takes_little() -> None:
     made = keys()
     row = Row(1, 2, 3)
 
-    def push() -> tuple[Arrivals, IndexBuilder]:
+    def push() -> tuple[UploadIndex, IndexBuilder]:
         numbering = Numbering()
-        arrivals = Arrivals(numbering.records, lambda offset, size: b"", lambda kind, key: None)
+        index = UploadIndex(numbering.records, lambda offset, size: b"", lambda kind, key: None)
         builder = IndexBuilder(numbering=numbering)
         for at in range(0, MANY, 10):
             for number in range(at, at + 10):
                 place = Frame(1, number, 10, 20, NO_BASE, b"")
-                arrivals.add(0, bytes(made[number]), b"\x03", number, place, row)
+                index.add(0, bytes(made[number]), b"\x03", number, place, row)
             entries = tuple(Entry(0, 0, key, b"\x03", BaseTag.NONE, b"", 9, 9, b"") for key in made[at : at + 10])
             numbering.revisions.add(b"%d" % at)
             builder.add_numbered(9 * at, Segment(b"%d" % at, (), entries, 0, 90, (0,) * 10), [row] * 10, [-1] * 10)
-        return arrivals, builder
+        return index, builder
 
     assert taken(push) < 150

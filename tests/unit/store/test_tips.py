@@ -125,7 +125,7 @@ def test_headers_behind_a_link_are_read_together(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(module, "AHEAD", ahead)
     monkeypatch.setattr(Snapshot, "first_parents", counted)
-    monkeypatch.setattr(snapshot, "far", True)
+    monkeypatch.setattr(snapshot, "is_remote", True)
     transaction = Transaction("project", snapshot)
     proof: TipProof = transaction.tips
     assert [proof.first_parent(ordinal) for ordinal in reversed(range(len(line)))] == expected[::-1]

@@ -29,7 +29,7 @@ NEAR = 4 << 20
 """Bytes of a record that are read with its header: a trip saved is worth more than the bytes."""
 
 
-def is_far(transport: Transport) -> bool:
+def is_remote(transport: Transport) -> bool:
     """Tell whether a store is behind a link."""
     return Capability.ROUND_TRIPS in transport.capabilities
 
@@ -49,7 +49,7 @@ Find = Callable[[], PackRange | None]
 """Looks in the newest state for the segments of a pack whose file is gone; None: that state still names the file."""
 
 
-class FarPack(PackReader):
+class RemotePack(PackReader):
     """A pack of such a store, read by its path. The first read proves that the file is the one in the log. If it is
     gone, its segments are read from the pack that has them now."""
 
@@ -126,17 +126,17 @@ class FarPack(PackReader):
 
 
 def read_across(wanted: Sequence[tuple[PackReader, int, int]]) -> list[bytes]:
-    """Ranges of segments of several packs (each with its offset and size), in that order; of far packs in one trip."""
+    """Ranges of segments of several packs (each with its offset and size), in that order, in one trip if they are remote."""
     by_pack: dict[PackReader, list[int]] = {}
     for number, (pack, offset, size) in enumerate(wanted):
         pack.check_inside(offset, size)
         by_pack.setdefault(pack, []).append(number)
     found: dict[int, bytes] = {}
-    asked: list[tuple[FarPack, Sequence[tuple[int, int]]]] = []
+    asked: list[tuple[RemotePack, Sequence[tuple[int, int]]]] = []
     places: list[int] = []
     for pack, numbers in by_pack.items():
         ranges = [wanted[number][1:] for number in numbers]
-        if isinstance(pack, FarPack):
+        if isinstance(pack, RemotePack):
             asked.append((pack, ranges))
             places += numbers
         else:
@@ -147,8 +147,8 @@ def read_across(wanted: Sequence[tuple[PackReader, int, int]]) -> list[bytes]:
     return [found[number] for number in range(len(wanted))]
 
 
-def _read(asked: Sequence[tuple[FarPack, Sequence[tuple[int, int]]]]) -> list[list[bytes]]:
-    """Ranges of several far packs, in one trip where none of them is gone."""
+def _read(asked: Sequence[tuple[RemotePack, Sequence[tuple[int, int]]]]) -> list[list[bytes]]:
+    """Ranges of several remote packs, in one trip where none of them is gone."""
     for moves_left in range(MOVES, -1, -1):
         steps = [pack.ask(ranges) for pack, ranges in asked]
         try:
