@@ -17,32 +17,22 @@ import msgspec
 from smartserver.errors import CorruptFile
 from smartserver.records.model import Kind, RefValue
 from smartserver.store.checkpoint import checkpoint_path, encode_checkpoint
+from smartserver.store.format import FORMAT, LINE
+from smartserver.store.open_pack import index_path, pack_path
+from smartserver.store.pack import CHUNK, TRAILER, encode_header
+from smartserver.store.record import NOTHING, Beginning, Change, Entry, PackEntry, hash_of, record_path
+from smartserver.store.remote import AT_ONCE
 from smartserver.store.state import (
     DECLARED,
     MAP,
     REFS,
     SETTINGS,
     State,
+    beginning,
     changed,
     encode_value,
-    first_state,
     following,
     kind_of,
-)
-from smartserver.store.remote import AT_ONCE
-from smartserver.store.format import FORMAT, LINE
-from smartserver.store.open_pack import index_path, pack_path
-from smartserver.store.pack import CHUNK, TRAILER, encode_header
-from smartserver.store.record import (
-    NOTHING,
-    Beginning,
-    Change,
-    Entry,
-    PackEntry,
-    encode_record,
-    first_record,
-    hash_of,
-    record_path,
 )
 from transports.base import Transport
 from transports.steps import GetPublished, GetStat, ReadRanges
@@ -107,12 +97,11 @@ def dumped(
     body: Iterable[bytes],
     last: Iterable[tuple[str, dict[bytes, bytes]]],
 ) -> Iterator[bytes]:
-    """A server's repository, as a repository of its own or as an addition to the state of an earlier archive. `body`:
-    the segments that the earlier one lacks, so many and so many bytes. `last`: pages of maps that are read after them.
-    """
+    """A server's repository, alone or as an addition to the state of an earlier archive. `body`: the segments that the
+    earlier one lacks, so many and so many bytes. `last`: pages of maps that are read after them."""
     yield _member(FORMAT, LINE)
-    begin = encode_record(first_record(NOTHING, 0))
-    state = earlier or first_state(hash_of(begin))
+    begin, first = beginning(NOTHING, 0)
+    state = earlier or first
     # Of two dumps of the same all is equal.
     said = msgspec.msgpack.encode(
         [

@@ -27,8 +27,7 @@ PIECE = 64 * BLOCK
 
 CACHED_BYTES = 32 << 20
 CACHED = SharedCache[bytes](CACHED_BYTES, len, BLOCK_CACHE)
-"""Blocks that were read, of all indexes of the process: all blocks of 500,000 records. A key is a file's hash and a
-number."""
+"""Blocks of all indexes of the process: all of 500,000 records. A key is a file's hash and a number."""
 
 Remake = Callable[[], bytes]
 """Makes the whole file again from its pack."""
@@ -152,8 +151,7 @@ class Blocks:
             raise CorruptFile(self.name, number * BLOCK, f"block {number} does not have its hash")
 
     def _make_again(self) -> None:
-        """Make the file again from the pack. Threads do not wait for one another: two damaged indexes may need each
-        other."""
+        """Make the file from the pack. Threads do not wait for each other: two damaged indexes may need each other."""
         here = threading.get_ident()
         if self.remake is None or here in self._remaking:
             raise CorruptFile(self.name, 0, "the index is damaged and cannot be made again")

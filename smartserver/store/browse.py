@@ -162,8 +162,7 @@ def _touching(view: SnapshotView, contents: Contents, path: bytes, ordinals: Ite
 def rows_of(
     view: SnapshotView, contents: Contents, ordinals: Iterable[int], *, changes: bool
 ) -> Iterator[bytes | None]:
-    """The row of each revision in a log, encoded; None if the revision cannot be read, or its row is too long to keep.
-    """
+    """The row of each revision in a log, encoded; None if it cannot be read, or is too long to keep."""
     rows = _Rows(view, contents, LogSelector(changes=changes))
     return (_kept(rows.row, ordinal) for ordinal in ordinals)
 

@@ -119,8 +119,7 @@ def _size(head: bytes) -> int:
 
 
 def expand(content: bytes, kinds: Sequence[Kind], sent: Sent) -> bytes:
-    """A segment with the frames decompressed that need no base for it. A damaged one stays as it is: its reader says
-    so."""
+    """A segment with the frames decompressed that need no base. A damaged one stays as it is: its reader says so."""
     try:
         return _expand(content, kinds, sent) if len(content) <= LARGEST else content
     except Malformed:

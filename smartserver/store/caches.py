@@ -125,8 +125,7 @@ class Demand:
 
 
 def best(sizes: Sequence[Size], most: int) -> int:
-    """The smallest size, of at most `most` bytes, that finds nearly as much as the largest; the smallest of all if
-    nothing was found."""
+    """The smallest size up to `most` bytes that finds nearly as much as the largest; the least if nothing was found."""
     allowed = [size for size in sizes if size.size <= most] or sizes[:1]
     return next(size.size for size in allowed if size.found >= NEAR_BEST * allowed[-1].found)
 
@@ -266,8 +265,7 @@ class TextCache(SharedCache[CachedText]):
 
 
 Block = tuple[bytes | None, ...]
-"""The rows of a log for revisions that lie side by side, encoded: empty if a log does not show the revision, None if it
-was not read yet."""
+"""Encoded rows of a log for neighbouring revisions: empty if a log does not show one, None if it was not read yet."""
 
 
 def cost_of_block(block: Block) -> int:

@@ -10,12 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from smartserver.errors import CorruptFile
-from smartserver.store.checkpoint import (
-    checkpoint_path,
-    decode_checkpoint,
-    encode_checkpoint,
-    newest_first,
-)
+from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, encode_checkpoint, newest_first
 from smartserver.store.format import CHECKPOINTS, INCOMING, LOG
 from smartserver.store.log_view import Since
 from smartserver.store.record import hash_of, numbers_of, record_path
@@ -73,8 +68,8 @@ def create(folder: Transport, path: str, content: bytes, randomness: Callable[[i
 
 
 def clean_log(folder: Transport, randomness: Callable[[int], bytes]) -> int:
-    """Delete the records and checkpoints below the floor; the number of records. A checkpoint was made just now: its
-    file tells the time by the store's clock."""
+    """Delete the records and checkpoints below the floor; the number of records. Called just after a checkpoint was
+    made."""
     names, records = ListDirectory(CHECKPOINTS), ListDirectory(LOG)
     folder.perform([names, records])
     found = newest_first(names.result or ())

@@ -20,8 +20,7 @@ VERSION = 1
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """The content of the file: `store`, its identity, which the database has, too, and the database's address, without
-    a password."""
+    """The content of the file: the identity of the store, as in the database, and its address without a password."""
 
     store: str
     log: str

@@ -50,16 +50,16 @@ from smartserver.errors import NoSuchRepository, OutcomeUnknown
 from smartserver.spans import Part, span
 from smartserver.store.allowance import Allowance
 from smartserver.store.creation import Creation
-from smartserver.store.transaction import Transaction, entry_of
-from smartserver.store.remote import is_remote
 from smartserver.store.group import Draft, Group
 from smartserver.store.log import Log
 from smartserver.store.log_view import Head
 from smartserver.store.record import NOTHING, Entry
-from smartserver.store.surroundings import LookBelow
+from smartserver.store.remote import is_remote
 from smartserver.store.state import State
 from smartserver.store.states import OpenedState, RepositoryLook, States
+from smartserver.store.surroundings import LookBelow
 from smartserver.store.trailer import Trailer
+from smartserver.store.transaction import Transaction, entry_of
 from smartserver.store.upload import Report, Upload
 from transports.base import Step
 from transports.errors import CodedError, TransportError, TransportFailed
@@ -231,8 +231,7 @@ class Commit:
         return CommitOutcome(head.state, planned.entry.outcomes, changed=True)
 
     def _is_known(self, state: State) -> bool:
-        """Tell whether a state names the own pack: then the own record was published after all, and answers the
-        request."""
+        """Tell whether a state names the own pack: the own record was published after all, and is the answer."""
         entry = None if self.upload is None else self.upload.entry
         return entry is not None and (entry.name in state.dropped or any(entry.name == p.name for p in state.packs))
 

@@ -27,16 +27,9 @@ from collections.abc import Callable, Iterator, Sequence
 from smartserver.errors import InvalidPath
 from smartserver.store.format import FORMAT, INCOMING, LINE, LOG
 from smartserver.store.log_view import Head, Perform
-from smartserver.store.record import encode_record, first_record, hash_of, record_path
-from smartserver.store.surroundings import (
-    LookAbove,
-    LookBelow,
-    PlaceLook,
-    folders_to,
-    name_of,
-    repository_below,
-)
-from smartserver.store.state import first_state
+from smartserver.store.record import record_path
+from smartserver.store.state import beginning
+from smartserver.store.surroundings import LookAbove, LookBelow, PlaceLook, folders_to, name_of, repository_below
 from transports import paths, steps
 from transports.base import Step, Transport
 from transports.errors import FileExists, NoSuchFile, TransportError, TransportFailed
@@ -57,7 +50,7 @@ class Creation:
         self._made = False
         self._seen: PlaceLook | None = None
         """The look at the place that came with the last look for a repository there."""
-        self._record = encode_record(first_record(randomness(16), int(clock() * 1000)))
+        self._record, self._first = beginning(randomness(16), clock())
         """Record 1, as it is made here."""
 
     line = LINE.decode().rstrip("\n")
@@ -66,11 +59,10 @@ class Creation:
     @property
     def first(self) -> Head:
         """The head of the place, if it is made here."""
-        return Head(first_state(hash_of(self._record)))
+        return Head(self._first)
 
     def look(self, perform: Perform, asked: Sequence[Step]) -> None:
-        """Perform steps of its folder, and look at the place in the same trip. `perform`: performs steps of the folder
-        above."""
+        """Perform steps of its folder, and look at the place, in one trip. `perform`: that of the folder above."""
         self._seen, look = None, PlaceLook(self._above, self._path)
         own = [step.below(self._path) for step in asked]
         first = {(type(step), step.path): step for step in reversed((*own, *look.steps))}

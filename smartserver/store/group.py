@@ -14,18 +14,18 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from smartserver.errors import OutcomeUnknown
-from smartserver.store.state import State, following
 from smartserver.store.log import Log
 from smartserver.store.log_view import Head
-from smartserver.store.record import Entry, Record
+from smartserver.store.record import Entry
+from smartserver.store.state import State, following
 from transports.base import Step
 
 AT_MOST = 64 << 10
 """Bytes of a record after which no more changes are added to it."""
 
 Judge = Callable[[State], Entry | None]
-"""Gives the entry of a change on a state; None if it does nothing. It may be called several times, in any thread. An
-error that it raises refuses the change."""
+"""Gives the entry of a change on a state, or None; in any thread, perhaps several times. Its error refuses the change.
+"""
 
 Looks = Callable[[State], Sequence[Step]]
 """Gives the steps of a change that are performed after a newest state was read, and before it is judged on that."""

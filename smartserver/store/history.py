@@ -18,7 +18,7 @@ from smartserver.store.record import MARK, Change, Natural, Record
 KEPT = 24 * 3600 * 1000
 """Milliseconds an entry is kept."""
 KEPT_ENTRIES = 1000
-"""Newest entries that are kept however old they are: a clock may jump a day ahead before a request is repeated."""
+"""Newest entries that are kept at any age: a clock may jump a day ahead before a request is repeated."""
 KEPT_BYTES = 16 << 20
 """Bytes of all entries, at most; the newest is always kept."""
 MOST_BESIDE = 64
@@ -123,8 +123,7 @@ class History:
         return self.horizon.mark if newest is None else newest.mark
 
     def covers(self, age: int, now: int) -> bool:
-        """Tell whether a request first sent `age` milliseconds ago would be found. `now`: milliseconds since the epoch.
-        """
+        """Tell whether a request first sent `age` milliseconds ago would be found. `now`: in milliseconds."""
         return now - age >= self.horizon.since
 
     def copy(self) -> History:

@@ -30,20 +30,20 @@ from smartserver.records.segment import decode_segment, encode_segment, frames
 from smartserver.records.system import system_of
 from smartserver.store import parts
 from smartserver.store.ancestry import Ancestry
-from smartserver.store.known_records import NO_BASE, TEXT_BYTES, Frame, KnownRecords, StoredBases
-from smartserver.store.quarantine import DraftPack, Quarantine
 from smartserver.store.graph import Graph
 from smartserver.store.index import Index, Row
-from smartserver.store.proof import Judge, ReferenceCache, SegmentProof, UnreachableBase, check_own_record
-from smartserver.store.native import Prover, count_work, make_prover
 from smartserver.store.index_build import Numbering
+from smartserver.store.known_records import NO_BASE, TEXT_BYTES, Frame, KnownRecords, StoredBases
+from smartserver.store.native import Prover, count_work, make_prover
+from smartserver.store.proof import Judge, ReferenceCache, SegmentProof, UnreachableBase, check_own_record
+from smartserver.store.quarantine import DraftPack, Quarantine
 from smartserver.store.record import PackEntry
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.transaction import Transaction
 from transports.errors import TransportError
 
 MAX_STORED_DEPTH = 64
-"""A deeper record is encoded anew: pushes of one revision each, on the direct predecessor, add a step every time."""
+"""A deeper record is encoded anew: each push of one revision, on the direct predecessor, adds a step."""
 KEYS_NAMED = 4096
 """Missing bases, or revisions, an error names."""
 
@@ -465,8 +465,7 @@ class UploadValidator:
 
 
 def _meet(mine: Index, stored: Index, first: int) -> bool:
-    """Tell whether a record of one pack is also in a segment of a stored one from `first` on. The fewer are looked up
-    among the others."""
+    """Tell whether a record of one pack is also in a segment of a stored one from `first` on."""
     if mine.records > stored.records:
         return any(row.segment >= first and mine.find_digest(stored.digest(at)) for at, row in enumerate(stored.rows()))
     same = chain.from_iterable(stored.find_digest(mine.digest(at)) for at in range(mine.records))

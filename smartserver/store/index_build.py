@@ -215,8 +215,7 @@ class IndexBuilder:
             yield at
 
     def append(self, index: Index, offset: int, pace: Pace = unpaced) -> None:
-        """Add all of another pack's index, its first segment now at `offset`, without reading that pack. All records of
-        this builder are named by their digests."""
+        """Add another pack's index, its first segment now at `offset`. All records are named by their digests."""
         if len(self._names) + index.records > MAX_ROWS or self.segments + index.segments > MAX_ROWS:
             raise LimitExceeded("records of one pack", len(self._names) + index.records, MAX_ROWS)
         shift = offset - index.segment_offsets[0]

@@ -270,8 +270,7 @@ HOPS = (32, 1024, 32768)
 
 
 class StoredBases:
-    """The records of a repository that a stream rests on, as a native prover asks for them. All are of kind 0, the only
-    one that is proved natively."""
+    """The records of a repository that a native prover asks for. All are of kind 0, the only one that it proves."""
 
     def __init__(self, snapshot: Snapshot, ancestry: Ancestry) -> None:
         self._snapshot = snapshot

@@ -74,7 +74,7 @@ LONGEST = 1.0
 """Seconds of a wait at most: a large change that is judged again is no measure for the others."""
 
 Judge = Callable[[State], tuple[bytes, State] | None]
-"""Gives the record that is to follow a state, and the state then; None if it is there already, or nothing is to change.
+"""Gives the record that is to follow a state, and the state then; None if nothing is to change, or it is there already.
 """
 
 
@@ -220,8 +220,7 @@ class Log(LogView):
         raise OutcomeUnknown(why)
 
     def _counts(self, base: State, content: bytes, head: Head) -> bool:
-        """Tell whether a record that may have been published is one of those that led to the head. False if that cannot
-        be told any more: then the entries say it."""
+        """Tell whether a record that may have been published led to the head. False if only the entries can say it."""
         own, record_hash = GetPublished(record_path(base.version + 1)), hash_of(content)
         if head.state.hash == record_hash:
             return True

@@ -20,9 +20,9 @@ from itertools import takewhile
 
 from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, newest_first
-from smartserver.store.remote import is_remote
 from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, LOG, parse_format
 from smartserver.store.record import NOTHING, Record, decode_record, hash_of, is_record, numbers_of, record_path
+from smartserver.store.remote import is_remote
 from smartserver.store.state import Misfit, State, first_state
 from transports.base import Capability, Step, Transport
 from transports.errors import TransportError
@@ -47,8 +47,8 @@ class Head:
 
 @dataclass(slots=True)
 class Since:
-    """The records since the checkpoint that a state began with: their number, their bytes, those of the newest, and the
-    bytes of the checkpoint."""
+    """The number and bytes of the records since a state's checkpoint, those of the newest, and the bytes of the
+    checkpoint."""
 
     records: int = 0
     size: int = 0
@@ -119,14 +119,9 @@ class LogView:
         return self._head
 
     def still(
-        self,
-        head: Head,
-        before: Sequence[Step] = (),
-        after: Sequence[Step] = (),
-        perform: Perform | None = None,
+        self, head: Head, before: Sequence[Step] = (), after: Sequence[Step] = (), perform: Perform | None = None
     ) -> bool:
-        """Perform steps, tell whether a head is still the newest, and perform others, in one trip. `perform`: performs
-        them, in place of the folder."""
+        """Perform steps, tell whether a head is still the newest, and perform others, all in one trip."""
         state = head.state
         above, own = GetPublished(record_path(state.version + 1)), GetPublished(record_path(state.version))
         (perform or self.folder.perform)([*before, above, own, *after])
@@ -135,14 +130,9 @@ class LogView:
         return is_same and above.result is None and is_still_there(own, state.hash)
 
     def look_between(
-        self,
-        head: Head | None,
-        before: Sequence[Step],
-        after: Sequence[Step],
-        perform: Perform | None = None,
+        self, head: Head | None, before: Sequence[Step], after: Sequence[Step], perform: Perform | None = None
     ) -> tuple[Head, bool]:
-        """The newest head, and whether the steps `after` were performed after it was read; else as `still`. Without a
-        head they are not."""
+        """As `still`, with the newest head. Without a head the steps `after` are not performed."""
         if head is None:
             (perform or self.folder.perform)(before)
         elif self.still(head, before, after, perform):
@@ -198,8 +188,7 @@ class LogView:
         return head
 
     def _first(self, checkpoints: Sequence[tuple[int, bytes]], newest: int) -> Head | None:
-        """The head from the first of the checkpoints, else record 1, that is there and whole. `newest`: probably the
-        last record."""
+        """The head from the first checkpoint that is whole, else record 1. `newest`: probably the last record."""
         for version, record_hash in checkpoints:
             file = Get(checkpoint_path(version, record_hash))
             head = self._walk(version, [file], partial(self._saved, file, record_hash), newest)
@@ -284,8 +273,7 @@ class LogView:
 
 
 def first_reads(store: Transport) -> list[GetPublished | GetStat | ListDirectory]:
-    """The first questions to a repository of a store behind a link. Questions of objects are paid for: less is guessed.
-    """
+    """The first questions to a repository of a remote store. Questions of objects are paid for: less is guessed."""
     lists = [ListDirectory(CHECKPOINTS), ListDirectory(LOG)]
     if Capability.OBJECTS in store.capabilities:
         return [GetPublished(FORMAT), *lists]

@@ -25,8 +25,8 @@ from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, enc
 from smartserver.store.format import CHECKPOINTS, FORMAT, LOG, LOST, PACKS, parse_format
 from smartserver.store.open_pack import pack_path
 from smartserver.store.record import NOTHING, Entry, PackEntry, Record, decode_record, hash_of, numbers_of, record_path
-from smartserver.store.surroundings import Remains
 from smartserver.store.state import Misfit, State, first_state
+from smartserver.store.surroundings import Remains
 from smartserver.store.trailer import trailer_of
 from smartserver.store.upkeep import packs_in
 from transports.base import Transport
@@ -247,8 +247,7 @@ def _of_records(contents: Iterable[bytes], horizon: int) -> list[LostChange]:
 
 
 def _of_packs(folder: Transport, found: Findings, names: list[str]) -> Iterator[LostChange]:
-    """The changes in trailers of packs that the state does not name; joined packs, and those that are gone, are noted.
-    """
+    """The changes in trailers of packs that the state does not name; joined and missing packs are noted."""
     state, there = found.state, packs_in(folder, names)
     named = {pack.name for pack in state.packs}
     found.gone = [pack for pack in state.packs if pack.name not in {pack_file.name for pack_file in there}]

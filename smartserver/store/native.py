@@ -16,8 +16,9 @@ from smartserver.meters import (
     here,
 )
 from smartserver.records.check import check_bytes
-from smartserver.records.model import Key, Kind, RevisionId
+from smartserver.records.model import Kind
 from smartserver.records.native import native
+
 
 class Prover(Protocol):
     """Proves the segments of one stream, up to one that Python must look at: out of the ordinary, or wrong. A segment
@@ -50,8 +51,8 @@ class Prover(Protocol):
         says."""
 
     def revisions(self, first: int) -> Sequence[tuple[bytes, Sequence[int]]]:
-        """The revisions from a number on, and their parents: numbers of the stream, and of stored ones the ordinals,
-        each negative and one less."""
+        """The revisions from a number on, and their parents by number; of stored ones the ordinal, negative and one
+        less."""
 
     def columns(self, first: int) -> Any:
         """The records from a number on, as `UploadIndex.extend` takes them."""
@@ -63,8 +64,7 @@ class Prover(Protocol):
         """Drop texts and marks: nothing more is proved."""
 
     def tally(self) -> Sequence[int]:
-        """Counts since the last call: frames decoded, their bytes, bytes of texts; texts hashed, their bytes;
-        reads, their bytes."""
+        """Counts since the last call: frames decoded, their bytes, texts' bytes; texts hashed, bytes; reads, bytes."""
 
 
 _WORK: Final = (DECOMPRESSED, DECOMPRESSED_IN, DECOMPRESSED_OUT, HASHED, HASHED_BYTES, READS, BYTES_READ)
@@ -88,8 +88,7 @@ def count_work(prover: Prover) -> None:
 
 
 class RecordReader(Protocol):
-    """Reads records of a snapshot's packs natively, where nothing is damaged. Its twin is
-    `store.stored_records.StoredRecords`."""
+    """Reads sound records of a snapshot's packs natively. Its twin is `store.stored_records.StoredRecords`."""
 
     def add(self, number: int, index: int, content: int | None = None) -> bool:
         """Say how an index, and its pack, are read: descriptors of open files. Whether they can be."""

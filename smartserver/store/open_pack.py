@@ -19,12 +19,12 @@ from smartserver.records.model import Key, Kind
 from smartserver.store import remote
 from smartserver.store.blocks import Blocks, Remake
 from smartserver.store.caches import Block
-from smartserver.store.remote import RemotePack, PackRange, is_remote
 from smartserver.store.format import PACKS
 from smartserver.store.index import Index, Row
 from smartserver.store.index_build import rebuild
 from smartserver.store.pack import MovedPack, PackReader
 from smartserver.store.record import PackEntry
+from smartserver.store.remote import PackRange, RemotePack, is_remote
 from smartserver.store.summaries import LEAST, Summaries, summaries_path
 from transports.base import Transport
 from transports.errors import NoSuchFile, TransportError

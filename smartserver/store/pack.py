@@ -149,8 +149,7 @@ class PackReader:
             raise CorruptFile(self.name, offset, f"{len(found)} bytes, expected {size}: the file became shorter")
 
     def chunks(self, read: Callable[[int], bytes] | None = None) -> Iterator[bytes]:
-        """All segments as they lie, in sequential reads, hashed on the way. `read`: reads the next bytes together with
-        other packs."""
+        """All segments as they lie, hashed on the way. `read`: reads the next bytes together with other packs."""
         digest = hashlib.blake2b(self.header, digest_size=TRAILER)
         for offset in range(self.first, self.end, CHUNK):
             size = min(CHUNK, self.end - offset)

@@ -106,7 +106,7 @@ class _Kept:
         self._lock = threading.Lock()
 
     def use(self, reader: PartedText, held: int) -> None:
-        """Keep the source of a reader. If all hold too much, drop the largest; of equals the one used longest ago."""
+        """Keep the source of a reader. If all hold too much, drop the largest, of equals the least lately used."""
         with self._lock:
             self._held = self._others(reader)
             self._held[weakref.ref(reader)] = min(held, HELD)

@@ -157,8 +157,7 @@ class Database:
     own connections. Every method raises TransportFailed if the database is away."""
 
     def __init__(self, address: str, store: str) -> None:
-        """`address`: a connection string of libpq, which finds the password where it always does. `store`: the identity
-        of the store whose logs these are."""
+        """`address`: a connection string of libpq. `store`: the identity of the store whose logs these are."""
         self.address, self.store = address, store
         self._guard = threading.Lock()
         self._process = 0

@@ -15,12 +15,11 @@ from smartserver.records.model import Entry, Key, RevisionId
 from smartserver.records.system import system_of
 from smartserver.store.allowance import Allowance
 from smartserver.store.content import SnapshotView
-from smartserver.store.transaction import Transaction, entry_of
-from smartserver.store.state import first_state, following
 from smartserver.store.open_pack import index_path, pack_path
-from smartserver.store.record import encode_record, first_record, hash_of
 from smartserver.store.snapshot import Snapshot
+from smartserver.store.state import beginning, following
 from smartserver.store.stored_records import decode_header
+from smartserver.store.transaction import Transaction, entry_of
 from smartserver.store.upload import Upload
 from transports.base import BytesFile, ReadFile, Transport
 from transports.decorators.passing import PassingTransport
@@ -35,7 +34,7 @@ class Preview:
     def __init__(self, folder: Transport, transaction: Transaction, upload: Upload | None, request: bytes) -> None:
         """`folder`: the repository's. `upload`: finished, and not published yet."""
         stored, pack = transaction.snapshot, None if upload is None else upload.entry
-        before = stored.state if stored is not None else first_state(hash_of(encode_record(first_record(request, 0))))
+        before = stored.state if stored is not None else beginning(request, 0)[1]
         entry = entry_of(transaction, before, request, "", b"", pack, request)
         self.record, self.state = following(before, 0, (entry,))
         self.entry = entry

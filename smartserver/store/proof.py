@@ -54,7 +54,8 @@ from smartserver.records.cache import Cache
 from smartserver.records.charge import Charge, free
 from smartserver.records.faults import Fault, Level, Policy, Role
 from smartserver.records.model import BaseTag, Entry, Key, Record, RecordName, RevisionId, Segment
-from smartserver.records.system import References as ReferenceGroups, System, system_of
+from smartserver.records.system import References as ReferenceGroups
+from smartserver.records.system import System, system_of
 
 REFERENCES_KEPT = 200_000
 """Keys kept of what recent records refer to, some 20 MB: nearly every base is a record seen a moment ago. With
@@ -312,8 +313,7 @@ class Judge:
         read: Callable[[int, Key], AbstractContextManager[Record]],
         charge: Charge = free,
     ) -> None:
-        """`measure` gives the meta and text length of a new or stored record, without decoding; None if there is none.
-        `read` gives the record, which must not be kept after the context."""
+        """`measure` gives meta and text length of a record, without decoding; `read` gives it, within a context."""
         self._checker = system_of(vcs).faults
         self._policy = policy
         self._judges = policy.level is not Level.OFF and bool(self._checker.severities)

@@ -23,7 +23,6 @@ from smartserver.records.model import RevisionId
 from smartserver.records.segment import decode_segment
 from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
-from smartserver.store.state import MAP, State, following
 from smartserver.store.format import LOG
 from smartserver.store.graph import Graph
 from smartserver.store.index import Index, record_digest
@@ -32,9 +31,10 @@ from smartserver.store.lost import RECOVERED
 from smartserver.store.open_pack import OpenPack, index_path, pack_path
 from smartserver.store.pack import PackWriter
 from smartserver.store.quarantine import Quarantine
-from smartserver.store.record import Beginning, Change, Entry, Join, PackEntry, Record
+from smartserver.store.record import Beginning, Change, Entry, Join, PackEntry
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
+from smartserver.store.state import MAP, State, following
 from smartserver.store.trailer import Trailer, encode_trailer
 from smartserver.store.verify import index_rows
 from smartserver.store.verify_share import lineages
@@ -79,7 +79,7 @@ def unreached(snapshot: Snapshot) -> Unreached:
 
 
 def prune(repository: PackRepository, progress: Callable[[int, int], None] = lambda done, total: None) -> int:
-    """Remove the unreached revisions from the newest state; the number of them. `progress`: packs done, in all."""
+    """Remove the unreached revisions; the number of them. `progress`: packs done, in all."""
     for _ in range(TRIES):
         snapshot = repository.snapshot()
         found = unreached(snapshot)

@@ -10,7 +10,6 @@ import contextlib
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from smartserver.records.model import Kind, Segment
 from smartserver.spans import Part, span
@@ -111,7 +110,7 @@ class Quarantine:
         return self.held_files
 
     def publication(self) -> list[Step]:
-        """The steps that move both files among the packs, durably; none if that was done. No record names them yet."""
+        """The steps that move both files among the packs, durably; none if that was done."""
         if self._published:
             return []
         pack, index = self.pack_path, self.index_path
@@ -134,7 +133,7 @@ class Quarantine:
 
 
 class HeldFile(WriteFile, ReadFile):
-    """The pack of a quarantine: in memory until it is too large for that, then a file. It can be read at any time."""
+    """The pack of a quarantine, to be read at any time: in memory until it is too large, then a file."""
 
     def __init__(self, quarantine: Quarantine) -> None:
         self.content = bytearray()

@@ -35,8 +35,8 @@ FEATURES: frozenset[str] = frozenset()
 """Features of repositories that this release knows."""
 
 MARK = 2
-"""Bytes of a mark: of clients that know the same version of another line one in 65,536 is not noticed. It is in every
-request and reply: with four bytes a small push had more than another tool's."""
+"""Bytes of a mark: one client in 65,536 does not notice another line. It is in every request and reply: with four bytes
+a small push had more than another tool's."""
 
 
 Bytes16 = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
@@ -132,11 +132,6 @@ class _Head(msgspec.Struct, array_like=True):
 _encode = msgspec.msgpack.Encoder().encode
 _RECORD = msgspec.msgpack.Decoder(Record)
 _HEAD = msgspec.msgpack.Decoder(_Head)
-
-
-def first_record(random: bytes, now: int) -> Record:
-    """Record 1, which says that no repository is here yet. `random`: 16 bytes; `now`: milliseconds since the epoch."""
-    return Record(number=1, parent=NOTHING, time=now, random=random)
 
 
 def record_path(number: int) -> str:

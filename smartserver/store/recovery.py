@@ -30,27 +30,15 @@ from smartserver.errors import (
 from smartserver.records.faults import Level, Policy
 from smartserver.store.checkpoint import checkpoint_path
 from smartserver.store.cleanup import create, make_checkpoint
-from smartserver.store.state import DECLARED, MAP, REFS, SETTINGS, decode_value, encode_value, first_state, following
 from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, INCOMING, LINE, LOG, LOST, PACKS, is_marked
 from smartserver.store.lost import RECOVERED, Findings, LostChange
 from smartserver.store.model import INCOMPLETE
 from smartserver.store.open_pack import pack_path
 from smartserver.store.pack import PackReader
-from smartserver.store.record import (
-    NOTHING,
-    Beginning,
-    Change,
-    Entry,
-    PackEntry,
-    Record,
-    decode_record,
-    encode_record,
-    first_record,
-    hash_of,
-    record_path,
-)
+from smartserver.store.record import NOTHING, Beginning, Change, Entry, PackEntry, decode_record, record_path
 from smartserver.store.repack import cut_out
 from smartserver.store.repository import PackRepository
+from smartserver.store.state import DECLARED, MAP, REFS, SETTINGS, beginning, decode_value, encode_value, following
 from smartserver.store.transaction import Transaction
 from transports.base import Step
 from transports.errors import CodedError, FileExists, TransportError, TransportFailed
@@ -115,8 +103,7 @@ def _reason(change: LostChange, error: CodedError) -> str:
 
 
 def _cut_out(repository: PackRepository, entry: PackEntry, joined: LostChange) -> bool:
-    """Make a pack that is gone again from a joined one that has its segments. Its index is made when the repository is
-    opened."""
+    """Make a missing pack again from a joined one that has its segments. Its index is made at the next opening."""
     if joined.pack is None:
         return False
     path, length = joined.pack
@@ -138,8 +125,7 @@ def _mend(repository: PackRepository, findings: Findings) -> None:
         entries.append(Entry(randomness(16), "recover", RECOVERED + state.incarnation + new, begins=begins))
     content, after = following(state, repository.clock(), entries)
     if state.hash == NOTHING:
-        content = encode_record(first_record(randomness(16), int(repository.clock() * 1000)))
-        after = first_state(hash_of(content))
+        content, after = beginning(randomness(16), repository.clock())
     make_checkpoint(folder, after, randomness)
     # Those below may be what servers answer from until then.
     below = [path for path in findings.misfits if int(path.rpartition("/")[2][:10]) < after.version]

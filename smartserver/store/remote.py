@@ -18,8 +18,7 @@ from transports.errors import NoSuchFile
 from transports.steps import Get, ReadRanges
 
 AT_ONCE = 8 << 20
-"""Bytes that are read or held at once: a link of 64 Mbit/s brings as many in a second, so that trips are little of it.
-"""
+"""Bytes that are read or held at once: a link of 64 Mbit/s brings them in a second, so that trips are little of it."""
 MOVES = 4
 """Times in one read that packs are looked for in the newest state because one is gone."""
 SMALL = 64 << 10
@@ -126,7 +125,7 @@ class RemotePack(PackReader):
 
 
 def read_across(wanted: Sequence[tuple[PackReader, int, int]]) -> list[bytes]:
-    """Ranges of segments of several packs (each with its offset and size), in that order, in one trip if they are remote."""
+    """Ranges of segments of several packs (each with its offset and size), in that order; in one trip if remote."""
     by_pack: dict[PackReader, list[int]] = {}
     for number, (pack, offset, size) in enumerate(wanted):
         pack.check_inside(offset, size)
@@ -163,8 +162,6 @@ def _read(asked: Sequence[tuple[RemotePack, Sequence[tuple[int, int]]]]) -> list
             continue
         return [pack.take(step, len(ranges)) for (pack, ranges), step in zip(asked, steps, strict=True)]
     raise AssertionError("the last read returns or raises")
-
-
 
 
 def get_all(transport: Transport, files: Mapping[str, int]) -> Iterator[tuple[str, bytes | None]]:

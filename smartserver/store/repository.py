@@ -21,13 +21,13 @@ from smartserver.store.allowance import Allowance
 from smartserver.store.caches import TextCache
 from smartserver.store.commit import Commit, CommitOutcome, Plan, earlier
 from smartserver.store.creation import Creation
-from smartserver.store.remote import is_remote
 from smartserver.store.group import Group
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import Log
 from smartserver.store.log_view import Perform
 from smartserver.store.model import PackReport, VerifyReport
 from smartserver.store.quarantine import Quarantine, nothing
+from smartserver.store.remote import is_remote
 from smartserver.store.repack import AHEAD, rows
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.states import RepositoryLook, States
@@ -92,8 +92,7 @@ class PackRepository:
         return head is not None and not head.state.exists and len(head.state.history) > 0
 
     def describe_place(self) -> str:
-        """A description of a place without a repository, for a message, which names the tool; empty if nothing is
-        there, or it cannot be told."""
+        """A description of a place without a repository, for a message; empty if nothing is there, or unknown."""
         with contextlib.suppress(TransportError):
             return self._place.seen().describe()
         return ""
@@ -136,8 +135,7 @@ class PackRepository:
         return None if head is None else RepositoryLook(head)
 
     def look_around(self, perform: Perform | None = None) -> RepositoryLook:
-        """The newest state. In a store behind a link, the steps of a creation are performed in the same trip.
-        `perform`: performs steps of that store."""
+        """The newest state; in a remote store a creation looks at the place in the same trip."""
         return self._states.look(partial(self._place.look, perform or self._above.perform))
 
     def begin(
@@ -154,14 +152,9 @@ class PackRepository:
         return Transaction(self.path, stored.snapshot, announced, self._place.line, allowance)
 
     def receive(
-        self,
-        transaction: Transaction,
-        graph_first: bool = False,
-        request: bytes = b"",
-        policy: Policy | None = None,
+        self, transaction: Transaction, graph_first: bool = False, request: bytes = b"", policy: Policy | None = None
     ) -> Upload:
-        """A place for the body of a request; nothing is written before its first new segment. `policy`: in place of the
-        repository's."""
+        """A place for the body of a request. `policy`: in place of the repository's."""
         if not transaction.exists:
             raise NoSuchRepository(self.path)
         makes = transaction.snapshot is None or self.log.lacks_folders
@@ -238,8 +231,7 @@ class PackRepository:
         return self.quarantine(upkeep.REPACK)
 
     def repack(self, progress: Callable[[int, int], None] = lambda done, total: None) -> PackReport:
-        """Join all packs that are there now and may be, however few they are. `progress`: packs joined, packs in all.
-        """
+        """Join all packs that are there now and may be, however few. `progress`: packs joined, packs in all."""
         self._awaited.set()
         with self._repacking:
             self._awaited.clear()
@@ -270,8 +262,7 @@ class PackRepository:
             pace()
 
     def summarise(self, pace: Pace = unpaced) -> None:
-        """Write the summaries that the packs of the last state lack, as far as that works: without them logs are only
-        slower."""
+        """Write the summaries that the packs of the last state lack. Without them logs are only slower."""
         latest = self._states.latest
         if latest is not None and self._repacking.acquire(blocking=False):
             try:
@@ -295,8 +286,8 @@ class PackRepository:
             log.warning("summaries of %s: %s", self.path or "the repository", error)
 
     def tidy(self, pace: Pace = unpaced) -> None:
-        """Make a checkpoint, repack if needed, write summaries, and collect garbage files if that was not done within
-        the last hour. A large record gets a small one after it. `pace`: as `index_build.Pace`."""
+        """Make a checkpoint, repack if needed, write summaries, and collect garbage files once an hour. A large record
+        gets a small one after it."""
         long_ago = self._collected is None or self.clock() - self._collected >= COLLECT_INTERVAL
         upkeep.tidy_log(self.log, self.clock, self.randomness)
         self.repack_if_needed(pace)
@@ -314,8 +305,7 @@ class PackRepository:
         self.collect_garbage_files()
 
     def collect_garbage_files(self, kept: float = upkeep.KEPT) -> int:
-        """Delete leftovers of dead writers, and files dropped a day ago; the number of them. `kept`: as of
-        `upkeep.collect`."""
+        """Delete leftovers of dead writers, and files dropped `kept` seconds ago; the number of them."""
         self._collected = self.clock()
         try:
             return upkeep.collect(self.log, self.clock, self.randomness, kept)

@@ -42,9 +42,8 @@ class Snapshot(StoredRecords):
         again: Reopen | None = None,
         brought: FilesRead = NONE_READ,
     ) -> Snapshot:
-        """The snapshot of a state; the open packs and the cache of texts of `previous` are taken over. `again`: finds
-        packs that are deleted while this is read; without it they are missing. `brought`: files that need not be read.
-        """
+        """The snapshot of a state; open packs and the cache of texts of `previous` are taken over. `again`: finds packs
+        that are deleted while this is read. `brought`: files that need not be read."""
         if texts is None:
             texts = previous.texts if previous is not None else TextCache()
         opened: dict[PackEntry, tuple[OpenPack, Part]] = {}

@@ -20,6 +20,7 @@ from smartserver.records.system import system_of
 from smartserver.store.history import History
 from smartserver.store.model import INCOMPLETE, Changes, KnownVersion
 from smartserver.store.record import (
+    NOTHING,
     Beginning,
     Bytes16,
     Change,
@@ -221,6 +222,12 @@ class State:
 def first_state(record_hash: bytes) -> State:
     """The state after record 1: no repository yet."""
     return State(1, record_hash)
+
+
+def beginning(random: bytes, time: float) -> tuple[bytes, State]:
+    """Record 1 and the state after it. `random`: 16 bytes of its own; `time`: seconds since the epoch."""
+    content = encode_record(Record(number=1, parent=NOTHING, time=int(time * 1000), random=random))
+    return content, first_state(hash_of(content))
 
 
 class _Draft:

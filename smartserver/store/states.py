@@ -114,8 +114,7 @@ class States:
 
 def reader(log: LogView, texts: TextCache, states: States | None = None) -> Reopen:
     """Opens the repository as it is now. `states`: their newest snapshot is taken over while they live. A strong
-    reference would form a cycle, and keep the files of a repository nobody uses open until the next garbage collection.
-    """
+    reference would form a cycle, and keep the files of an unused repository open until the next garbage collection."""
     known = None if states is None else weakref.ref(states)
 
     def again() -> Snapshot | None:

@@ -130,8 +130,7 @@ class StoredRecords:
         asked: tuple[int, Key] | None = None,
         charge: Charge = free,
     ) -> Record:
-        """The record of a row, proved, by the index and the cache of texts. `asked`: as of `_header`; `charge`: as of
-        `lookup`."""
+        """The record of a row, proved. `asked`: as of `_header`; `charge`: as of `lookup`."""
         pack = self.packs[number]
         if self.is_remote and (number, row) not in self._fetched:
             self.fetch([self._location(number, row)])
@@ -190,8 +189,7 @@ class StoredRecords:
         return reader.add(number, index, content)
 
     def text(self, kind: int, key: Key, charge: Charge = free) -> Text | None:
-        """The text of the record of a kind and key; None if there is none. A large one is decoded as it is read.
-        `charge`: as of `lookup`."""
+        """The text of a record; or None. A large one is decoded as it is read. `charge`: as of `lookup`."""
         found = self._first(record_digest(kind, key), len(self.packs))
         if found is None:
             return None
@@ -419,8 +417,7 @@ class StoredRecords:
     def _decode(
         self, number: int, row: int, said: IndexRow, entry: Entry, frame: bytes, charge: Charge = free
     ) -> bytes:
-        """The fulltext: down the chain to what is known or rests on nothing, and up again. `charge` is told the bytes
-        of each text on the way."""
+        """The fulltext: down the chain to a known text or to none, and up again, charged by the bytes of each text."""
         steps = [(number, said.frame_offset, b"", entry, frame)]
         text = b""
         while (found := self._base(number, row, said)) is not None:

@@ -14,10 +14,10 @@ from smartserver.store.allowance import Allowance
 from smartserver.store.browse import row_of, rows_of
 from smartserver.store.caches import Block
 from smartserver.store.content import SnapshotView
-from smartserver.store.remote import is_remote
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.record import PackEntry
+from smartserver.store.remote import is_remote
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.state import State
 from smartserver.store.summaries import BITS, BLOCK, LEAST, Summaries, encode_summaries, summaries_path
@@ -75,8 +75,8 @@ def write_summaries(
     randomness: Callable[[int], bytes],
     pace: Pace = unpaced,
 ) -> None:
-    """Write the file of summaries of a pack, durably, if its system has a log. Another may do the same at once.
-    `packs`: neighbours of the snapshot: the pack itself, or those that it joins."""
+    """Write the file of summaries of a pack, durably, if its system has a log. `packs`: neighbours of the snapshot: the
+    pack itself, or those that it joins."""
     try:
         summariser = Summariser(snapshot)
     except Unsupported:

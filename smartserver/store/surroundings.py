@@ -8,10 +8,10 @@ import os
 from collections.abc import Callable
 
 from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository
-from smartserver.store.state import State, following
 from smartserver.store.format import CLUSTER, DERIVED, FOLDERS, FOREIGN, FORMAT, LOG, NAMES, PACKS, foreign_in, is_ours
 from smartserver.store.log import Log
 from smartserver.store.record import record_path
+from smartserver.store.state import State, following
 from transports import paths
 from transports.base import EntryKind, Step, Transport
 from transports.errors import CodedError, TransportError
@@ -51,8 +51,7 @@ class LookAbove:
 
 
 def _is_live(above: Transport, place: str, clock: Callable[[], float] | None = None) -> bool:
-    """Tell whether a repository is there: a deleted one is none, one that cannot be read may be. `clock`: given if one
-    that is being made there is to look again before it is."""
+    """Tell whether a repository is there, or one that cannot be read. `clock`: for a creation that must look again."""
     log = Log(above.child(place) if place else above, place, os.urandom)
 
     def take_number(state: State) -> tuple[bytes, State] | None:

@@ -68,8 +68,7 @@ def ranges_of(folder: Transport, path: str) -> Read:
 
 
 def trailer_of(folder: Transport, path: str, size: int) -> tuple[int, Trailer | None]:
-    """The offset of the trailer at the end of a file of that size, and its content; the size and None if there is none,
-    or a damaged one."""
+    """The offset and the content of the trailer at the end of a file; the size and None if none is whole."""
     read = ranges_of(folder, path)
     content = read(max(0, size - TAIL), TAIL)
     length = _length(content)
@@ -82,8 +81,7 @@ def trailer_of(folder: Transport, path: str, size: int) -> tuple[int, Trailer | 
 
 
 def trailer_behind(content: bytes, read: Read, length: int, path: str) -> Trailer | None:
-    """The trailer after the first `length` bytes of a file; None if nothing follows. `content`: the `TAIL` bytes that
-    follow."""
+    """The trailer after the first `length` bytes of a file, or None. `content`: the `TAIL` bytes that follow."""
     while content and len(content) % TAIL == 0 and (more := read(length + len(content), TAIL)):
         content += more
     if not content or content.startswith(OLD_MAGIC):

@@ -4,24 +4,19 @@ record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from smartserver.errors import (
-    InvalidName,
-    MissingParents,
-    WrongMapKind,
-    WrongTip,
-    WrongVcs,
-)
+from smartserver.errors import InvalidName, MissingParents, WrongMapKind, WrongTip, WrongVcs
 from smartserver.records.announced import AnnouncedGraph, AnnouncedRevisions
 from smartserver.records.model import GraphNode, Kind, RefValue, RevisionId, Tip
 from smartserver.records.system import System, system_of
 from smartserver.store.allowance import Allowance
 from smartserver.store.graph import Graph
 from smartserver.store.model import INCOMPLETE
+from smartserver.store.record import Beginning, Change, Entry, PackEntry
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.state import MAP
+from smartserver.store.state import DECLARED, MAP, REFS, SETTINGS, State, changed, encode_value, kind_of
 from smartserver.store.table import check_key, check_name
 from smartserver.store.view import RepositoryView, folders_of
 
@@ -40,8 +35,7 @@ class Transaction(RepositoryView):
     def create(
         self, vcs: str, kinds: Sequence[Kind], settings: Mapping[str, bytes], *, incomplete: bool = False
     ) -> bool:
-        """Make the repository with this request; False if one of the same `vcs` exists. `incomplete`: as of
-        `is_incomplete`."""
+        """Make the repository with this request; False if one of the same `vcs` exists."""
         there = self.vcs if self.exists else vcs
         if there != vcs:
             raise WrongVcs(self.path, there, vcs)
@@ -175,8 +169,7 @@ class Transaction(RepositoryView):
             raise MissingParents(self._missing[:MISSING_NAMED])
 
     def set_setting(self, name: str, value: bytes | None) -> None:
-        """Change, make or (None) remove a setting. The system adds entries of maps that keep the meaning of what is
-        stored."""
+        """Change, make or (None) remove a setting. The system adds entries that keep the meaning of what is stored."""
         if value is not None:
             _check_setting(self.vcs, name, value)
         before = dict(self.settings)
@@ -213,8 +206,7 @@ def _described(vcs: str, kinds: Sequence[Kind]) -> str:
 
 
 AHEAD = 256
-"""Revisions whose headers are read at once behind a link: those that arrived one after the other are mostly in one
-line."""
+"""Revisions whose headers are read at once from a remote store: those that arrived together are mostly in one line."""
 
 
 class TipProof:
@@ -323,8 +315,7 @@ def entry_of(
     pack: PackEntry | None,
     incarnation: bytes,
 ) -> Entry:
-    """The entry of a record for the changes of a transaction on a state. `incarnation`: of a repository that it
-    creates."""
+    """The entry of a record for a transaction on a state. `incarnation`: of a repository that it creates."""
     begins = None
     if transaction.created is not None:
         begins = Beginning(incarnation, *transaction.created[:2])

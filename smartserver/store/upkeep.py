@@ -15,16 +15,17 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import chain
 from typing import NamedTuple
 
-from smartserver.store import cleanup, repack as packs
-from smartserver.store.state import State, following
+from smartserver.store import cleanup
+from smartserver.store import repack as packs
 from smartserver.store.format import DERIVED, INCOMING, PACKS
 from smartserver.store.history import CLOCK_MARGIN
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import Log
 from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.quarantine import Quarantine, store_time
-from smartserver.store.record import Join, Record
+from smartserver.store.record import Join
 from smartserver.store.snapshot import Snapshot
+from smartserver.store.state import State, following
 from smartserver.store.summaries import summaries_path
 from smartserver.store.trailer import trailer_of
 from transports.base import Transport
@@ -148,8 +149,8 @@ class PackFile(NamedTuple):
 
 
 def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], bytes], kept: float = KEPT) -> int:
-    """Delete leftovers of dead writers, and files dropped a day ago; the number of files. `kept`: fewer seconds, if no
-    server and no client uses the repository."""
+    """Delete leftovers of dead writers and files dropped `kept` seconds ago, fewer if nobody uses the repository; how
+    many."""
     folder = line.folder
     # Before the state is read: what a record names later was not there, or is young.
     incoming, listed = ListDirectory(INCOMING), ListDirectory(PACKS)
@@ -214,8 +215,7 @@ def _derived_alone(folder: Transport, files: Sequence[str], named: Set[bytes]) -
 
 
 def is_superseded(folder: Transport, pack: PackFile, state: State) -> bool:
-    """Tell whether nothing is lost with a pack: it joins packs, or its request was carried out by this or another pack.
-    """
+    """Tell whether nothing is lost with a pack: it joins packs, or its request was carried out."""
     _, trailer = trailer_of(folder, pack_path(pack.name), pack.size)
     if trailer is None:
         return False
@@ -223,8 +223,7 @@ def is_superseded(folder: Transport, pack: PackFile, state: State) -> bool:
 
 
 def _delete(folder: Transport, paths: Sequence[str]) -> dict[str, bool]:
-    """Delete these files if they are there, which another may do at the same time; whether each was. A record that was
-    to be published may be a folder."""
+    """Delete files, as another may at the same time; whether each was deleted. A record's file may be a folder."""
     looks = [GetStat(path) for path in paths]
     folder.perform(looks)
     steps = [Withdraw(path, f"{INCOMING}/{path.rpartition('/')[2]}.gone") for path in paths]

@@ -24,7 +24,6 @@ from smartserver.store.record import PackEntry
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.trailer import Trailer, encode_trailer
 from smartserver.store.transaction import Transaction
-from transports.base import Step
 
 Report = Callable[[str, int, int], None]
 """Told what is being done, how much of it is, and of how much (0: not known)."""
@@ -45,8 +44,7 @@ class Upload:
         graph_first: bool,
         policy: Policy = SAFE,
     ) -> None:
-        """`transaction`: the segments are checked against it; a repository it makes is made at the commit. `quarantine`
-        makes a place for new segments."""
+        """`transaction`: the segments are checked against it. `quarantine` makes a place for new segments."""
         self.allowance = transaction.allowance
         """The limits of its request."""
         self._quarantine = quarantine

@@ -15,7 +15,6 @@ from smartserver.records.model import BaseTag, RefValue, RevisionId, Segment
 from smartserver.records.system import system_of
 from smartserver.store.allowance import Allowance
 from smartserver.store.caches import TextCache
-from smartserver.store.remote import is_remote
 from smartserver.store.format import LOG
 from smartserver.store.index import Index, Row, kib
 from smartserver.store.index_build import IndexBuilder
@@ -27,6 +26,7 @@ from smartserver.store.open_pack import OpenPack, index_path
 from smartserver.store.pack import CHUNK, TRAILER
 from smartserver.store.quarantine import SMALL
 from smartserver.store.record import PackEntry
+from smartserver.store.remote import is_remote
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.states import reader
 from smartserver.store.summaries import Summaries, summaries_path
@@ -40,8 +40,7 @@ from transports.steps import ReadRanges
 LEAST_HOLE = 8
 """Bytes in the midst of a file that a loss of power leaves as zeros, at least: fewer are damage."""
 NO_INDEX = "missing or damaged: the pack is read in its place each time the repository is opened, which takes longer"
-"""Nothing writes such an index to the disk again. Lineages are lost with it, so it may differ from the one whose hash
-the log names."""
+"""Such an index is not written to the disk again. Lineages are lost with it, so its hash may differ from the log's."""
 
 MEND = "smartserver verify --mend puts it right"
 REMADE = "logs read the records instead; smartserver pack makes it again"
@@ -245,8 +244,7 @@ class _Verification:
             self._report(problem)
 
     def _is_torn(self, entry: PackEntry, whole: bytes) -> bool:
-        """Tell whether an index that was not synced is as a loss of power leaves it, which is no fault: cut, or partly
-        zeros."""
+        """Tell whether an index is as a loss of power leaves one that was not synced: cut, or partly zeros."""
         if entry.index_length > SMALL:
             return False
         try:

@@ -20,10 +20,10 @@ from smartserver.records.segment import decode_segment, frames
 from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
 from smartserver.store.ancestry import Ancestry
-from smartserver.store.known_records import TEXT_BYTES, RecentRecords
 from smartserver.store.blocks import seal
 from smartserver.store.graph import Graph
 from smartserver.store.index import Index
+from smartserver.store.known_records import TEXT_BYTES, RecentRecords
 from smartserver.store.native import Prover, count_work, make_prover
 from smartserver.store.open_pack import OpenPack
 from smartserver.store.pack import CHUNK, TRAILER
@@ -237,8 +237,7 @@ class SegmentCheck:
 
 
 TEXTS = 128 << 20
-"""Bytes of text that are kept. A history of 12,502 revisions then reads a tenth of its packs again, with 40 MiB all of
-them."""
+"""Bytes of text that are kept: 12,502 revisions read a tenth of their packs again; all of them with 40 MiB."""
 
 Progress = Callable[[int], None]
 """Told how many bytes of packs were read so far."""

@@ -14,10 +14,7 @@ from itertools import pairwise
 
 import msgspec
 
-from smartserver.errors import (
-    MissingRevision,
-    NoSuchRepository,
-)
+from smartserver.errors import MissingRevision, NoSuchRepository
 from smartserver.records.browse import decode_selector
 from smartserver.records.content import ReadScope
 from smartserver.records.model import HERE, GraphNode, Kind, RefValue, RevisionId
@@ -269,8 +266,7 @@ class RepositoryView:
         return self._graph.count - self._stored.count
 
     def followed(self, candidates: Sequence[RevisionId], tips: Sequence[RevisionId]) -> list[RevisionId]:
-        """The `candidates` that `tips` reach, and labels (annotated tags) on what they reach. Unknown ids are ignored.
-        """
+        """The `candidates` that `tips` reach, and labels (annotated tags) on those. Unknown ids are ignored."""
         graph = self._stored
         found = sorted({ordinal for ordinal in map(graph.ordinal, candidates) if ordinal is not None})
         reached = [ordinal for ordinal in map(graph.ordinal, tips) if ordinal is not None]
@@ -299,10 +295,7 @@ class RepositoryView:
         return location is not None and snapshot.record(location).meta == system.label
 
     def plan_pull(
-        self,
-        wants: Sequence[RevisionId],
-        haves: Sequence[RevisionId],
-        absent: Sequence[RevisionId] = (),
+        self, wants: Sequence[RevisionId], haves: Sequence[RevisionId], absent: Sequence[RevisionId] = ()
     ) -> PullPlan:
         """The segments reachable from `wants` and not from `haves`. `absent`: ids the puller lacks although it has
         their children; they and what only they reach do not count as had."""

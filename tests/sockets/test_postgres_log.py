@@ -19,13 +19,13 @@ from smartserver.errors import Unsupported
 from smartserver.records.model import Tip
 from smartserver.store import cleanup, recovery
 from smartserver.store.commit import CommitOutcome
-from smartserver.store.state import following
 from smartserver.store.log_view import Head
 from smartserver.store.lost import find
 from smartserver.store.postgres import Database, create_tables
 from smartserver.store.postgres_log import PostgresLog
-from smartserver.store.record import Record, record_path
+from smartserver.store.record import record_path
 from smartserver.store.repository import PackRepository
+from smartserver.store.state import following
 from smartserver.store.transaction import Transaction
 from transports.errors import FileExists, TransportFailed
 from transports.memory import MemoryTransport

@@ -10,9 +10,9 @@ from builders import KINDS, Far, History, Repeatable
 from drafts import add, written
 
 from smartserver.records.segment import decode_segment
-from smartserver.store.quarantine import DraftPack, Quarantine
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.index_build import Numbering
+from smartserver.store.quarantine import DraftPack, Quarantine
 from transports.errors import TransportFailed
 from transports.memory import MemoryTransport
 

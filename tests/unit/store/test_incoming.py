@@ -10,9 +10,7 @@ from counting import Counting
 from incoming_uploads import FILE, left_in_quarantine, raw, receive
 from twins import IN_PYTHON
 
-from smartserver.errors import (
-    ConflictingRecord,
-)
+from smartserver.errors import ConflictingRecord
 from smartserver.meters import STORED, STORED_BYTES
 from smartserver.records.check import make_check
 from smartserver.records.delta import compress
@@ -186,7 +184,7 @@ def test_absent_parents_are_kept(repository: PackRepository) -> None:
 
 @IN_PYTHON
 def test_no_text_is_held_once_all_is_written(repository: PackRepository, history: History) -> None:
-    """An validator refers to itself: what it held would stay until the next collection, beside what the next one holds."""
+    """A validator refers to itself: its records would stay until the next collection, beside those of the next one."""
     body = history.body(history.line(4))
     sent = receive(repository)
     sent.write(body)

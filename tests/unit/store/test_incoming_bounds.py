@@ -8,7 +8,8 @@ from twins import IN_PYTHON
 
 from smartserver.errors import Cancelled, CorruptRecord, LimitExceeded
 from smartserver.records import delta, limits
-from smartserver.store import allowance as allowances, known_records, incoming
+from smartserver.store import allowance as allowances
+from smartserver.store import incoming, known_records
 from smartserver.store.allowance import Allowance
 from smartserver.store.known_records import KnownRecords, RecentRecords
 from smartserver.store.repository import PackRepository

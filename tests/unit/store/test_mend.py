@@ -10,9 +10,9 @@ from bzr_builders import TRUNK, BzrHistory
 
 from smartserver.records.model import Tip
 from smartserver.store import verify as module
-from smartserver.store.verify import mend
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
+from smartserver.store.verify import mend
 from transports.memory import MemoryTransport
 
 V1 = b"refs/tags/v1"

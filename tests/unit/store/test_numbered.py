@@ -11,9 +11,9 @@ import pytest
 from smartserver.errors import LimitExceeded
 from smartserver.records.model import BaseTag, Entry, Segment
 from smartserver.store import index_build
-from smartserver.store.known_records import NO_BASE, UploadIndex, Frame
 from smartserver.store.index import Row
 from smartserver.store.index_build import IndexBuilder, Numbered, Numbering
+from smartserver.store.known_records import NO_BASE, Frame, UploadIndex
 
 MANY = 20_000
 

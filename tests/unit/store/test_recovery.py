@@ -14,8 +14,9 @@ from smartserver.store import recovery
 from smartserver.store.cleanup import clean_log, make_checkpoint
 from smartserver.store.format import CHECKPOINTS, FORMAT, LOG, LOST, PACKS
 from smartserver.store.lost import find
-from smartserver.store.record import encode_record, first_record, record_path
+from smartserver.store.record import record_path
 from smartserver.store.repository import PackRepository
+from smartserver.store.state import beginning
 from smartserver.store.trailer import Trailer, encode_trailer
 from smartserver.store.transaction import Transaction
 from smartserver.store.upkeep import KEPT
@@ -116,7 +117,7 @@ def damage_newest(repository: PackRepository, storage: MemoryTransport) -> None:
 
 
 Harm = Callable[[PackRepository, MemoryTransport], None]
-FOREIGN = encode_record(first_record(b"x" * 16, 0))
+FOREIGN, _ = beginning(b"x" * 16, 0)
 DAMAGES: dict[str, Harm] = {
     "a record is damaged": damage_record,
     "a record is gone": lambda _, storage: storage.delete(record_path(5)),

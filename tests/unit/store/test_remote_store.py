@@ -1,4 +1,4 @@
-"""store.remote: a store behind a link is asked for much at once; budgets of trips, and damage is told as on a near one."""
+"""store.remote: a store behind a link is asked for much at once; budgets of trips, and damage is told as of a local one."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from trips import Trips
 
 from smartserver.errors import CorruptFile
 from smartserver.store import remote
-from smartserver.store.remote import RemotePack, read_across
 from smartserver.store.open_pack import index_path
 from smartserver.store.pack import PackReader
 from smartserver.store.quarantine import Quarantine
+from smartserver.store.remote import RemotePack, read_across
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.upkeep import KEPT

@@ -85,17 +85,6 @@ def place_of(made: Stored) -> Quarantine:
     return Quarantine(made.transport, b"repack", lambda size: b"n" * size)
 
 
-def joined(made: Stored, part: slice) -> tuple[PackEntry, Snapshot, Snapshot]:
-    """Repack, and the snapshots before and after."""
-    before = Snapshot.open(made.transport, made.state())
-    place = place_of(made)
-    entry = repack.run(place, before.packs[part], made.state())
-    made.transport.perform(place.publication())
-    made.entries[part] = [entry]
-    made.version += 1
-    return entry, before, Snapshot.open(made.transport, made.state(), before)
-
-
 def test_damage_never_gets_a_new_trailer() -> None:
     made = stored([3, 3])
     path = pack_path(made.entries[1].name)

@@ -4,26 +4,10 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from builders import (
-    MAIN,
-    Clock,
-    History,
-    Repeatable,
-    check_whole,
-    create,
-    push,
-    refs_of,
-    request_id,
-    upload,
-)
+from builders import MAIN, Clock, History, Repeatable, check_whole, create, push, refs_of, request_id, upload
 from counting import Counting
 
-from smartserver.errors import (
-    CorruptRecord,
-    DivergedBranches,
-    NoSuchRepository,
-    OutcomeUnknown,
-)
+from smartserver.errors import CorruptRecord, DivergedBranches, NoSuchRepository, OutcomeUnknown
 from smartserver.meters import BYTES_WRITTEN, FILES_WRITTEN, SYNCS
 from smartserver.records.model import Tip
 from smartserver.store.allowance import Allowance

@@ -29,6 +29,7 @@ from smartserver.store.pack import PackReader, PackWriter
 from smartserver.store.record import (
     MARK,
     MAX_RECORD,
+    NOTHING,
     Beginning,
     Change,
     Entry,
@@ -37,7 +38,6 @@ from smartserver.store.record import (
     Record,
     decode_record,
     encode_record,
-    first_record,
     hash_of,
 )
 from smartserver.store.snapshot import Snapshot
@@ -71,7 +71,7 @@ def blocks() -> dict[str, bytes]:
 
 
 NOW = 1_700_000_000_000
-ONE = first_record(NAME, NOW)
+ONE = Record(number=1, parent=NOTHING, time=NOW, random=NAME)
 VALUE = encode_value((Tip(bytes(range(0x20, 0x34))),))
 ENTRY = Entry(
     NAME,

@@ -7,11 +7,9 @@ from builders import MAIN, History, create, push, request_id, upload
 from faulty_transport import FaultyTransport
 from incoming_uploads import left_in_quarantine, receive
 
-from smartserver.errors import (
-    MissingParents,
-)
-from smartserver.store.quarantine import DraftPack
+from smartserver.errors import MissingParents
 from smartserver.store.format import INCOMING, PACKS
+from smartserver.store.quarantine import DraftPack
 from smartserver.store.repository import PackRepository
 from transports.errors import NoSpace, TransportFailed
 from transports.memory import MemoryTransport

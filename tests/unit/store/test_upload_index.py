@@ -4,9 +4,9 @@ import pytest
 
 from smartserver.records.delta import compress
 from smartserver.records.model import Key, Record
-from smartserver.store.known_records import NO_BASE, STORED_BASE, UploadIndex, Frame, RecentRecords
 from smartserver.store.index import Row
 from smartserver.store.index_build import Numbered
+from smartserver.store.known_records import NO_BASE, STORED_BASE, Frame, RecentRecords, UploadIndex
 
 TEXT = b"a line of text that comes again and again\n" * 10
 

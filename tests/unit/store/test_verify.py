@@ -11,20 +11,21 @@ from builders import KINDS, MAIN, Clock, History, Repeatable, push, refs_of
 from faulty_transport import FaultyTransport
 
 from smartserver.errors import CorruptFile, NoSuchRepository
-from smartserver.records.model import BaseTag, Entry as SegmentEntry, Key, Parent, Tip
+from smartserver.records.model import BaseTag, Key, Parent, Tip
+from smartserver.records.model import Entry as SegmentEntry
 from smartserver.records.segment import decode_segment, encode_segment, frames
 from smartserver.store import verify
 from smartserver.store.blocks import seal
 from smartserver.store.checkpoint import decode_checkpoint, encode_checkpoint
 from smartserver.store.cleanup import make_checkpoint
-from smartserver.store.state import REFS, State, encode_value, following
 from smartserver.store.format import CHECKPOINTS, PACKS
 from smartserver.store.index import ROW
 from smartserver.store.index_build import rebuild
 from smartserver.store.pack import PackReader, PackWriter
-from smartserver.store.record import Change, Entry, Join, PackEntry, Record, record_path
+from smartserver.store.record import Change, Entry, Join, PackEntry, record_path
 from smartserver.store.repack import MOST_PACKS
 from smartserver.store.repository import PackRepository
+from smartserver.store.state import REFS, State, encode_value, following
 from smartserver.store.verify import NO_INDEX
 from transports.base import ReadFile, Transport
 from transports.decorators.passing import PassingTransport
