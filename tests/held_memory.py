@@ -15,7 +15,7 @@ from smartserver.store.ancestry import MARKS_KEPT
 from smartserver.store.known_records import TEXT_BYTES
 from smartserver.store.parts import HELD
 from smartserver.store.proof import REFERENCES_KEPT
-from smartserver.store.verify_share import TEXTS as VERIFIED
+from smartserver.store.verify_packs import TEXTS as VERIFIED
 from smartserver.wire.limits import KIB, MAX_CALLS, MAX_MESSAGE, MAX_REQUEST, MAX_RESULTS, MIB, UNREAD_BYTES
 
 GRAPH_TIMES = 4

@@ -31,8 +31,8 @@ from smartserver.server.site import RepositoryLocation, Site
 from smartserver.store.allowance import Allowance
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.model import Changes, ContentPlan, KnownVersion, ListingEntry, PackReport, PullPlan, VerifyReport
+from smartserver.store.snapshot import RepositoryLook
 from smartserver.store.state import State as StoredState
-from smartserver.store.states import RepositoryLook
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report
 from smartserver.store.verify import mend

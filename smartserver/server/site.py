@@ -28,7 +28,7 @@ from smartserver.store.format import CLUSTER, FORMAT, foreign_in, is_marked, is_
 from smartserver.store.log_view import Perform, first_reads
 from smartserver.store.model import ListingEntry
 from smartserver.store.repository import PackRepository
-from smartserver.store.states import RepositoryLook
+from smartserver.store.snapshot import RepositoryLook
 from smartserver.store.surroundings import holds_repository
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import Calls, ServerFacts

@@ -38,9 +38,8 @@ U32 = 0xFFFFFFFF
 PACED = 16
 """Rows, or segments, between two calls of a pace: about a quarter of a millisecond."""
 
-Before = Callable[[int, Key], bool]
-"""Tells whether a record, by kind and key, lies in an earlier pack."""
-
+Resolve = Callable[[int, Key], Row | None]
+"""Gives the row of a record that lies in an earlier pack, by its kind and key."""
 Pace = Callable[[], None]
 """Called several times in a millisecond of work that nobody waits for: it may sleep."""
 
@@ -49,9 +48,8 @@ def unpaced() -> None:
     """For work that somebody waits for."""
 
 
-def nowhere(_kind: int, _key: Key) -> bool:
+def nowhere(_kind: int, _key: Key) -> None:
     """Say that no record lies before the first pack of a repository."""
-    return False
 
 
 def _aligned(content: array[int] | bytes) -> bytes:
@@ -112,15 +110,15 @@ class IndexBuilder:
 
     def __init__(
         self,
-        before: Before = nowhere,
+        resolve: Resolve = nowhere,
         numbering: Numbering | None = None,
         digest: Callable[[bytes], bytes] = name_digest,
     ) -> None:
-        """`before`: tells whether a record lies in an earlier pack, and is the base of those that name it. `numbering`:
+        """`resolve`: finds records in earlier packs, which are the bases of those that name them. `numbering`:
         that of the caller, for `add_numbered`. `digest`: of a record by its name in the numbering. Where indexes are
         joined, that name is the digest, as they have no keys."""
         numbering = numbering or Numbering()
-        self._before = before
+        self._resolve = resolve
         self._names, self._revisions = numbering.records, numbering.revisions
         self._digest = digest
         self._header_offsets = array("I")
@@ -151,18 +149,34 @@ class IndexBuilder:
         """The number of records that were added."""
         return len(self._bases)
 
-    def first_copy(self, kind: int, key: Key) -> Row | None:
-        """The row of the first copy added so far: what a later record with this base rests on."""
-        at = self._names.find(ONE_BYTE[kind] + key)
-        return None if not 0 <= at < len(self._bases) else Row(self._depths[at], self._chains[at], self._lineages[at])
-
-    def add(self, offset: int, segment: Segment, rows: Sequence[Row]) -> None:
-        """Add the segment at `offset` of the pack; one row an entry. If the base is in this pack, its depth and chain
-        are known here and those of `rows` are not used. It is not if a record of its key lies in an earlier pack."""
+    def add(self, offset: int, segment: Segment, lineages: Iterator[int] | None = None) -> list[tuple[Key, Key]]:
+        """Add the segment at `offset` of the pack; the keys of records whose base is nowhere, and of these. A base is
+        the record in an earlier pack, else the first in this one. `lineages`: of the records; else each has the
+        lineage of its base and one more."""
+        first = len(self._bases)
         self._revisions.add(segment.revision)
         for entry in segment.entries:
             self._names.add(ONE_BYTE[entry.kind] + entry.key)
-        self.add_numbered(offset, segment, rows, list(self._positions(segment)))
+        rows: list[Row] = []
+        bases: list[int] = []
+        missing: list[tuple[Key, Key]] = []
+        for position, entry in enumerate(segment.entries, first):
+            at, depth, chain, lineage = -1, 0, kib(entry.length), 0
+            if entry.base != BaseTag.NONE:
+                key = segment.base_of(entry)
+                found = self._resolve(entry.kind, key)
+                at = -1 if found is not None else self._names.find(ONE_BYTE[entry.kind] + key)
+                if found is not None:
+                    depth, chain, lineage = found.depth + 1, found.chain_kib + chain, found.lineage + 1
+                elif 0 <= at < position:  # `add_numbered` knows depth and chain.
+                    lineage = (rows[at - first].lineage if at >= first else self._lineages[at]) + 1
+                else:
+                    at, depth = -1, 1
+                    missing.append((entry.key, key))
+            rows.append(Row(depth, chain, lineage if lineages is None else next(lineages, 0)))
+            bases.append(at)
+        self.add_numbered(offset, segment, rows, bases)
+        return missing
 
     def add_numbered(self, offset: int, segment: Segment, rows: Sequence[Row], bases: Sequence[int]) -> None:
         """Add a segment whose revision and records the caller has numbered. `bases`: the position of each entry's base
@@ -203,17 +217,6 @@ class IndexBuilder:
         self._row_segments.extend([ordinal] * len(segment.entries))
         self._lineages.extend([min(row.lineage, U32) for row in rows])
 
-    def _positions(self, segment: Segment) -> Iterator[int]:
-        """The position of each entry's base, as `add_numbered` takes them."""
-        for position, entry in enumerate(segment.entries, len(self._bases)):
-            at = -1
-            if entry.base != BaseTag.NONE:
-                key = segment.base_of(entry)
-                at = self._names.find(ONE_BYTE[entry.kind] + key)
-                if at >= position or (at >= 0 and self._before(entry.kind, key)):
-                    at = -1
-            yield at
-
     def append(self, index: Index, offset: int, pace: Pace = unpaced) -> None:
         """Add another pack's index, its first segment now at `offset`. All records are named by their digests."""
         if len(self._names) + index.records > MAX_ROWS or self.segments + index.segments > MAX_ROWS:
@@ -249,7 +252,7 @@ class IndexBuilder:
             if raw != NO_BASE:
                 if raw & EXTERNAL:
                     external = index.external(raw ^ EXTERNAL)
-                    at = -1 if self._before(*external) else self._names.find(record_digest(*external))
+                    at = -1 if self._resolve(*external) else self._names.find(record_digest(*external))
                     if at < 0:
                         base = EXTERNAL | self._external.setdefault(external, len(self._external))
                 else:
@@ -341,12 +344,12 @@ class IndexBuilder:
 
 
 def merge(
-    indexes: Sequence[Index], pack_length: int, pack_hash: bytes, before: Before = nowhere, pace: Pace = unpaced
+    indexes: Sequence[Index], pack_length: int, pack_hash: bytes, resolve: Resolve = nowhere, pace: Pace = unpaced
 ) -> Iterator[bytes]:
     """The index of the packs of `indexes` joined segment by segment, in that order, without reading a pack; in pieces.
-    `before`: tells whether a record lies in a pack before the first of them. The packs have equal headers. The bytes
+    `resolve`: finds records in packs before the first of them. The packs have equal headers. The bytes
     are those an `IndexBuilder` makes of the joined pack's segments."""
-    builder = IndexBuilder(before, digest=bytes)
+    builder = IndexBuilder(resolve, digest=bytes)
     at = indexes[0].segment_offsets[0]
     for index in indexes:
         builder.append(index, at, pace)
@@ -354,31 +357,18 @@ def merge(
     return builder.finish(pack_length, pack_hash, pace)
 
 
-def rebuild(pack: PackReader, resolve: Callable[[int, Key], Row | None]) -> bytes:
+def rebuild(pack: PackReader, resolve: Resolve) -> bytes:
     """The index of a pack, from the pack alone; `resolve` gives the row of a base that lies in an earlier pack. The
     lineage of a record is that of its base and one more: what the writer knew beyond that is lost."""
-    builder = IndexBuilder(lambda kind, key: resolve(kind, key) is not None)
+    builder = IndexBuilder(resolve)
     for offset, encoded in pack.segments():
         try:
             segment = decode_segment(encoded, 0, pack.kinds)
         except (Malformed, LimitExceeded) as error:
             raise CorruptFile(pack.name, offset, f"segment: {error}") from error
-        introduced: dict[tuple[int, Key], Row] = {}
-        rows: list[Row] = []
-        for entry in segment.entries:
-            row = Row(0, kib(entry.length), 0)
-            if entry.base != BaseTag.NONE:
-                base = (entry.kind, segment.base_of(entry))
-                found = resolve(*base) or builder.first_copy(*base) or introduced.get(base)
-                if found is None:
-                    why = f"record {shown(entry.key)}: its base {shown(base[1])} is in no pack before it"
-                    raise CorruptFile(pack.name, offset, why)
-                row = Row(found.depth + 1, found.chain_kib + row.chain_kib, found.lineage + 1)
-            introduced.setdefault((entry.kind, entry.key), row)
-            rows.append(row)
-        builder.add(offset, segment, rows)
-    length, digest = pack.length, pack.trailer()
-    return b"".join(builder.finish(length, digest))
+        for key, base in builder.add(offset, segment):
+            raise CorruptFile(pack.name, offset, f"record {shown(key)}: its base {shown(base)} is in no pack before it")
+    return b"".join(builder.finish(pack.length, pack.trailer()))
 
 
 MAX_JOINED = 0xFFFFFFFF

@@ -15,13 +15,13 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from smartserver.errors import CorruptFile, RepositoryChanged
-from smartserver.records.model import Key, Kind
+from smartserver.records.model import Kind
 from smartserver.store import remote
 from smartserver.store.blocks import Blocks, Remake
 from smartserver.store.caches import Block
 from smartserver.store.format import PACKS
-from smartserver.store.index import Index, Row
-from smartserver.store.index_build import rebuild
+from smartserver.store.index import Index
+from smartserver.store.index_build import Resolve, rebuild
 from smartserver.store.pack import MovedPack, PackReader
 from smartserver.store.record import PackEntry
 from smartserver.store.remote import PackRange, RemotePack, is_remote
@@ -38,8 +38,6 @@ FilesRead = Mapping[str, bytes | None]
 """Files by path, and what is in them; None: there is no such file."""
 NONE_READ: FilesRead = {}
 
-Resolve = Callable[[int, Key], Row | None]
-"""Gives the row of a record that lies in an earlier pack, by its kind and key."""
 
 Seek = Callable[[PackEntry, Index], "tuple[PackEntry, int] | None"]
 """Looks in the newest state for the pack that has the segments of a pack that is gone, by its index, and the difference

@@ -36,8 +36,7 @@ from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.state import MAP, State, following
 from smartserver.store.trailer import Trailer, encode_trailer
-from smartserver.store.verify import index_rows
-from smartserver.store.verify_share import lineages
+from smartserver.store.verify_packs import lineages
 from transports.errors import TransportFailed
 from transports.steps import GetStat
 
@@ -155,7 +154,7 @@ class _Pruning:
         place = self._repository.quarantine(USER.encode())
         self._places.append(place)
         earlier = Snapshot(snapshot.transport, state, self._packs, Graph(), snapshot.texts)
-        builder = IndexBuilder(lambda kind, key: earlier.first_row(kind, key) is not None)
+        builder = IndexBuilder(earlier.first_row)
         known = iter(lineages(pack.index))
         first = snapshot.graph.parts[number].first
         with contextlib.closing(place.pack) as file:
@@ -165,12 +164,11 @@ class _Pruning:
                     segment = decode_segment(content, 0, state.kinds)
                 except (Malformed, LimitExceeded) as error:
                     raise CorruptFile(pack.path, offset, f"segment: {error}") from error
-                own = islice(known, len(segment.entries))
                 if ordinal in self._gone:
-                    list(own)
-                    continue
-                builder.add(writer.length, segment, index_rows(earlier, segment, own))
-                writer.append(content)
+                    list(islice(known, len(segment.entries)))
+                else:
+                    builder.add(writer.length, segment, known)
+                    writer.append(content)
             if pack.reader.trailer() != pack.entry.hash:
                 raise CorruptFile(pack.path, pack.reader.end, "does not end with the hash the log names")
             length, digest = writer.finish()

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Sequence
 
 from smartserver.errors import CorruptFile
-from smartserver.store.index_build import Before, Pace, merge, nowhere, unpaced
+from smartserver.store.index_build import Pace, Resolve, merge, nowhere, unpaced
 from smartserver.store.open_pack import OpenPack, SegmentReader
 from smartserver.store.pack import MovedPack, PackReader, PackWriter
 from smartserver.store.quarantine import Quarantine
@@ -70,12 +70,13 @@ def _runs(packs: Sequence[PackEntry]) -> list[tuple[int, int]]:
 
 
 def run(
-    place: Quarantine, packs: Sequence[OpenPack], state: State, before: Before = nowhere, pace: Pace = unpaced
+    place: Quarantine, packs: Sequence[OpenPack], state: State, resolve: Resolve = nowhere, pace: Pace = unpaced
 ) -> PackEntry:
     """Write neighbouring packs to a quarantine as one new pack, durably, and its index; the entry of a record for them.
     The caller puts both among the packs, and appends a record if all of `packs` are still side by side. Each pack is
     checked against its hash on the way: damage never gets a new trailer. `state`: that names the packs, for the
-    trailer. `before`: tells whether a record lies in a pack before the first one."""
+    trailer. `resolve`: finds records in packs before
+    the first one."""
     header = packs[0].reader.header
     for pack in packs:
         if pack.reader.header != header:
@@ -94,7 +95,7 @@ def run(
         joined = tuple(pack.entry.name for pack in packs)
         file.write(encode_trailer(Trailer(state.incarnation, state.version, state.hash, None, joined)))
         file.sync()
-        index = merge([pack.index for pack in packs], length, digest, before, pace)
+        index = merge([pack.index for pack in packs], length, digest, resolve, pace)
         return place.put_index(length, digest, index, segments, sum(pack.entry.records for pack in packs))
 
 

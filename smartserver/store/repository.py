@@ -19,9 +19,8 @@ from smartserver.records.model import GraphNode
 from smartserver.store import upkeep
 from smartserver.store.allowance import Allowance
 from smartserver.store.caches import TextCache
-from smartserver.store.commit import Commit, CommitOutcome, Plan, earlier
+from smartserver.store.commit import Commit, CommitOutcome, Group, Plan, earlier
 from smartserver.store.creation import Creation
-from smartserver.store.group import Group
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import Log
 from smartserver.store.log_view import Perform
@@ -29,8 +28,7 @@ from smartserver.store.model import PackReport, VerifyReport
 from smartserver.store.quarantine import Quarantine, nothing
 from smartserver.store.remote import is_remote
 from smartserver.store.repack import AHEAD, rows
-from smartserver.store.snapshot import Snapshot
-from smartserver.store.states import RepositoryLook, States
+from smartserver.store.snapshot import RepositoryLook, Snapshot, States
 from smartserver.store.summarise import summarise, summarise_joined
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report, Upload, unreported

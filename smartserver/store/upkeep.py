@@ -72,9 +72,7 @@ def repack(
         place = quarantine()
         undo.callback(place.discard)
         earlier = snapshot.only(snapshot.packs[: span.start])
-        entry = packs.run(
-            place, chosen, snapshot.state, lambda kind, key: earlier.first_row(kind, key) is not None, pace
-        )
+        entry = packs.run(place, chosen, snapshot.state, earlier.first_row, pace)
         files = [GetStat(path) for path in (pack_path(entry.name), index_path(entry.name))]
         head, is_looked_at = line.look_between(line.known, place.publication(), files)
 

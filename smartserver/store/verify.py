@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from hashlib import blake2b
 
 from smartserver.errors import CorruptFile, InvalidName, MissingRevision, NoSuchRepository, Unsupported, shown
-from smartserver.records.model import BaseTag, RefValue, RevisionId, Segment
+from smartserver.records.model import RefValue, RevisionId
 from smartserver.records.system import system_of
 from smartserver.store.allowance import Allowance
 from smartserver.store.caches import TextCache
 from smartserver.store.format import LOG
-from smartserver.store.index import Index, Row, kib
+from smartserver.store.index import Index
 from smartserver.store.index_build import IndexBuilder
 from smartserver.store.log import Log
 from smartserver.store.log_view import Head
@@ -27,13 +27,12 @@ from smartserver.store.pack import CHUNK, TRAILER
 from smartserver.store.quarantine import SMALL
 from smartserver.store.record import PackEntry
 from smartserver.store.remote import is_remote
-from smartserver.store.snapshot import Snapshot
-from smartserver.store.states import reader
+from smartserver.store.snapshot import Snapshot, reader
 from smartserver.store.summaries import Summaries, summaries_path
 from smartserver.store.summarise import Summariser
 from smartserver.store.trailer import TAIL, ranges_of, trailer_behind
 from smartserver.store.transaction import Transaction
-from smartserver.store.verify_share import MAX_PROBLEMS, SegmentCheck, check_packs, damage, lineages
+from smartserver.store.verify_packs import MAX_PROBLEMS, SegmentCheck, check_packs, damage, lineages
 from transports.errors import NoSuchFile, PermissionDenied, TransportError, TransportFailed
 from transports.steps import ReadRanges
 
@@ -189,7 +188,7 @@ class _Verification:
             why = f"holds {found}, the log says {entry.segments} and {entry.records}"
             self._report(damage(CorruptFile(pack.path, 0, why)))
         earlier = snapshot.only(snapshot.packs[:number])
-        builder = IndexBuilder(lambda kind, key: earlier.first_row(kind, key) is not None)
+        builder = IndexBuilder(earlier.first_row)
         try:
             digest = blake2b(pack.reader.header, digest_size=TRAILER)
             trailer = pack.reader.trailer()
@@ -205,7 +204,7 @@ class _Verification:
                 if self._done // CHUNK != (self._done - len(content)) // CHUNK:
                     self._tell()
                 if segment is not None:
-                    builder.add(index.segment_offsets[local], segment, index_rows(earlier, segment, known))
+                    builder.add(index.segment_offsets[local], segment, known)
         except (TransportFailed, PermissionDenied):
             self._take(check)
             raise
@@ -269,18 +268,6 @@ class _Verification:
                 self._report(f"{index.name}: row {row} is not what the pack says")
                 return
         self._report(f"{index.name}: not the index of its pack")
-
-
-def index_rows(earlier: Snapshot, segment: Segment, lineages: Iterator[int]) -> list[Row]:
-    """The index row of each entry; of a base in the same pack its builder knows depth and chain."""
-    rows = []
-    for entry in segment.entries:
-        depth, chain = 0, kib(entry.length)
-        if entry.base != BaseTag.NONE:
-            base = earlier.first_row(entry.kind, segment.base_of(entry)) if earlier.packs else None
-            depth, chain = (1, chain) if base is None else (base.depth + 1, base.chain_kib + chain)
-        rows.append(Row(depth, chain, next(lineages, 0)))
-    return rows
 
 
 SHOWN = 80

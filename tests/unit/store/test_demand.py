@@ -1,4 +1,4 @@
-"""store.demand: the estimate is what a cache of that size finds."""
+"""store.caches.Demand: the estimate is what a cache of that size finds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""store.draft_pack: what is written is there to be read at once, and is one pack when it is sealed."""
+"""store.quarantine.DraftPack: what is written is there to be read at once, and is one pack when it is sealed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""store.group: what waits at the same time is one record, and each change has its own answer."""
+"""store.commit.Group: what waits at the same time is one record, and each change has its own answer."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from log_builders import begin_log, contents, request
 
 from smartserver.errors import OutcomeUnknown
-from smartserver.store import group
-from smartserver.store.group import Group
+from smartserver.store import commit
+from smartserver.store.commit import Group
 from smartserver.store.log import Log
 from smartserver.store.log_view import Head
 from smartserver.store.record import Entry
@@ -97,7 +97,7 @@ def test_those_that_wait_are_one_record() -> None:
 
 
 def test_a_large_one_leaves_the_others_for_the_next_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group, "AT_MOST", 1000)
+    monkeypatch.setattr(commit, "AT_MOST", 1000)
     scene = Scene()
     come = [scene.come(number, size=size) for number, size in ((1, 10), (2, 1000), (3, 10))]
     scene.end()

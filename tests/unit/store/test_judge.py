@@ -1,4 +1,4 @@
-"""store.judge: which records are refused, which are only counted, and which are not looked at."""
+"""store.proof.Judge: which records are refused, which are only counted, and which are not looked at."""
 
 from __future__ import annotations
 

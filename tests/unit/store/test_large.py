@@ -1,4 +1,4 @@
-"""store.large: of the pushes to one process, one decodes a large record at a time."""
+"""store.parts: of the pushes to one process, one decodes a large record at a time."""
 
 from __future__ import annotations
 

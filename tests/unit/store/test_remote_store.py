@@ -1,4 +1,4 @@
-"""store.remote: a store behind a link is asked for much at once; budgets of trips, and damage is told as of a local one."""
+"""store.remote: a store behind a link is asked for much at once; budgets of trips, damage is told as of a local one."""
 
 from __future__ import annotations
 

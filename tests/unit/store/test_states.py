@@ -1,4 +1,4 @@
-"""store.states: what a request looks at is what the log says then, whatever was there before."""
+"""store.snapshot.States: what a request looks at is what the log says then, whatever was there before."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from smartserver.store.caches import TextCache
 from smartserver.store.format import PACKS
 from smartserver.store.log_view import TRIES
 from smartserver.store.repository import PackRepository
-from smartserver.store.states import States
+from smartserver.store.snapshot import States
 from transports.errors import NoSuchFile
 from transports.local import LocalTransport
 
