@@ -28,7 +28,7 @@ def follow(asked: list[tuple[bytes, int]]) -> Demand:
 
 
 def simulated(asked: list[tuple[bytes, int]], size: int) -> int:
-    """What a cache of that size finds."""
+    """The hits of a cache of that size."""
     cache = Cache[bytes, int](size, lambda cost: cost)
     hits = 0
     for key, cost in asked:

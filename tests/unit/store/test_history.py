@@ -62,7 +62,7 @@ def test_no_more_bytes_are_kept() -> None:
 
 
 def test_two_that_follow_the_same_one_at_once_do_not_see_each_other() -> None:
-    """As two threads do, one of which may then lose the place of its record. Nothing of that is ever seen."""
+    """Two threads do so, one of which may then lose the place of its record. Nothing of that is ever seen."""
     common = line([NOW] * 10)
     for number in range(12, 12 + 2 * MOST_BESIDE):
         lost, won = common.copy(), common.copy()

@@ -218,7 +218,7 @@ def test_ghosts_are_parents_in_their_place() -> None:
 
 
 def test_meta_that_no_key_proves_is_looked_at_each_time() -> None:
-    """What a page refers to is remembered by its key; a copy with something in its meta is refused all the same."""
+    """The references of a page are remembered by its key; a copy with something in its meta is refused all the same."""
     case = BzrCase()
     case.places = {(record.kind, record.key): [0] for record in FIRST}
     case.prove(*SECOND)

@@ -180,7 +180,7 @@ def test_a_recovery_that_is_cut_anywhere_goes_on(
     frozen = freeze(storage.crash(Aftermath.EVERYTHING))
 
     def seen(store: MemoryTransport) -> tuple[dict[bytes, bytes], bool] | None:
-        """What a server that is started then answers, and whether it changes anything."""
+        """The answer of a server that is started then, and whether it changes anything."""
         server = PackRepository(store, clock=clock, randomness=Repeatable(9))
         try:
             found = refs_of(server)
@@ -327,7 +327,7 @@ def test_what_was_undone_long_ago_is_not_done_again(
 def test_an_old_log_that_was_put_back_is_filled_from_packs(
     repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
 ) -> None:
-    """What a pack alone says may never have been acknowledged."""
+    """A change that only a pack tells may never have been acknowledged."""
     line = history.line(4)
     push_each(repository, history, line[:3])
     request = request_id()

@@ -46,7 +46,7 @@ class Stored:
         push(PackRepository(Far(self.storage), "project"), self.history, revisions, {name: revisions[-1]})
 
     def repository(self) -> PackRepository:
-        """As a new process sees it."""
+        """The repository, as a new process sees it."""
         return PackRepository(self.trips, "project", randomness=Repeatable(5))
 
     def snapshot(self) -> Snapshot:
@@ -82,7 +82,7 @@ class Failing(PassingTransport):
         super().__init__(inner)
         self._at = at
         self.steps: list[Step] = []
-        """Of all trips from that one on; shared with the children."""
+        """The number of trips from that one on; shared with the children."""
 
     def wrap(self, inner: Transport, prefix: str) -> Failing:
         made = Failing(inner, self._at)

@@ -55,7 +55,7 @@ def names(storage: MemoryTransport, folder: str) -> list[str]:
 def test_a_refused_creation_makes_no_repository(
     repository: PackRepository, history: History, storage: MemoryTransport
 ) -> None:
-    """Of its place there may be folders, which the next creation takes over; no pack stays."""
+    """Folders of its place may stay, which the next creation takes over; no pack stays."""
     line = history.line(2)
     with pytest.raises(CorruptRecord):
         upload(repository, history.body(line)[:-1] + b"x", 2)

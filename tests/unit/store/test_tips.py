@@ -1,4 +1,4 @@
-"""store.transaction.TipProof: the attributes of tips that a commit stores, whatever a client says of them, and what that reads."""
+"""store.transaction.TipProof: the attributes of tips that a commit stores, whatever a client says, and its reads."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Clock:
 
 
 def late(clock: Clock, needed: float) -> Turns:
-    """Those of a process that was late, needed that many seconds, and has just published."""
+    """The turns of a process that was late, needed that many seconds, and has just published."""
     found = Turns(clock, clock.sleep)
     found.retried(needed)
     found.published()

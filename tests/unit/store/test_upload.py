@@ -35,7 +35,7 @@ def test_a_body_that_is_unsound_on_the_new_root(repository: PackRepository, hist
 def test_what_was_left_out_must_still_be_there(
     repository: PackRepository, history: History, new: int, anew: bool
 ) -> None:
-    """What came was stored already, all of it or some: it may not be acknowledged once that is gone."""
+    """The revisions were stored already, all or some: they may not be acknowledged once those are gone."""
     line = history.line(4)
     push(repository, history, line[:3], {MAIN: line[2]})
     slow = upload(repository, history.body(line[: 3 + new]), 3 + new)

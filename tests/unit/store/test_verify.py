@@ -242,7 +242,7 @@ def test_a_missing_pack(repository: PackRepository, history: History, storage: M
 
 
 def test_a_missing_first_pack(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
-    """What lies in the packs after it is checked all the same, with the right ancestry."""
+    """The packs after it are checked all the same, with the right ancestry."""
     line = history.line(3)
     fresh = history.commit({"new": b"a text of its own\n" * 5}, (line[1],))
     push(repository, history, line[:2], {MAIN: line[1]})
@@ -438,7 +438,7 @@ def test_a_store_that_cannot_be_reached_or_read_is_no_damage(
 
 
 def test_a_store_that_is_lost_takes_no_damage_with_it(storage: MemoryTransport, repository: PackRepository) -> None:
-    """What was found before is told, and that the rest is not known."""
+    """The damage that was found before is told, and that the rest is not known."""
     history = History()
     line = history.line(2)
     push(repository, history, line[:1], {MAIN: line[0]})
