@@ -1,9 +1,4 @@
-"""`Commit`: one request on its way into the log.
-
-It is planned on the newest state (refusals touch nothing). The entry is written down behind the pack, the pack is moved
-among the others, and a record is appended that names it. If another writer was first, the request is planned again on
-its state; if that writer brought part of the body, the body is checked again.
-"""
+"""`Commit`: one request on its way into the log; `Group`: the changes that wait at the same time, in one record."""
 
 # Theory of operation
 # ===================
@@ -453,6 +448,6 @@ def earlier(head: Head | None, clock: Callable[[], float], request: bytes, age: 
     found = head.state.history.find(request)
     if found is not None:
         return CommitOutcome(head.state, found.outcomes, changed=False)
-    if age > 0 and not head.state.history.covers(age, int(clock() * 1000)):
+    if age > 0 and int(clock() * 1000) - age < head.state.history.horizon.since:
         raise OutcomeUnknown("the log does not reach back to the request's first sending")
     return None

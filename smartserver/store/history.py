@@ -122,10 +122,6 @@ class History:
         newest = next((entry for entry in reversed(self) if entry.version <= version), None)
         return self.horizon.mark if newest is None else newest.mark
 
-    def covers(self, age: int, now: int) -> bool:
-        """Tell whether a request first sent `age` milliseconds ago would be found. `now`: in milliseconds."""
-        return now - age >= self.horizon.since
-
     def copy(self) -> History:
         """One that may be extended."""
         return copy.copy(self)

@@ -272,6 +272,7 @@ class UploadValidator:
             with contextlib.suppress(TransportError):  # What a close says of bytes nobody wants is no matter.
                 self._draft.close()
             self._draft.quarantine.discard()
+        self.release()
 
     def release(self) -> None:
         """Drop all that is known of the records; nothing is asked of it any more. It and its parts refer to each other:

@@ -1,11 +1,4 @@
-"""`Log`: the log of one repository on a store, and how it is changed.
-
-The rules are those of doc/design/0032-one-log.md; `log_view` has those of reading. In short:
-
-- A record is created exclusively under the number after the head. Nothing is ever written twice.
-- To change: publish, sync, then look back at the record that the new one follows.
-- What is not sure is looked at from the disk again, never guessed.
-"""
+"""`Log`: the log of one repository on a store, and how it is changed. Its reasons are in doc/design/0032-one-log.md."""
 
 # Theory of operation
 # ===================

@@ -1,13 +1,4 @@
-"""`LogView`: the log of one repository on a store, and the state after its newest record; `log` is how it is changed.
-
-The rules are those of doc/design/0032-one-log.md, which says why each is there and which run of the model breaks
-without it. In short:
-
-- To look: read on until a record is missing, *then* see that the record one stood on is still there, and the last but
-  one of those one passed: records are read from the newest down. They are deleted in rising order, so then "missing"
-  means "not made yet".
-- What is not sure is looked at from the disk again, never guessed.
-"""
+"""`LogView`: the log of one repository on a store, as it is read. `log` changes it, and has the theory of operation."""
 
 from __future__ import annotations
 
@@ -132,7 +123,7 @@ class LogView:
     def look_between(
         self, head: Head | None, before: Sequence[Step], after: Sequence[Step], perform: Perform | None = None
     ) -> tuple[Head, bool]:
-        """As `still`, with the newest head. Without a head the steps `after` are not performed."""
+        """The newest head, and whether `after` was performed after it was read, as of `still`; not without a head."""
         if head is None:
             (perform or self.folder.perform)(before)
         elif self.still(head, before, after, perform):

@@ -117,7 +117,9 @@ def find(folder: Transport, path: str = "") -> Findings:
     numbers = sorted(numbers_of(listed[LOG]), reverse=True)
     contents = _read(folder, map(record_path, numbers))
     records = {number: contents[record_path(number)] for number in numbers if record_path(number) in contents}
-    walk = _Walk(records, _checkpoints(folder, listed[CHECKPOINTS]))
+    files = {name: Get(checkpoint_path(*name)) for name in newest_first(listed[CHECKPOINTS])}
+    folder.perform(list(files.values()))
+    walk = _Walk(records, {name: file.result for name, file in files.items() if file.result is not None})
     found = walk.findings(is_marked=line.result is not None)
     state = found.state
     lost = _read(folder, [f"{LOST}/{name}" for name in listed[LOST] if name.partition(".")[0].isdecimal()])
@@ -142,13 +144,6 @@ def _read(folder: Transport, paths: Iterable[str]) -> dict[str, bytes]:
     steps = [GetPublished(path) for path in paths]
     folder.perform(steps)
     return {step.path: step.result for step in steps if step.result is not None}
-
-
-def _checkpoints(folder: Transport, names: Iterable[str]) -> dict[tuple[int, bytes], bytes]:
-    """The contents of checkpoints."""
-    files = {name: Get(checkpoint_path(*name)) for name in newest_first(names)}
-    folder.perform(list(files.values()))
-    return {name: file.result for name, file in files.items() if file.result is not None}
 
 
 class _Walk:

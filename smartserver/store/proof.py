@@ -1,10 +1,4 @@
-"""The proof of a new revision: its records rest on and refer to nothing but what comes with it or before it.
-
-A record's base, and each record it refers to, must be introduced by the same revision or an ancestor. What a base from
-an ancestor refers to was proved when that came, so the proof costs what a revision changed, not what it holds; and it
-mostly asks the graph for nothing but parents: a commit's base is one, the trees' bases are what that refers to, and so
-on down to the files.
-"""
+"""The proof of a new revision: its records rest on and refer to nothing but what comes with it or before it."""
 
 # Theory of operation
 # ===================
@@ -343,21 +337,19 @@ class Judge:
     def finish(self, revision: RevisionId) -> None:
         """Judge the records that those of a whole segment give a meaning."""
         for role, key in self._roles.items():
-            if not self._is_stored(role.kind, key):
-                self._finish_role(revision, role)
             self._judged.add(role)
+            if self._is_stored(role.kind, key):
+                continue
+            self._charge(1)
+            size = self._measure(role.kind, role.key)
+            if size is None:  # `SegmentProof` refuses what must be here.
+                continue
+            faults = self._checker.size_faults(role, *size)
+            if not faults:
+                with self._read(role.kind, role.key) as record:
+                    faults = self._checker.role_faults(role, record, self._charge)
+            self._weigh(revision, role.key, faults)
         self._roles.clear()
-
-    def _finish_role(self, revision: RevisionId, role: Role) -> None:
-        self._charge(1)
-        size = self._measure(role.kind, role.key)
-        if size is None:  # `SegmentProof` refuses what must be here.
-            return
-        faults = self._checker.size_faults(role, *size)
-        if not faults:
-            with self._read(role.kind, role.key) as record:
-                faults = self._checker.role_faults(role, record, self._charge)
-        self._weigh(revision, role.key, faults)
 
     def _weigh(self, revision: RevisionId, key: Key, faults: Sequence[Fault]) -> None:
         for fault in faults:

@@ -31,7 +31,7 @@ from smartserver.store.lost import RECOVERED
 from smartserver.store.open_pack import OpenPack, index_path, pack_path
 from smartserver.store.pack import PackWriter
 from smartserver.store.quarantine import Quarantine
-from smartserver.store.record import Beginning, Change, Entry, Join, PackEntry
+from smartserver.store.record import Beginning, Change, Entry, Join
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.state import MAP, State, following
@@ -105,7 +105,7 @@ class _Pruning:
         """Do it; False where somebody changed the repository meanwhile."""
         line = self._repository.log
         with contextlib.ExitStack() as undo:
-            undo.callback(self._discard)
+            undo.callback(lambda: [place.discard() for place in self._places])
             for number, pack in enumerate(self._snapshot.packs):
                 progress(number, len(self._snapshot.packs))
                 self._packs.append(self._written(number, pack) if self._is_touched(number, pack) else pack)
@@ -129,17 +129,9 @@ class _Pruning:
             state = line.append(head, judge).state
             if state.incarnation == incarnation:
                 return True
-            if not any(pack.name in state.dropped for pack in self._made):
+            if not any(join.into.name in state.dropped for join in self._joins):
                 kept.close()
             return False
-
-    @property
-    def _made(self) -> list[PackEntry]:
-        return [join.into for join in self._joins]
-
-    def _discard(self) -> None:
-        for place in self._places:
-            place.discard()
 
     def _is_touched(self, number: int, pack: OpenPack) -> bool:
         """True if a pack is to be written again."""
@@ -177,7 +169,8 @@ class _Pruning:
             pieces = list(builder.finish(length, digest))
             entry = place.put_index(length, digest, pieces, builder.segments, builder.records)
         self._joins.append(Join((pack.entry.name,), entry))
-        made = OpenPack(snapshot.transport, entry, state.kinds, _never)
+        # It is in quarantine, and nobody moves it.
+        made = OpenPack(snapshot.transport, entry, state.kinds, lambda entry, index: None)
         made.open_index(earlier.first_row, {index_path(entry.name): b"".join(pieces)})
         self._note_changes(pack.index, made.index)
         return made
@@ -208,7 +201,3 @@ class _Pruning:
                     revision = system.entry_revision(name, key, value)
                     if revision and graph.ordinal(revision) in self._gone:
                         yield Change(MAP + name, key, value, None)
-
-
-def _never(entry: PackEntry, index: Index) -> None:
-    """Find a pack that was moved (`open_pack.Seek`): this one is in quarantine, and nobody moves it."""

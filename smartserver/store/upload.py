@@ -151,10 +151,8 @@ class Upload:
             entry = validator.finish()
         except BaseException:
             validator.discard()
-            validator.release()
             raise
         self._validator.discard()
-        self._validator.release()
         validator.left_out += left_out
         self._validator, self._checked, self.entry, self._written = validator, snapshot, entry, False
 
@@ -181,7 +179,6 @@ class Upload:
     def abandon(self) -> None:
         """Delete what was written, as far as that works; abandoning twice is harmless."""
         self._validator.discard()
-        self._validator.release()
 
     def _match(self, segment: GraphNode) -> None:
         if not self._graph_first:

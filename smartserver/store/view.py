@@ -76,14 +76,10 @@ class RepositoryView:
         self._fact = fact
         self.announced = announced_graph(announced)
         """The revisions this request brings, parents first."""
-        self._charge = self.allowance.charge
+        self.charge = self.allowance.charge
         self._stored = snapshot.graph if snapshot is not None else Graph()
         self.allowance.rests_on(self._stored.size)
-        self._graph, self._missing = self._stored.with_announced(self.announced, self._charge)
-
-    def charge(self, steps: int) -> None:
-        """Charge the request."""
-        self._charge(steps)
+        self._graph, self._missing = self._stored.with_announced(self.announced, self.charge)
 
     @property
     def changed(self) -> bool:
@@ -163,18 +159,18 @@ class RepositoryView:
 
     def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:
         """Tell whether `revision` is or descends from `ancestor`, over stored and announced edges that are not cut."""
-        return self._graph.is_ancestor(self._ordinal(ancestor), self._ordinal(revision), self._charge)
+        return self._graph.is_ancestor(self._ordinal(ancestor), self._ordinal(revision), self.charge)
 
     def heads(self, revisions: Sequence[RevisionId]) -> list[RevisionId]:
         """The `revisions` that no other of them descends from."""
-        found = self._graph.heads([self._ordinal(revision) for revision in revisions], self._charge)
+        found = self._graph.heads([self._ordinal(revision) for revision in revisions], self.charge)
         return [self._graph.revision(ordinal) for ordinal in found]
 
     def beyond(self, revisions: Sequence[RevisionId], others: Sequence[RevisionId]) -> list[RevisionId]:
         """The `revisions` that none of `others` is or descends from. Unknown ids in `others` are ignored."""
         ordinals = [self._ordinal(revision) for revision in revisions]
         reached = [ordinal for ordinal in map(self._graph.ordinal, others) if ordinal is not None]
-        found = set(self._graph.missing(ordinals, reached, charge=self._charge)) if reached else set(ordinals)
+        found = set(self._graph.missing(ordinals, reached, charge=self.charge)) if reached else set(ordinals)
         return [revision for revision, ordinal in zip(revisions, ordinals, strict=True) if ordinal in found]
 
     def leads_forward(self, name: bytes, old: RevisionId, new: RevisionId) -> bool:
@@ -186,7 +182,7 @@ class RepositoryView:
             return False  # No label can be there, and to look takes a read.
         target = self._stored.ordinal(old)
         while target is not None and self._is_label(target):
-            self._charge(1)
+            self.charge(1)
             (target,) = self._stored.parents(target)
         return target is not None and self.is_ancestor(self._stored.revision(target), new)
 
@@ -253,7 +249,7 @@ class RepositoryView:
         # Whatever lies between two stored revisions is stored, so a head is one that is no stored one's parent.
         inner, held = bytearray(self._stored.count), array("I")
         for revision, parents in self.announced:
-            self._charge(1 + len(parents))
+            self.charge(1 + len(parents))
             ordinal = self._stored.ordinal(revision)
             if ordinal is not None:
                 held.append(ordinal)
@@ -270,7 +266,7 @@ class RepositoryView:
         graph = self._stored
         found = sorted({ordinal for ordinal in map(graph.ordinal, candidates) if ordinal is not None})
         reached = [ordinal for ordinal in map(graph.ordinal, tips) if ordinal is not None]
-        beyond = set(graph.missing(found, reached, charge=self._charge))
+        beyond = set(graph.missing(found, reached, charge=self.charge))
         rejected: set[int] = set()
         for ordinal in found:  # Ascending: a label on a label comes after it.
             # The labels between one and what was reached need not be candidates themselves.
@@ -306,7 +302,7 @@ class RepositoryView:
         found = [graph.ordinal(have) for have in haves]
         had = [ordinal for ordinal in found if ordinal is not None]
         cut = [ordinal for ordinal in map(graph.ordinal, absent) if ordinal is not None]
-        ordinals = graph.missing([self._ordinal(want, graph) for want in wants], had, cut, self._charge)
+        ordinals = graph.missing([self._ordinal(want, graph) for want in wants], had, cut, self.charge)
         ranges = merge(ordinals)
         return PullPlan(ranges, len(ordinals), snapshot.size(ranges), tuple(ordinal is not None for ordinal in found))
 
