@@ -14,8 +14,7 @@ from typing import Final
 from smartserver.errors import Cancelled, LimitExceeded
 
 STEPS: Final = 1 << 20
-"""Steps that any request may take, half a second to three. A step is a revision, a parent, a record, an entry or a
-page."""
+"""Steps of any request, half a second to three. A step is a revision, a parent, a record, an entry or a page."""
 
 STEPS_OF_BYTE: Final = 4
 """Steps for each byte that the client sent. The history measured in doc/design/0013 takes 0.05."""

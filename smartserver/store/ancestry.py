@@ -42,8 +42,7 @@ MERGES = 8
 500. With none a check of 62,525 revisions takes 14 % longer, with 64 of them no less."""
 
 ASIDE = 8
-"""Revisions that wait for marks while others are looked for nearby: a record that came in 4,000 copies must not cost
-4,000 looks."""
+"""Revisions that wait for marks while others are looked for nearby: 4,000 copies must not cost 4,000 looks."""
 
 QUESTION = 4
 """Steps that a question costs besides those of its walk: it takes 2 microseconds."""

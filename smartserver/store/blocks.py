@@ -34,8 +34,7 @@ Remake = Callable[[], bytes]
 
 
 def seal(body: Iterable[bytes]) -> Iterator[bytes]:
-    """A file of a body, given in pieces of any size, and the hashes of its blocks; in pieces of `PIECE` bytes. The last
-    piece is apart and has the whole hash at its end."""
+    """A body and the hashes of its blocks, in pieces of `PIECE` bytes. The last piece has the whole hash at its end."""
     checks = bytearray()
     rest = bytearray()
     for piece in body:

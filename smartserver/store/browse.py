@@ -69,8 +69,7 @@ def browse(view: SnapshotView, contents: Contents, selector: Selector, inner: by
 
 
 class ContentBody(PartReader):
-    """The bytes of a content body. Each piece is twice as long as the one before: a client receives the first revisions
-    of a log while the server reads the next ones."""
+    """The bytes of a content body. Each piece is twice as long as the one before, so that a log begins early."""
 
     def __init__(self, items: Iterator[Buffer], level: int) -> None:
         """`level`: of zstd; 0: it is not compressed."""
@@ -199,8 +198,8 @@ class _Rows:
         """Rows of the block that were not in the cache."""
 
     def all(self, ordinals: Iterator[int]) -> Iterator[bytes]:
-        """Revisions, encoded, newest first, without those that a log does not show. Some at a time are read oldest
-        first: a revision's record mostly rests on that of the one before."""
+        """The rows of a log, newest first. Some at a time are read oldest first, as records mostly rest on older ones.
+        """
         try:
             while some := list(itertools.islice(ordinals, min(BLOCK, self._selector.limit or BLOCK))):
                 rows: list[bytes | None] = []

@@ -68,8 +68,7 @@ def create(folder: Transport, path: str, content: bytes, randomness: Callable[[i
 
 
 def clean_log(folder: Transport, randomness: Callable[[int], bytes]) -> int:
-    """Delete the records and checkpoints below the floor; the number of records. Called just after a checkpoint was
-    made."""
+    """Delete the records and checkpoints below the floor; how many records. A checkpoint was made just before."""
     names, records = ListDirectory(CHECKPOINTS), ListDirectory(LOG)
     folder.perform([names, records])
     found = newest_first(names.result or ())

@@ -64,8 +64,7 @@ AT_MOST = 64 << 10
 """Bytes of a record after which no more changes are added to it."""
 
 Judge = Callable[[State], Entry | None]
-"""Gives the entry of a change on a state, or None; in any thread, perhaps several times. Its error refuses the change.
-"""
+"""Gives the entry of a change on a state, or None; in any thread, several times. Its error refuses the change."""
 
 Looks = Callable[[State], Sequence[Step]]
 """Gives the steps of a change that are performed after a newest state was read, and before it is judged on that."""
@@ -121,9 +120,8 @@ class Group:
         return Draft(base, entry, following(base, self._clock(), (entry,)))
 
     def append(self, head: Head, judge: Judge, looks: Looks, draft: Draft | None = None) -> Head:
-        """Append a change, with those that wait; the head then, which survives a loss of power. `head`: as of just now.
-        `looks`: performed before `judge` is called, with those of the others. `draft`: the record that is published if
-        this is its content."""
+        """Append a change, with those that wait; the head then, which survives a loss of power. `looks`: performed
+        before `judge` is called, with those of the others. `draft`: the record, if this is its content."""
         own = _Waiting(judge, looks, draft)
         with self._guard:
             self._waiting.append(own)

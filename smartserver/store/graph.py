@@ -220,9 +220,8 @@ class Graph:
     def _scan(
         self, marks: Mapping[int, int], cut: frozenset[int] = frozenset(), lowest: int = 0, charge: Charge = free
     ) -> Iterator[int]:
-        """Carry `marks` down to all ancestors from `lowest` on, and give those left only wanted, descending. It ends
-        when nothing is only wanted any more. One function, its state in local variables: a million revisions take 0.4
-        s."""
+        """Carry `marks` down to all ancestors from `lowest` on, and give those left only wanted, descending, until none
+        is. One function, its state in local variables: a million revisions take 0.4 s."""
         pending: dict[int, dict[int, int]] = {}
         """Marks in blocks not yet scanned."""
         live = 0

@@ -63,8 +63,7 @@ def _aligned(content: array[int] | bytes) -> bytes:
 
 
 def _sorted(digests: bytes, bits: int, pace: Pace) -> tuple[array[int], array[int]]:
-    """The rows before each bucket of the digests' first `bits` bits, and their number; and the positions in the order
-    of their digests, copies by position."""
+    """The rows before each bucket of the digests' first `bits` bits; the positions in the order of their digests."""
     rows = len(digests) // DIGEST
     fanout = array("I", bytes(4 * ((1 << bits) + 1)))
     shift = 16 - bits
@@ -150,9 +149,8 @@ class IndexBuilder:
         return len(self._bases)
 
     def add(self, offset: int, segment: Segment, lineages: Iterator[int] | None = None) -> list[tuple[Key, Key]]:
-        """Add the segment at `offset` of the pack; the keys of records whose base is nowhere, and of these. A base is
-        the record in an earlier pack, else the first in this one. `lineages`: of the records; else each has the
-        lineage of its base and one more."""
+        """Add the segment at `offset` of the pack; the keys of records whose base is nowhere, and of these. An earlier
+        pack's record is the base, else the first in this one. `lineages`: else that of the base and one more."""
         first = len(self._bases)
         self._revisions.add(segment.revision)
         for entry in segment.entries:
@@ -179,8 +177,7 @@ class IndexBuilder:
         return missing
 
     def add_numbered(self, offset: int, segment: Segment, rows: Sequence[Row], bases: Sequence[int]) -> None:
-        """Add a segment whose revision and records the caller has numbered. `bases`: the position of each entry's base
-        in this pack, negative if there is none."""
+        """Add a segment that the caller has numbered. `bases`: the position of each entry's base here, or -1."""
         ordinal, count = len(self._segment_offsets), len(self._bases) + len(segment.entries)
         if count > MAX_ROWS or ordinal >= MAX_ROWS:
             raise LimitExceeded("records of one pack", count, MAX_ROWS)
@@ -346,9 +343,8 @@ class IndexBuilder:
 def merge(
     indexes: Sequence[Index], pack_length: int, pack_hash: bytes, resolve: Resolve = nowhere, pace: Pace = unpaced
 ) -> Iterator[bytes]:
-    """The index of the packs of `indexes` joined segment by segment, in that order, without reading a pack; in pieces.
-    `resolve`: finds records in packs before the first of them. The packs have equal headers. The bytes
-    are those an `IndexBuilder` makes of the joined pack's segments."""
+    """The index of neighbouring packs joined in that order, without reading a pack; in pieces, as an `IndexBuilder`
+    makes them of the joined segments. The packs have equal headers. `resolve`: finds records in earlier packs."""
     builder = IndexBuilder(resolve, digest=bytes)
     at = indexes[0].segment_offsets[0]
     for index in indexes:

@@ -67,8 +67,7 @@ LONGEST = 1.0
 """Seconds of a wait at most: a large change that is judged again is no measure for the others."""
 
 Judge = Callable[[State], tuple[bytes, State] | None]
-"""Gives the record that is to follow a state, and the state then; None if nothing is to change, or it is there already.
-"""
+"""Gives the record that is to follow a state, and the state then; None if nothing is to change, or it is there."""
 
 
 class Log(LogView):

@@ -38,8 +38,7 @@ class Head:
 
 @dataclass(slots=True)
 class Since:
-    """The number and bytes of the records since a state's checkpoint, those of the newest, and the bytes of the
-    checkpoint."""
+    """The number and bytes of the records since a checkpoint, those of the newest, and the checkpoint's bytes."""
 
     records: int = 0
     size: int = 0

@@ -47,12 +47,10 @@ class Prover(Protocol):
 
     def note(self, block: bytes, at: int, rows: Sequence[tuple[int, int, int]] = (), bases: Sequence[int] = ()) -> None:
         """Take a segment that Python has proved. `rows`: depth, chain and lineage of each record; `bases`: the number
-        of its base in the stream, negative where that is stored or there is none. Without them they are as the stream
-        says."""
+        of its base in the stream, else negative. Without them they are as the stream says."""
 
     def revisions(self, first: int) -> Sequence[tuple[bytes, Sequence[int]]]:
-        """The revisions from a number on, and their parents by number; of stored ones the ordinal, negative and one
-        less."""
+        """The revisions from a number on, and their parents by number; of stored ones the ordinal, as -1 - ordinal."""
 
     def columns(self, first: int) -> Any:
         """The records from a number on, as `UploadIndex.extend` takes them."""

@@ -104,8 +104,8 @@ def create_tables(address: str, store: str) -> Iterator[None]:
 
 
 class _Connection(psycopg.Connection[Any]):
-    """A connection whose waits end at `deadline`: a frozen server still acknowledges what it is sent, so neither the
-    kernel nor a timeout of the server's own ends them."""
+    """A connection whose waits end at `deadline`: no timeout of the kernel or the server ends that of a frozen server.
+    """
 
     deadline = math.inf
     """By `time.monotonic`."""
@@ -178,8 +178,8 @@ class Database:
         return None
 
     def publish(self, repository: str, content: bytes, path: str) -> dict[int, bytes]:
-        """Add a record; the content of it, and of the one that it follows, by their numbers. Empty if its number is
-        taken, or the record that it follows is not there."""
+        """Add a record; its content and that of the one before it, by number. Empty if it does not follow, or comes too
+        late."""
         record = decode_record(content, path)
         row = repository, record.number, hash_of(content), content
         # That of a recovery follows what may be gone.

@@ -73,8 +73,7 @@ class ReferenceCache:
     def get(
         self, kind: int, key: Key, meta: bytes | None = None, base: Key = b""
     ) -> tuple[References, References] | None:
-        """The references of only the record, and those of only its base; without `base` all of the record's, and none.
-        None if it had another meta, which the key need not prove."""
+        """The references of only the record, and of only `base`. None if it is unknown, or had another meta."""
         found = self._found.get((kind, key, base))
         return None if found is None or (meta is not None and found[0] != meta) else found[1:]
 

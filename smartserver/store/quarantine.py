@@ -43,8 +43,7 @@ class Quarantine:
         randomness: Callable[[int], bytes],
         prepare: Callable[[], None] = nothing,
     ) -> None:
-        """`request`: its id tells a person what a leftover is; `prepare` makes the repository's folders before the
-        first file, if there is no repository yet."""
+        """`request`: its id tells a person what a leftover is; `prepare` makes the folders of a new repository."""
         self.folder = folder
         self.name = randomness(16)
         """The pack's name, used once."""
@@ -261,8 +260,7 @@ class DraftPack:
         return found
 
     def seal(self) -> PackEntry:
-        """End the pack and write its index, or hold both in memory; gives the entry of a record for them. The pack is
-        durable once its trailer is written down."""
+        """End the pack and write its index, or hold both in memory; the entry of a record for them."""
         self.flush()
         length, digest = self._writer.finish()
         if isinstance(self.index, IndexBuilder):

@@ -49,8 +49,8 @@ Find = Callable[[], PackRange | None]
 
 
 class RemotePack(PackReader):
-    """A pack of such a store, read by its path. The first read proves that the file is the one in the log. If it is
-    gone, its segments are read from the pack that has them now."""
+    """A pack of a remote store, proved by the first read. If its file is gone, it is read where its segments are now.
+    """
 
     def __init__(
         self, transport: Transport, place: PackRange, kinds: Sequence[Kind], find: Find, content: bytes | None = None

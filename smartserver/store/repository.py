@@ -44,8 +44,8 @@ COLLECT_INTERVAL = 3600.0
 
 
 class PackRepository:
-    """The repository at `path` below `transport`, or the place where one can be made. A method that needs a repository
-    raises NoSuchRepository if there is none."""
+    """The repository at `path` below `transport`, or a place for one. If there is none, methods raise NoSuchRepository.
+    """
 
     def __init__(
         self,
@@ -57,8 +57,7 @@ class PackRepository:
         texts: TextCache | None = None,
         policy: Policy = SAFE,
     ) -> None:
-        """`clock`: seconds since the epoch; `texts`: a cache to share with other repositories. `policy`: about faults
-        of new records."""
+        """`clock`: seconds since the epoch; `texts`: a cache to share. `policy`: about faults of new records."""
         self.path = path
         self.folder = transport.child(path) if path else transport
         """The repository's own folder."""
@@ -109,8 +108,8 @@ class PackRepository:
     def verify(
         self, progress: Callable[[int, int], None] = lambda done, total: None, allowance: Allowance | None = None
     ) -> VerifyReport:
-        """Read and check everything, not in this machine's copies; damage is reported, never raised. `progress`: bytes
-        done, bytes in all. `allowance`: as of `store.verify`."""
+        """Read and check everything, not in this machine's copies; damage is reported. Arguments: as of `store.verify`.
+        """
         folder = without_copies(self.folder)
         line = self.log if folder is self.folder else Log(folder, self.path, self.randomness)
         return verify(line, progress, allowance)
@@ -142,8 +141,8 @@ class PackRepository:
         look: RepositoryLook | None = None,
         allowance: Allowance | None = None,
     ) -> Transaction:
-        """A transaction on the repository as `look` saw it, or as it is now. The repository need not exist.
-        `allowance`: the limits of the request; unlimited if it is left out."""
+        """A transaction on the repository as `look` saw it, or as it is now, if it exists. `allowance`: else unlimited.
+        """
         stored = self._states.read(look or self.look_around())
         if stored.head is None:  # The folder may have been removed since.
             self._place.forget()
@@ -284,8 +283,7 @@ class PackRepository:
             log.warning("summaries of %s: %s", self.path or "the repository", error)
 
     def tidy(self, pace: Pace = unpaced) -> None:
-        """Make a checkpoint, repack if needed, write summaries, and collect garbage files once an hour. A large record
-        gets a small one after it."""
+        """Make a checkpoint, repack if needed, write summaries, and, once an hour, collect garbage files."""
         long_ago = self._collected is None or self.clock() - self._collected >= COLLECT_INTERVAL
         upkeep.tidy_log(self.log, self.clock, self.randomness)
         self.repack_if_needed(pace)

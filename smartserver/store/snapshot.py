@@ -110,9 +110,8 @@ class Snapshot(StoredRecords):
         return sum(pack.records for pack in packs), sum(pack.length for pack in packs)
 
     def continues(self, before: Snapshot) -> bool:
-        """Tell whether its revisions begin with those of an earlier snapshot, as they are. Packs with the same name are
-        the same, since names are never reused. Of joined packs the revisions are compared, and the lengths of their
-        segments: see `place_of`."""
+        """Tell whether its revisions begin with those of an earlier snapshot. Packs of one name are the same. Of joined
+        packs the revisions are compared, and the lengths of their segments: see `place_of`."""
         count = before.graph.count
         if _family(before.state) != _family(self.state) or self.graph.count < count:
             return False
@@ -156,9 +155,8 @@ class Snapshot(StoredRecords):
         return SegmentReader(self.runs(ranges), sum(stop - start for start, stop in ranges))
 
     def place_of(self, index: Index) -> tuple[PackEntry, int] | None:
-        """The pack that has the segments of an index side by side, and the difference of their offsets; None if none
-        has. A revision has one segment in a repository. Equal lengths tell it from one that was pushed again over a
-        backup that was put back."""
+        """The pack that has the segments of an index side by side, and the difference of their offsets, or None. Equal
+        lengths tell a segment from one that was pushed again over a backup that was put back."""
         ordinal = self.graph.ordinal(index.revision(0)) if index.segments else None
         if ordinal is None:
             return None

@@ -285,8 +285,7 @@ class StoredRecords:
         return parts.Source(decoded, base.held + held)
 
     def framed(self, kind: int, key: Key) -> tuple[Entry, bytes] | None:
-        """The header and the frame of a record that names its base by its key, as they lie. None: the record has no
-        base or another name of it, is large, or is not stored."""
+        """The header and the frame of a record that names its base by its key, as they lie, if it is not large."""
         found = self._first(record_digest(kind, key), len(self.packs))
         said = None if found is None else self.packs[found[0]].index.at(found[1])
         if found is None or said is None or said.base == NO_BASE or said.frame_length > parts.LARGE:
@@ -444,8 +443,7 @@ class StoredRecords:
 
 
 def _text_key(pack: OpenPack, row: int) -> bytes:
-    """The key of a text in the cache. It has the pack's name: a copy of the repository has its incarnation, and may get
-    other texts under the same keys."""
+    """The key of a text in the cache: by pack, since a copy of a repository may get other texts under its keys."""
     return pack.entry.name + row.to_bytes(4, "little")
 
 

@@ -75,8 +75,8 @@ def write_summaries(
     randomness: Callable[[int], bytes],
     pace: Pace = unpaced,
 ) -> None:
-    """Write the file of summaries of a pack, durably, if its system has a log. `packs`: neighbours of the snapshot: the
-    pack itself, or those that it joins."""
+    """Write the file of summaries of a pack, durably, if its system has a log. `packs`: the pack, or those that it
+    joins."""
     try:
         summariser = Summariser(snapshot)
     except Unsupported:

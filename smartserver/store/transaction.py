@@ -159,8 +159,7 @@ class Transaction(RepositoryView):
                 self.set_map(name, self.map_kind(name) or "", key, None)
 
     def remember(self) -> None:
-        """Have the log say that this request was answered, even if nothing changes: a repeat of it after somebody
-        else's change would undo that."""
+        """Have the log say that this was answered, even if nothing changes, so that a later repeat changes nothing."""
         self.remembered = True
 
     def check_parents(self) -> None:

@@ -147,8 +147,7 @@ class PackFile(NamedTuple):
 
 
 def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], bytes], kept: float = KEPT) -> int:
-    """Delete leftovers of dead writers and files dropped `kept` seconds ago, fewer if nobody uses the repository; how
-    many."""
+    """Delete leftovers of dead writers and files dropped `kept` seconds ago, fewer if nobody uses them; how many."""
     folder = line.folder
     # Before the state is read: what a record names later was not there, or is young.
     incoming, listed = ListDirectory(INCOMING), ListDirectory(PACKS)

@@ -48,8 +48,8 @@ Progress = Callable[[int, int], None]
 
 
 def verify(log: Log, progress: Progress, allowance: Allowance | None = None) -> VerifyReport:
-    """Read and check everything a repository has. `progress`: bytes of packs done, bytes in all. `allowance`: charged
-    for refs and entries of maps; nobody if it is left out."""
+    """Read and check all of a repository. `progress`: bytes done, in all. `allowance`: charged for refs and map
+    entries."""
     try:
         head = log.look()
     except (CorruptFile, TransportError) as error:

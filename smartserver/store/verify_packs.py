@@ -57,8 +57,7 @@ class SegmentReport(msgspec.Struct):
 
 
 class SegmentCheck:
-    """Reads and checks segments of a snapshot, best in ascending order. `pulse` is called during long work: it raises
-    if nobody waits for the result."""
+    """Reads and checks segments of a snapshot, best in ascending order. `pulse` is called meanwhile, and may raise."""
 
     def __init__(self, snapshot: Snapshot, *, pulse: Callable[[], None] = lambda: None) -> None:
         self._snapshot = snapshot
@@ -244,9 +243,8 @@ Progress = Callable[[int], None]
 
 
 def check_packs(snapshot: Snapshot, progress: Progress) -> SegmentReport | None:
-    """The report on all packs, proved natively in one process that reads each byte once; it has no problem. None if
-    something is wrong, or cannot be proved natively: then Python checks all of them, and names what is. A segment that
-    only Python can check is checked by it (`SegmentCheck`)."""
+    """The report on all packs, proved natively in one process that reads each byte once. None if something is wrong, or
+    cannot be proved natively: then Python checks all of them, and names what is."""
     prover = make_prover(system_of(snapshot.state.vcs).hash_bytes, TEXTS, False, None)
     if prover is None or snapshot.is_remote:
         return None

@@ -31,9 +31,8 @@ from smartserver.store.state import MAP
 
 
 class RepositoryView:
-    """A snapshot with the changes of a request so far; None if there is no repository (a deleted one is none). A method
-    that needs one raises NoSuchRepository then. One that is given a revision which is neither stored nor announced
-    raises MissingRevision."""
+    """A snapshot with the changes of a request so far. A method that needs a repository raises NoSuchRepository if
+    there is none, and one that is given an unknown revision raises MissingRevision."""
 
     def __init__(
         self,
@@ -174,8 +173,7 @@ class RepositoryView:
         return [revision for revision, ordinal in zip(revisions, ordinals, strict=True) if ordinal in found]
 
     def leads_forward(self, name: bytes, old: RevisionId, new: RevisionId) -> bool:
-        """Tell whether a ref moves forward from `old` to `new`: `new` descends from `old` or, if `old` is a label (an
-        annotated tag), from its target."""
+        """Tell whether `new` descends from `old` or, if that is a label (an annotated tag), from its target."""
         if self.is_ancestor(old, new):
             return True
         if system_of(self.vcs).tip_meta(name) is not None:
@@ -293,8 +291,7 @@ class RepositoryView:
     def plan_pull(
         self, wants: Sequence[RevisionId], haves: Sequence[RevisionId], absent: Sequence[RevisionId] = ()
     ) -> PullPlan:
-        """The segments reachable from `wants` and not from `haves`. `absent`: ids the puller lacks although it has
-        their children; they and what only they reach do not count as had."""
+        """The segments reachable from `wants` and not from `haves`. `absent`: of the haves' ancestors, missing ones."""
         if self.created is not None:
             raise NoSuchRepository(self.path)
         snapshot = self._present()
