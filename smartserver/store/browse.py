@@ -198,8 +198,7 @@ class _Rows:
         """Rows of the block that were not in the cache."""
 
     def all(self, ordinals: Iterator[int]) -> Iterator[bytes]:
-        """The rows of a log, newest first. Some at a time are read oldest first, as records mostly rest on older ones.
-        """
+        """The rows of a log, newest first. Some at a time are read oldest first, as records rest on older ones."""
         try:
             while some := list(itertools.islice(ordinals, min(BLOCK, self._selector.limit or BLOCK))):
                 rows: list[bytes | None] = []

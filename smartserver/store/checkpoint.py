@@ -68,15 +68,6 @@ def checkpoint_path(version: int, record_hash: bytes) -> str:
     return f"{CHECKPOINTS}/{version:010}-{record_hash.hex()}"
 
 
-def parse_name(name: str) -> tuple[int, bytes] | None:
-    """The version and the hash of the record that a name in the folder says; None where it is no checkpoint's."""
-    version, _, record_hash = name.partition("-")
-    with contextlib.suppress(ValueError):
-        found = int(version), bytes.fromhex(record_hash)
-        return found if checkpoint_path(*found) == f"{CHECKPOINTS}/{name}" else None
-    return None
-
-
 def encode_checkpoint(state: State) -> bytes:
     """The bytes of the file; of equal states they are equal."""
     tables = [(name, table, table.encode()) for name, table in sorted(state.tables.items())]
@@ -125,5 +116,12 @@ def decode_checkpoint(content: bytes, path: str) -> State:
 
 
 def newest_first(names: Iterable[str]) -> list[tuple[int, bytes]]:
-    """The checkpoints among these names."""
-    return sorted((found for name in names if (found := parse_name(name)) is not None), reverse=True)
+    """The versions and hashes of the records whose checkpoints are among these names."""
+    found: list[tuple[int, bytes]] = []
+    for name in names:
+        version, _, record_hash = name.partition("-")
+        with contextlib.suppress(ValueError):
+            record = int(version), bytes.fromhex(record_hash)
+            if checkpoint_path(*record) == f"{CHECKPOINTS}/{name}":
+                found.append(record)
+    return sorted(found, reverse=True)

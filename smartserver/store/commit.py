@@ -115,10 +115,6 @@ class Group:
         self._waiting: list[_Waiting] = []
         """The first of them appends."""
 
-    def draft(self, base: State, entry: Entry) -> Draft:
-        """A change as the only one of a record."""
-        return Draft(base, entry, following(base, self._clock(), (entry,)))
-
     def append(self, head: Head, judge: Judge, looks: Looks, draft: Draft | None = None) -> Head:
         """Append a change, with those that wait; the head then, which survives a loss of power. `looks`: performed
         before `judge` is called, with those of the others. `draft`: the record, if this is its content."""
@@ -393,7 +389,8 @@ class Commit:
         """Behind a link, write the record down in the trip in which the pack is moved."""
         if head is not None and is_remote(self.log.folder):
             with contextlib.suppress(CodedError):  # It is told when the record is made.
-                self._draft = self.group.draft(head.state, planned.entry)
+                entries = (planned.entry,)
+                self._draft = Draft(head.state, planned.entry, following(head.state, self.clock(), entries))
                 return [self.log.draft(self._draft.record[0])]
         return []
 

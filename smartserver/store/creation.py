@@ -50,16 +50,13 @@ class Creation:
         self._made = False
         self._seen: PlaceLook | None = None
         """The look at the place that came with the last look for a repository there."""
-        self._record, self._first = beginning(randomness(16), clock())
+        self._record, first = beginning(randomness(16), clock())
         """Record 1, as it is made here."""
+        self.first = Head(first)
+        """The head of the place, if it is made here."""
 
     line = LINE.decode().rstrip("\n")
     """The line of the format file of a repository that is made here."""
-
-    @property
-    def first(self) -> Head:
-        """The head of the place, if it is made here."""
-        return Head(self._first)
 
     def look(self, perform: Perform, asked: Sequence[Step]) -> None:
         """Perform steps of its folder, and look at the place, in one trip. `perform`: that of the folder above."""

@@ -8,6 +8,7 @@ the lease is given back. A crash leaves the cursor where it was, and some change
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -103,7 +104,5 @@ class CursorFile:
 
     def _discard(self, paths: list[str]) -> None:
         for path in paths:
-            try:
+            with contextlib.suppress(TransportError):  # Another server was first, or the next move does it.
                 self._folder.perform([Delete(path)])
-            except TransportError:  # Another server was first, or the next move does it.
-                continue

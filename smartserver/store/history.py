@@ -6,7 +6,6 @@ They answer a request that is repeated, say what changed since a version, and ar
 from __future__ import annotations
 
 import bisect
-import copy
 import threading
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -121,10 +120,6 @@ class History:
         """The mark of a version that is the horizon's or later."""
         newest = next((entry for entry in reversed(self) if entry.version <= version), None)
         return self.horizon.mark if newest is None else newest.mark
-
-    def copy(self) -> History:
-        """One that may be extended."""
-        return copy.copy(self)
 
     def extend(self, record: Record, record_hash: bytes) -> None:
         """Add what the requests of a record did, and drop what is too old beside it: only of a copy, by who made it."""

@@ -75,7 +75,7 @@ class UploadValidator:
         self._references = ReferenceCache()
         self._known = KnownRecords(self._snapshot, self._allowance, self._numbering.records, self._read)
         known, charge = self._known, self._allowance.charge
-        self._judge = Judge(transaction.vcs, policy, known.is_stored, known.measure, known.read, charge)
+        self.judge = Judge(transaction.vcs, policy, known.is_stored, known.measure, known.read, charge)
         self._first_meta: bytes | None = None
         """The meta of the own record of the first revision, and mostly of all: nearly all are commits."""
         self._other_metas: dict[RevisionId, bytes] = {}
@@ -91,7 +91,8 @@ class UploadValidator:
         self._facts: dict[RevisionId, bytes] = {}
         """`System.tip_fact` of each revision that has one."""
         self._make_quarantine = quarantine
-        self._draft: DraftPack | None = None
+        self.draft: DraftPack | None = None
+        """The pack of the new segments; None while there are none."""
         self._content = b""
         self._start = 0
         self._unreachable: dict[Key, None] = {}
@@ -101,21 +102,6 @@ class UploadValidator:
         self.left_out: list[RevisionId] = []
         """Revisions that came and were stored already: the pack rests on their staying so."""
         self.bytes_left_out = 0
-
-    @property
-    def quarantine(self) -> Quarantine | None:
-        """The quarantine of the new segments; None while there are none."""
-        return None if self._draft is None else self._draft.quarantine
-
-    @property
-    def written(self) -> int:
-        """Bytes of new segments so far."""
-        return 0 if self._draft is None else self._draft.length
-
-    @property
-    def warnings(self) -> dict[str, tuple[int, Key]]:
-        """Faults of new records that are no reason to refuse them: see `Judge.warnings`."""
-        return self._judge.warnings
 
     def own_meta(self, revision: RevisionId) -> bytes | None:
         """The meta of the own record of a revision that came; None where it did not."""
@@ -199,14 +185,14 @@ class UploadValidator:
         return self._prover is not None and self._prover.has(revision)
 
     def _begun(self) -> DraftPack:
-        if self._draft is None:
+        if self.draft is None:
             quarantine = self._make_quarantine()
             try:
-                self._draft = DraftPack(quarantine, self._kinds, self._numbering, self._prover)
+                self.draft = DraftPack(quarantine, self._kinds, self._numbering, self._prover)
             except BaseException:
                 quarantine.discard()
                 raise
-        return self._draft
+        return self.draft
 
     def _take(self, segment: Segment, content: bytes) -> None:
         """Check one segment, and look at each of its records."""
@@ -245,20 +231,15 @@ class UploadValidator:
         # To write the index of much history takes memory too.
         self._references = ReferenceCache()
         self._known.forget()
-        return None if self._draft is None else self._draft.seal()
-
-    def write_down(self, trailer: bytes) -> None:
-        """Append the trailer to the pack that `finish` gave, and make that durable."""
-        assert self._draft is not None  # `finish` gave its entry.
-        self._draft.write_down(trailer)
+        return None if self.draft is None else self.draft.seal()
 
     def meets(self, snapshot: Snapshot, count: int) -> bool:
         """Tell whether a written revision or record is also among the revisions stored from ordinal `count` on."""
         if any(self._came(snapshot.revision(ordinal)) for ordinal in range(count, snapshot.graph.count)):
             return True
-        if self._draft is None:
+        if self.draft is None:
             return False
-        with self._draft.open_index() as mine:
+        with self.draft.open_index() as mine:
             for pack, part in zip(snapshot.packs, snapshot.graph.parts, strict=True):
                 first, index = count - part.first, pack.index
                 if first < part.count and _meet(mine, index, first):
@@ -268,10 +249,10 @@ class UploadValidator:
     def discard(self) -> None:
         """Delete what was written, as far as that works."""
         self._known.stream.recent.clear()
-        if self._draft is not None:
+        if self.draft is not None:
             with contextlib.suppress(TransportError):  # What a close says of bytes nobody wants is no matter.
-                self._draft.close()
-            self._draft.quarantine.discard()
+                self.draft.close()
+            self.draft.quarantine.discard()
         self.release()
 
     def release(self) -> None:
@@ -280,7 +261,7 @@ class UploadValidator:
         self._known.forget()
         self._numbering = Numbering()
         self._ancestry = Ancestry(Graph())
-        self._draft = self._prover = None
+        self.draft = self._prover = None
 
     def _parents(self, segment: Segment) -> list[int]:
         parents: list[int] = []
@@ -352,7 +333,7 @@ class UploadValidator:
             if fact:
                 self._facts[segment.revision] = fact
         proof.finish()
-        self._judge.finish(segment.revision)
+        self.judge.finish(segment.revision)
         if rewritten:
             segment = self._rewrite(segment, rewritten)
             self._settle(segment, first)
@@ -380,7 +361,7 @@ class UploadValidator:
         else:
             record = self._decode(proof.revision, entry, frame, base)
         proof.add(entry, record, base)
-        self._judge.look(proof.revision, record, base)
+        self.judge.look(proof.revision, record, base)
         known = self._known.stream
         is_new = self._snapshot is None and known.first(entry.kind, entry.key) is None
         if self._conflicts[entry.kind] and not is_new:
@@ -460,9 +441,9 @@ class UploadValidator:
         """Bytes of the pack so far, of the segment under check too."""
         if self._content and offset >= self._start:
             return self._content[offset - self._start : offset - self._start + size]
-        if self._draft is None:
+        if self.draft is None:
             raise LookupError("nothing was written yet")
-        return self._draft.read(offset, size)
+        return self.draft.read(offset, size)
 
 
 def _meet(mine: Index, stored: Index, first: int) -> bool:

@@ -104,8 +104,7 @@ def create_tables(address: str, store: str) -> Iterator[None]:
 
 
 class _Connection(psycopg.Connection[Any]):
-    """A connection whose waits end at `deadline`: no timeout of the kernel or the server ends that of a frozen server.
-    """
+    """A connection whose waits end at `deadline`: no timeout of kernel or server ends that of a frozen server."""
 
     deadline = math.inf
     """By `time.monotonic`."""

@@ -48,7 +48,7 @@ class Quarantine:
         self.name = randomness(16)
         """The pack's name, used once."""
         self._stem = f"{INCOMING}/{request.hex()}-{self.name.hex()}"
-        self._prepare = prepare
+        self.prepare = prepare
         self.pack = HeldFile(self)
         """The pack, to be written and read."""
         self._index: bytes | None = None
@@ -64,15 +64,6 @@ class Quarantine:
     def index_path(self) -> str:
         """The present path of the index."""
         return f"{PACKS}/{self.name.hex()}.idx" if self._published else f"{self._stem}.idx"
-
-    def create_file(self) -> WriteFile:
-        """The file of the pack, once it is to be one."""
-        self._prepare()
-        return self.folder.create(self.pack_path)
-
-    def open_index(self) -> ReadFile:
-        """The index, to be read by position."""
-        return self.folder.open_read(self.index_path) if self._index is None else BytesFile(self._index)
 
     def put_index(self, length: int, digest: bytes, index: Iterable[bytes], segments: int, records: int) -> PackEntry:
         """Write the index of the pack, or keep it in memory as the pack is; the entry of a record for both. A small
@@ -155,7 +146,8 @@ class HeldFile(WriteFile, ReadFile):
             self.content += data
             return
         if self._file is None:
-            self._file = self._quarantine.create_file()
+            self._quarantine.prepare()
+            self._file = self._quarantine.folder.create(self._quarantine.pack_path)
             content, self.content = self.content, bytearray()
             self._file.write(content)
         self._file.write(data)
@@ -272,8 +264,10 @@ class DraftPack:
     @contextlib.contextmanager
     def open_index(self) -> Iterator[Index]:
         """The index of the sealed pack."""
-        with contextlib.closing(self.quarantine.open_index()) as file:
-            yield Index(Blocks(file, self.quarantine.index_path))
+        place = self.quarantine
+        held = place.held_files.get(place.index_path)
+        with contextlib.closing(place.folder.open_read(place.index_path) if held is None else BytesFile(held)) as file:
+            yield Index(Blocks(file, place.index_path))
 
     def write_down(self, trailer: bytes) -> None:
         """Append the trailer to the sealed pack and make that durable, or hold it in memory with the pack."""

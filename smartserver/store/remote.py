@@ -49,8 +49,7 @@ Find = Callable[[], PackRange | None]
 
 
 class RemotePack(PackReader):
-    """A pack of a remote store, proved by the first read. If its file is gone, it is read where its segments are now.
-    """
+    """A pack of a remote store, proved by the first read. Its segments are read where they are now."""
 
     def __init__(
         self, transport: Transport, place: PackRange, kinds: Sequence[Kind], find: Find, content: bytes | None = None
@@ -166,19 +165,13 @@ def _read(asked: Sequence[tuple[RemotePack, Sequence[tuple[int, int]]]]) -> list
 
 def get_all(transport: Transport, files: Mapping[str, int]) -> Iterator[tuple[str, bytes | None]]:
     """The content of files, given with the bytes they should have; None for one that is not there."""
-    steps: list[Get] = []
-    size = 0
-    for path, length in files.items():
-        if steps and size + length > AT_ONCE:
-            yield from _got(transport, steps)
-            steps, size = [], 0
-        steps.append(Get(path, length))
-        size += length
-    yield from _got(transport, steps)
-
-
-def _got(transport: Transport, steps: Sequence[Get]) -> Iterator[tuple[str, bytes | None]]:
-    if steps:
+    left = list(files.items())
+    while left:
+        steps: list[Get] = []
+        size = 0
+        while left and (not steps or size + left[0][1] <= AT_ONCE):
+            steps.append(Get(*left[0]))
+            size += left.pop(0)[1]
         transport.perform(steps)
         for step in steps:
             yield step.path, step.result

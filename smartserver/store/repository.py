@@ -44,8 +44,7 @@ COLLECT_INTERVAL = 3600.0
 
 
 class PackRepository:
-    """The repository at `path` below `transport`, or a place for one. If there is none, methods raise NoSuchRepository.
-    """
+    """The repository at `path` below `transport`, or a place for one. Methods that need one raise NoSuchRepository."""
 
     def __init__(
         self,
@@ -108,8 +107,7 @@ class PackRepository:
     def verify(
         self, progress: Callable[[int, int], None] = lambda done, total: None, allowance: Allowance | None = None
     ) -> VerifyReport:
-        """Read and check everything, not in this machine's copies; damage is reported. Arguments: as of `store.verify`.
-        """
+        """Read and check everything, not in this machine's copies; damage is reported. Arguments: of `store.verify`."""
         folder = without_copies(self.folder)
         line = self.log if folder is self.folder else Log(folder, self.path, self.randomness)
         return verify(line, progress, allowance)
@@ -141,8 +139,7 @@ class PackRepository:
         look: RepositoryLook | None = None,
         allowance: Allowance | None = None,
     ) -> Transaction:
-        """A transaction on the repository as `look` saw it, or as it is now, if it exists. `allowance`: else unlimited.
-        """
+        """A transaction on the repository as `look` saw it, or as it is now, if it exists. `allowance`: or no limit."""
         stored = self._states.read(look or self.look_around())
         if stored.head is None:  # The folder may have been removed since.
             self._place.forget()

@@ -279,20 +279,16 @@ class States:
         self._log = log
         self._texts = texts
         self._guard = threading.Lock()
-        self._latest: Snapshot | None = None
+        self.latest: Snapshot | None = None
+        """The newest snapshot that was opened."""
         self._brought: dict[str, bytes] = {}
         """Small files of packs that this process wrote and has not opened."""
         self._again = reader(log, texts, self)
 
-    @property
-    def latest(self) -> Snapshot | None:
-        """The newest snapshot that was opened; None where none was."""
-        return self._latest
-
     def forget(self) -> None:
         """Forget the newest snapshot: the next request opens its files again."""
         with self._guard:
-            self._latest = None
+            self.latest = None
 
     def look(self, perform: Perform | None = None) -> RepositoryLook:
         """The repository as it is now. `perform`: as of `Log.look`."""
@@ -330,14 +326,14 @@ class States:
         if state is None or not state.exists:
             return None
         with self._guard:
-            latest = self._latest
+            latest = self.latest
         if latest is None or latest.state.hash != state.hash:
             latest = Snapshot.open(self._log.folder, state, latest, self._texts, self._again, self._brought)
             with self._guard:
                 # Never back to an older one, which a slower thread may have opened.
-                kept = self._latest
+                kept = self.latest
                 if kept is None or kept.state.incarnation != state.incarnation or kept.state.version <= state.version:
-                    self._latest = latest
+                    self.latest = latest
         return latest
 
 

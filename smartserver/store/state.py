@@ -235,7 +235,7 @@ class _Draft:
 
     def __init__(self, state: State) -> None:
         self._made = made = copy.copy(state)
-        made.settings, made.tables, made.history = dict(state.settings), dict(state.tables), state.history.copy()
+        made.settings, made.tables, made.history = dict(state.settings), dict(state.tables), copy.copy(state.history)
         self._time = 0
         self._changes: dict[str, list[tuple[bytes, bytes | None, bytes | None]]] = {}
 

@@ -91,7 +91,7 @@ class Upload:
     @property
     def warnings(self) -> dict[str, tuple[int, Key]]:
         """Faults of what came that are no reason to refuse it: see `Judge.warnings`."""
-        return self._validator.warnings
+        return self._validator.judge.warnings
 
     def own_meta(self, revision: RevisionId) -> bytes | None:
         """The meta of the own record of a revision that came; None where it did not."""
@@ -139,7 +139,7 @@ class Upload:
         if self.entry is None:
             self._checked = snapshot
             return
-        quarantine = self._validator.quarantine
+        quarantine = self.quarantine
         assert quarantine is not None  # It holds the entry.
         validator = UploadValidator(transaction, self._quarantine, self._policy)
         try:
@@ -158,19 +158,20 @@ class Upload:
 
     def write_down(self, trailer: Trailer) -> None:
         """Append to the new pack, if there is one, what the change is about to do, and make that durable; once."""
-        if self.entry is not None and not self._written:
-            self._validator.write_down(encode_trailer(trailer))
+        draft = self._validator.draft
+        if self.entry is not None and draft is not None and not self._written:
+            draft.write_down(encode_trailer(trailer))
             self._written = True
 
     @property
     def quarantine(self) -> Quarantine | None:
         """The place of the new pack; None while nothing is new."""
-        return self._validator.quarantine
+        return None if self._validator.draft is None else self._validator.draft.quarantine
 
     @property
     def written(self) -> int:
         """Bytes of the new pack so far."""
-        return self._validator.written
+        return 0 if self._validator.draft is None else self._validator.draft.length
 
     def leave(self) -> None:
         """Keep the published pack."""

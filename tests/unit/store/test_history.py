@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from itertools import count
 
 import pytest
@@ -21,7 +22,7 @@ def record(number: int, time: int = NOW, size: int = 1) -> Record:
 
 
 def extended(history: History, record: Record, record_hash: bytes) -> History:
-    made = history.copy()
+    made = copy.copy(history)
     made.extend(record, record_hash)
     return made
 
