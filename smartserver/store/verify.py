@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from hashlib import blake2b
 
 from smartserver.errors import CorruptFile, InvalidName, MissingRevision, NoSuchRepository, Unsupported, shown
-from smartserver.records.model import RefValue, RevisionId
+from smartserver.records.model import RefValue
 from smartserver.records.system import system_of
 from smartserver.store.allowance import Allowance
 from smartserver.store.caches import TextCache
@@ -32,10 +32,12 @@ from smartserver.store.summaries import Summaries, summaries_path
 from smartserver.store.summarise import Summariser
 from smartserver.store.trailer import TAIL, ranges_of, trailer_behind
 from smartserver.store.transaction import Transaction
-from smartserver.store.verify_packs import MAX_PROBLEMS, SegmentCheck, check_packs, damage, lineages
+from smartserver.store.verify_packs import SegmentCheck, SegmentReport, check_packs, damage, lineages
 from transports.errors import NoSuchFile, PermissionDenied, TransportError, TransportFailed
 from transports.steps import ReadRanges
 
+MAX_PROBLEMS = 10_000
+"""Damages listed; one more line says that there are others."""
 LEAST_HOLE = 8
 """Bytes in the midst of a file that a loss of power leaves as zeros, at least: fewer are damage."""
 NO_INDEX = "missing or damaged: the pack is read in its place each time the repository is opened, which takes longer"
@@ -71,11 +73,8 @@ class _Verification:
         self._allowance = allowance
         self._total = sum(pack.length for pack in head.state.packs)
         self._done = 0
-        self._segments = 0
-        self._records = 0
+        self._found = SegmentReport()
         self._problems: list[str] = []
-        self._ghosts: set[RevisionId] = set()
-        """Parents that are said to be absent; some may have been stored since."""
         self._lost = 0
         """Changes that lie there and that the log does not have; a push under way is one for a moment."""
 
@@ -87,7 +86,7 @@ class _Verification:
             if not self._problems:
                 raise
             self._problems.append(f"{lost}: what comes after that was not checked")
-        read = len(self._state.packs), self._segments, self._records, self._done
+        read = len(self._state.packs), self._found.segments, self._found.records, self._done
         return VerifyReport(*read, tuple(self._problems), ghosts, self._lost)
 
     def _verify(self) -> int:
@@ -102,17 +101,17 @@ class _Verification:
             self._done = 0
             self._check_packs(snapshot)
         else:
-            self._segments, self._records, self._done = found.segments, found.records, self._total
-            self._ghosts.update(found.ghosts)
+            self._found, self._done = found, self._total
         self._check_summaries(snapshot)
         if len(snapshot.packs) == len(self._state.packs):
             self._check_refs(snapshot)
         self._progress(self._total, self._total)
-        return sum(snapshot.ordinal(ghost) is None for ghost in self._ghosts)
+        return sum(snapshot.ordinal(ghost) is None for ghost in set(self._found.ghosts))
 
     def _check_packs(self, snapshot: Snapshot) -> None:
         # Not an attribute: it calls this object, and a cycle would keep files open until the next garbage collection.
-        check = SegmentCheck(snapshot, pulse=self._tell)
+        check = SegmentCheck(snapshot, self._report, self._tell)
+        self._found = check.found
         for number, pack in enumerate(snapshot.packs):
             self._check_pack(snapshot, number, pack, check)
 
@@ -197,18 +196,13 @@ class _Verification:
             return
         self._done += len(pack.reader.header) + len(trailer)
         known = iter(lineages(index))
-        try:
-            for local, content, segment in check.segments(number):
-                digest.update(content)
-                self._done += len(content)
-                if self._done // CHUNK != (self._done - len(content)) // CHUNK:
-                    self._tell()
-                if segment is not None:
-                    builder.add(index.segment_offsets[local], segment, known)
-        except (TransportFailed, PermissionDenied):
-            self._take(check)
-            raise
-        self._take(check)
+        for local, content, segment in check.segments(number):
+            digest.update(content)
+            self._done += len(content)
+            if self._done // CHUNK != (self._done - len(content)) // CHUNK:
+                self._tell()
+            if segment is not None:
+                builder.add(index.segment_offsets[local], segment, known)
         if digest.digest() != trailer or trailer != entry.hash:
             why = "the pack's bytes, the hash it ends with and the log's are not the same"
             self._report(damage(CorruptFile(pack.path, pack.reader.end, why)))
@@ -232,15 +226,6 @@ class _Verification:
 
     def _tell(self) -> None:
         self._progress(self._done, self._total)
-
-    def _take(self, check: SegmentCheck) -> None:
-        """Note what was found of a pack's segments."""
-        found = check.take()
-        self._segments += found.segments
-        self._records += found.records
-        self._ghosts.update(found.ghosts)
-        for problem in found.problems:
-            self._report(problem)
 
     def _is_torn(self, entry: PackEntry, whole: bytes) -> bool:
         """Tell whether an index is as a loss of power leaves one that was not synced: cut, or partly zeros."""

@@ -31,9 +31,6 @@ from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBas
 from smartserver.store.snapshot import Snapshot
 from transports.errors import PermissionDenied, TransportError, TransportFailed
 
-MAX_PROBLEMS = 10_000
-"""Damages listed; one more line says that there are others."""
-
 
 def damage(error: CorruptFile | TransportError) -> str:
     """The message of an error about a file.
@@ -47,19 +44,22 @@ def damage(error: CorruptFile | TransportError) -> str:
 
 
 class SegmentReport(msgspec.Struct):
-    """The extent and the damage of some segments."""
+    """The extent of some segments."""
 
     segments: int = 0
     records: int = 0
-    problems: list[str] = []
     ghosts: list[RevisionId] = []
     """Parents that are said to be absent; some may have been stored since."""
 
 
 class SegmentCheck:
-    """Reads and checks segments of a snapshot, best in ascending order. `pulse` is called meanwhile, and may raise."""
+    """Reads and checks segments of a snapshot, best in ascending order. `report` is told each damage. `pulse` is called
+    meanwhile, and may raise."""
 
-    def __init__(self, snapshot: Snapshot, *, pulse: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, snapshot: Snapshot, report: Callable[[str], None], pulse: Callable[[], None] = lambda: None
+    ) -> None:
+        self._report = report
         self._snapshot = snapshot
         self._pulse = pulse
         self._kinds = snapshot.state.kinds
@@ -70,7 +70,7 @@ class SegmentCheck:
         self._window = ("", 0, b"")
         """The read-ahead: the pack's path, its begin, and the bytes."""
         self._ahead_size = CHUNK
-        self._found = SegmentReport()
+        self.found = SegmentReport()
 
     def segments(self, number: int) -> Iterator[tuple[int, bytes, Segment | None]]:
         """Read and check the segments of a pack: the number, the bytes and the parts of each that can be read; no parts
@@ -84,17 +84,11 @@ class SegmentCheck:
                     self._check(number, local, segment, content)
                 yield local, content, segment
 
-    def check(self, number: int, local: int, content: bytes) -> bool:
-        """Check a segment of a pack that was read; whether nothing is wrong with it, or was before."""
+    def check(self, number: int, local: int, content: bytes) -> None:
+        """Check a segment of a pack that was read."""
         segment = self._decode(self._snapshot.packs[number], local, content)
         if segment is not None:
             self._check(number, local, segment, content)
-        return not self._found.problems
-
-    def take(self) -> SegmentReport:
-        """The report since the last call."""
-        found, self._found = self._found, SegmentReport()
-        return found
 
     def _read(self, pack: OpenPack, local: int) -> bytes | None:
         """The bytes of a segment; None where they cannot be read, which is noted."""
@@ -135,8 +129,8 @@ class SegmentCheck:
         snapshot = self._snapshot
         pack = snapshot.packs[number]
         offset = pack.index.segment_offsets[local]
-        self._found.segments += 1
-        self._found.records += len(segment.entries)
+        self.found.segments += 1
+        self.found.records += len(segment.entries)
         ordinal = snapshot.graph.parts[number].first + local
         # Every one below is added, or this one would have a wrong ordinal.
         for below in range(len(self._ancestry), ordinal + 1):
@@ -146,17 +140,13 @@ class SegmentCheck:
         self._check_parents(pack, offset, segment, ordinal)
         self._check_records(pack, offset, segment, content, ordinal)
 
-    def _report(self, problem: str) -> None:
-        if len(self._found.problems) <= MAX_PROBLEMS:  # One more than are listed, so that it is seen there are others.
-            self._found.problems.append(problem)
-
     def _at(self, pack: OpenPack, offset: int, why: object) -> None:
         self._report(f"{pack.path} at byte {offset}: {why}")
 
     def _check_parents(self, pack: OpenPack, offset: int, segment: Segment, ordinal: int) -> None:
         graph = self._snapshot.graph
         indexed = graph.parents(ordinal)
-        self._found.ghosts += [parent.id for parent in segment.parents if parent.absent]
+        self.found.ghosts += [parent.id for parent in segment.parents if parent.absent]
         parents = [parent.id for parent in segment.parents if not parent.absent]
         # To read an id is cheaper than to look for where it is, and nearly all are right.
         if parents == [graph.revision(below) if below < ordinal else None for below in indexed]:
@@ -248,7 +238,7 @@ def check_packs(snapshot: Snapshot, progress: Progress) -> SegmentReport | None:
     prover = make_prover(system_of(snapshot.state.vcs).hash_bytes, TEXTS, False, None)
     if prover is None or snapshot.is_remote:
         return None
-    check = SegmentCheck(snapshot)
+    check = SegmentCheck(snapshot, _refuse)
     done = 0
     try:
         for number, pack in enumerate(snapshot.packs):
@@ -257,12 +247,15 @@ def check_packs(snapshot: Snapshot, progress: Progress) -> SegmentReport | None:
                 progress(done)
     except (_NotAsItMustBe, ValueError, CorruptFile, TransportError):
         return None
-    found = check.take()
-    return None if found.problems else SegmentReport(prover.segments, prover.records, [], found.ghosts)
+    return SegmentReport(prover.segments, prover.records, check.found.ghosts)
 
 
 class _NotAsItMustBe(Exception):
     """Something is wrong, and Python finds out what."""
+
+
+def _refuse(_problem: str) -> None:
+    raise _NotAsItMustBe
 
 
 def _check_pack(prover: Prover, check: SegmentCheck, number: int, pack: OpenPack) -> Iterator[int]:
@@ -304,8 +297,7 @@ def _check_segments(prover: Prover, check: SegmentCheck, number: int, local: int
         local += count
         del blocks[:count]
         if is_turn:
-            if not check.check(number, local, blocks[0]):
-                raise _NotAsItMustBe
+            check.check(number, local, blocks[0])
             prover.note(blocks[0], at)
             at += len(blocks.pop(0))
             local += 1
