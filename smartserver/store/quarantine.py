@@ -29,10 +29,6 @@ SMALL = 64 << 10
 """Bytes of an index, of some thousand records, that is not synced, and of files that are not read again."""
 
 
-def nothing() -> None:
-    """Prepare nothing: all folders are there."""
-
-
 class Quarantine:
     """A place for one pack and its index until a record names them."""
 
@@ -41,7 +37,7 @@ class Quarantine:
         folder: Transport,
         request: bytes,
         randomness: Callable[[int], bytes],
-        prepare: Callable[[], None] = nothing,
+        prepare: Callable[[], None] | None = None,
     ) -> None:
         """`request`: its id tells a person what a leftover is; `prepare` makes the folders of a new repository."""
         self.folder = folder
@@ -146,7 +142,8 @@ class HeldFile(WriteFile, ReadFile):
             self.content += data
             return
         if self._file is None:
-            self._quarantine.prepare()
+            if self._quarantine.prepare is not None:
+                self._quarantine.prepare()
             self._file = self._quarantine.folder.create(self._quarantine.pack_path)
             content, self.content = self.content, bytearray()
             self._file.write(content)

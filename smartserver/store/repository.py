@@ -25,7 +25,7 @@ from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import Log
 from smartserver.store.log_view import Perform
 from smartserver.store.model import PackReport, VerifyReport
-from smartserver.store.quarantine import Quarantine, nothing
+from smartserver.store.quarantine import Quarantine
 from smartserver.store.remote import is_remote
 from smartserver.store.repack import AHEAD, rows
 from smartserver.store.snapshot import RepositoryLook, Snapshot, States
@@ -152,7 +152,7 @@ class PackRepository:
         if not transaction.exists:
             raise NoSuchRepository(self.path)
         makes = transaction.snapshot is None or self.log.lacks_folders
-        quarantine = partial(self.quarantine, request, partial(self._place.perform, ()) if makes else nothing)
+        quarantine = partial(self.quarantine, request, partial(self._place.perform, ()) if makes else None)
         return Upload(transaction, quarantine, graph_first=graph_first, policy=policy or self._policy)
 
     def earlier(self, request: bytes, age: int) -> CommitOutcome | None:
@@ -307,6 +307,6 @@ class PackRepository:
 
     # -- steps
 
-    def quarantine(self, request: bytes, prepare: Callable[[], None] = nothing) -> Quarantine:
+    def quarantine(self, request: bytes, prepare: Callable[[], None] | None = None) -> Quarantine:
         """A place for a pack; as of `Quarantine`."""
         return Quarantine(self.folder, request, self.randomness, prepare)

@@ -8,7 +8,19 @@ import os
 from collections.abc import Callable
 
 from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository
-from smartserver.store.format import CLUSTER, DERIVED, FOLDERS, FOREIGN, FORMAT, LOG, NAMES, PACKS, foreign_in, is_ours
+from smartserver.store.format import (
+    CLUSTER,
+    DERIVED,
+    FOLDERS,
+    FOREIGN,
+    FORMAT,
+    LOG,
+    NAMES,
+    PACKS,
+    foreign_in,
+    is_marked,
+    is_ours,
+)
 from smartserver.store.log import Log
 from smartserver.store.record import record_path
 from smartserver.store.state import State, following
@@ -70,9 +82,7 @@ def _is_live(above: Transport, place: str, clock: Callable[[], float] | None = N
 
 def holds_repository(above: Transport, place: str) -> bool:
     """Tell whether a repository is there: a deleted one is none, one that cannot be read is one."""
-    line = GetPublished(paths.join(place, FORMAT))
-    above.perform([line])
-    return is_ours(line.result or b"") and _is_live(above, place)
+    return is_marked(above.child(place) if place else above) and _is_live(above, place)
 
 
 def repository_below(above: Transport, place: str) -> str | None:

@@ -194,11 +194,9 @@ class Table(Mapping[bytes, bytes]):
             size += len(new or b"") - len(old or b"") + len(key) * ((old is None) - (new is None))
         table = self._with(self.kind, over, count, size)
         below = 0 if self._below is None else self._below.count
-        return (
-            table
-            if len(over) <= FEW + below // SHARE
-            else Table(self.kind, SortedBytes(memoryview(table.encode()), "memory"), table.size)
-        )
+        if len(over) <= FEW + below // SHARE:
+            return table
+        return Table(self.kind, SortedBytes(memoryview(table.encode()), "memory"), table.size)
 
     def encode(self) -> bytes:
         """All entries as sorted bytes."""
