@@ -9,8 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from smartserver.errors import CorruptFile, Unsupported
+from smartserver.store.creation import folders_to
 from smartserver.store.format import CLUSTER
-from smartserver.store.surroundings import folders_to
 from transports import paths
 from transports.base import Transport
 from transports.errors import PermissionDenied

@@ -45,14 +45,13 @@ from typing import NamedTuple
 from smartserver.errors import NoSuchRepository, OutcomeUnknown
 from smartserver.spans import Part, span
 from smartserver.store.allowance import Allowance
-from smartserver.store.creation import Creation
+from smartserver.store.creation import Creation, LookBelow
 from smartserver.store.log import Log
 from smartserver.store.log_view import Head
 from smartserver.store.record import NOTHING, Entry
 from smartserver.store.remote import is_remote
 from smartserver.store.snapshot import OpenedState, RepositoryLook, States
 from smartserver.store.state import State, following
-from smartserver.store.surroundings import LookBelow
 from smartserver.store.trailer import Trailer
 from smartserver.store.transaction import Transaction, entry_of
 from smartserver.store.upload import Report, Upload

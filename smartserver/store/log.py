@@ -50,8 +50,9 @@ import time
 from collections.abc import Callable
 
 from smartserver.errors import CorruptFile, OutcomeUnknown
+from smartserver.store.checkpoint import Since
 from smartserver.store.format import INCOMING, LOG
-from smartserver.store.log_view import TRIES, Head, LogView, Since, is_still_there
+from smartserver.store.log_view import TRIES, Head, LogView, is_still_there
 from smartserver.store.record import hash_of, record_path
 from smartserver.store.state import State
 from transports.base import Step, Transport

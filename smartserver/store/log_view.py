@@ -10,7 +10,7 @@ from functools import partial
 from itertools import takewhile
 
 from smartserver.errors import CorruptFile, NoSuchRepository
-from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, newest_first
+from smartserver.store.checkpoint import Since, checkpoint_path, decode_checkpoint, newest_first
 from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, LOG, parse_format
 from smartserver.store.record import NOTHING, Record, decode_record, hash_of, is_record, numbers_of, record_path
 from smartserver.store.remote import is_remote
@@ -34,21 +34,6 @@ class Head:
     state: State
     damage: CorruptFile | None = None
     """Why no change may follow it: what lies above it is damaged, or of another line."""
-
-
-@dataclass(slots=True)
-class Since:
-    """The number and bytes of the records since a checkpoint, those of the newest, and the checkpoint's bytes."""
-
-    records: int = 0
-    size: int = 0
-    newest: int = 0
-    checkpoint: int = 0
-
-    @property
-    def moved(self) -> int:
-        """Bytes, about, that a checkpoint moves: it is written, and an older one is read before records are deleted."""
-        return 2 * (self.checkpoint + self.size)
 
 
 Perform = Callable[[Sequence[Step]], None]

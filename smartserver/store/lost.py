@@ -22,11 +22,11 @@ from operator import attrgetter
 
 from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, encode_checkpoint, newest_first
+from smartserver.store.creation import Remains
 from smartserver.store.format import CHECKPOINTS, FORMAT, LOG, LOST, PACKS, parse_format
 from smartserver.store.open_pack import pack_path
 from smartserver.store.record import NOTHING, Entry, PackEntry, Record, decode_record, hash_of, numbers_of, record_path
 from smartserver.store.state import Misfit, State, first_state
-from smartserver.store.surroundings import Remains
 from smartserver.store.trailer import trailer_of
 from smartserver.store.upkeep import packs_in
 from transports.base import Transport

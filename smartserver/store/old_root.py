@@ -30,7 +30,7 @@ import msgspec
 
 from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.records.model import Kind
-from smartserver.store.cleanup import create, make_checkpoint
+from smartserver.store.checkpoint import create, make_checkpoint
 from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, INCOMING, LINE, LOG, LOST, is_old, parse_format
 from smartserver.store.history import CLOCK_MARGIN, History, Horizon, LogEntry
 from smartserver.store.record import (

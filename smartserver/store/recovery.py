@@ -28,8 +28,7 @@ from smartserver.errors import (
     OutcomeUnknown,
 )
 from smartserver.records.faults import Level, Policy
-from smartserver.store.checkpoint import checkpoint_path
-from smartserver.store.cleanup import create, make_checkpoint
+from smartserver.store.checkpoint import checkpoint_path, create, make_checkpoint
 from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, INCOMING, LINE, LOG, LOST, PACKS, is_marked
 from smartserver.store.lost import RECOVERED, Findings, LostChange
 from smartserver.store.model import INCOMPLETE

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import chain
 from typing import NamedTuple
 
-from smartserver.store import cleanup
+from smartserver.store import checkpoint
 from smartserver.store import repack as packs
 from smartserver.store.format import DERIVED, INCOMING, PACKS
 from smartserver.store.history import CLOCK_MARGIN
@@ -129,12 +129,12 @@ def tidy_log(
         newest = line.look()
         if line.since.newest > LARGE:  # Nobody else has done it.
             line.append(newest, lambda state: following(state, clock()) if state.hash == newest.state.hash else None)
-    if not cleanup.is_due(line.since) or line.since.moved > most:
+    if not checkpoint.is_due(line.since) or line.since.moved > most:
         return
     head = line.look()
     if head.damage is None:
-        line.checkpointed(cleanup.make_checkpoint(line.folder, head.state, randomness))
-        cleanup.clean_log(line.folder, randomness)
+        line.checkpointed(checkpoint.make_checkpoint(line.folder, head.state, randomness))
+        checkpoint.clean_log(line.folder, randomness)
 
 
 class PackFile(NamedTuple):

@@ -17,7 +17,7 @@ from postgres import Postgres
 
 from smartserver.errors import Unsupported
 from smartserver.records.model import Tip
-from smartserver.store import cleanup, recovery
+from smartserver.store import checkpoint, recovery
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.log_view import Head
 from smartserver.store.lost import find
@@ -99,8 +99,8 @@ def counted(database: Database, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_two_servers(site: Site, history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each sees at once what the other did, also after records were deleted; a look is one statement."""
-    monkeypatch.setattr(cleanup, "FEW", 2)
-    monkeypatch.setattr(cleanup, "FLOOR_AGE", 0)
+    monkeypatch.setattr(checkpoint, "FEW", 2)
+    monkeypatch.setattr(checkpoint, "FLOOR_AGE", 0)
     one, other, line = site.repository(), site.repository(), history.line(12)
     push(one, history, line[:1], {MAIN: line[0]})
     for number, each in enumerate(line[1:], 1):

@@ -17,7 +17,7 @@ from faulty_transport import FaultyTransport
 from smartserver.errors import MissingParents, OutcomeUnknown
 from smartserver.meters import SYNCS
 from smartserver.records.model import Tip
-from smartserver.store import cleanup
+from smartserver.store import checkpoint
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.record import record_path
@@ -399,8 +399,8 @@ def test_another_connection_means_to_open_it_anew(
     storage: MemoryTransport, clock: Clock, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Power failed between them, and a record that was deleted is there again: a change after it would be lost."""
-    monkeypatch.setattr(cleanup, "FEW", 2)
-    monkeypatch.setattr(cleanup, "FLOOR_AGE", 0)
+    monkeypatch.setattr(checkpoint, "FEW", 2)
+    monkeypatch.setattr(checkpoint, "FLOOR_AGE", 0)
     monkeypatch.setattr(Reconnecting, "count", 0)
     line, other = history.line(2), repository_on(storage, clock)
     idle = repository_on(Reconnecting(storage), clock)

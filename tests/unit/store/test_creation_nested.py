@@ -11,8 +11,8 @@ import pytest
 from builders import MAIN, Far, History, Repeatable, Stepwise, check_whole, push
 
 from smartserver.errors import InvalidPath, NestedRepository
+from smartserver.store.creation import holds_repository
 from smartserver.store.repository import PackRepository
-from smartserver.store.surroundings import holds_repository
 from transports.base import Transport
 from transports.errors import TransportError
 from transports.memory import MemoryTransport

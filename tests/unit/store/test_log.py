@@ -11,7 +11,7 @@ from log_builders import begin_log, contents, judge, record_of
 
 from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown, Unsupported
 from smartserver.store import history
-from smartserver.store.cleanup import FLOOR_AGE, clean_log, make_checkpoint
+from smartserver.store.checkpoint import FLOOR_AGE, clean_log, make_checkpoint
 from smartserver.store.format import LOG
 from smartserver.store.log import Log
 from smartserver.store.log_view import Head

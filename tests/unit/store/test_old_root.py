@@ -18,7 +18,7 @@ from builders import MAIN, History, Repeatable, check_whole, push, refs_of
 from faulty_transport import FaultyTransport
 
 from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown, Unsupported
-from smartserver.store.cleanup import make_checkpoint
+from smartserver.store.checkpoint import make_checkpoint
 from smartserver.store.lost import find
 from smartserver.store.model import KnownVersion
 from smartserver.store.old_root import undo, upgrade

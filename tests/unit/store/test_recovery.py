@@ -11,7 +11,7 @@ from faulty_transport import FaultyTransport
 
 from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.store import recovery
-from smartserver.store.cleanup import clean_log, make_checkpoint
+from smartserver.store.checkpoint import clean_log, make_checkpoint
 from smartserver.store.format import CHECKPOINTS, FORMAT, LOG, LOST, PACKS
 from smartserver.store.lost import find
 from smartserver.store.record import record_path

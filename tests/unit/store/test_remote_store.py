@@ -212,7 +212,7 @@ def test_every_operation_has_a_budget() -> None:
 
 def test_a_checkpoint_that_moves_little_is_made_unasked(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a change; another waits until it is asked for."""
-    monkeypatch.setattr("smartserver.store.cleanup.FEW", 8)
+    monkeypatch.setattr("smartserver.store.checkpoint.FEW", 8)
     repository = stored.repository()
     repository.snapshot()
     size = repository.log.since.moved

@@ -11,7 +11,7 @@ from smartserver.errors import CorruptRecord, DivergedBranches, NoSuchRepository
 from smartserver.meters import BYTES_WRITTEN, FILES_WRITTEN, SYNCS
 from smartserver.records.model import Tip
 from smartserver.store.allowance import Allowance
-from smartserver.store.cleanup import make_checkpoint
+from smartserver.store.checkpoint import make_checkpoint
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.format import INCOMING, LOG, PACKS
 from smartserver.store.model import KnownVersion

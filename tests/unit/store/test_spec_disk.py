@@ -13,7 +13,7 @@ from smartserver.records.browse import ChangeList, encode_revision
 from smartserver.records.model import Kind, Parent, Tip
 from smartserver.records.model import Record as KeyedRecord
 from smartserver.records.segment import decode_segment
-from smartserver.store import cleanup, history, index_build, repack, summaries, table, upkeep
+from smartserver.store import checkpoint, history, index_build, repack, summaries, table, upkeep
 from smartserver.store import index as index_module
 from smartserver.store import pack as pack_module
 from smartserver.store import state as state_module
@@ -261,12 +261,12 @@ def test_the_columns_are_listed_in_the_order_they_lie() -> None:
         f"more than {history.KEPT_ENTRIES:,} and the oldest is more than {history.KEPT // 3_600_000} hours older",
         f"the earlier of its time and the record's + {history.CLOCK_MARGIN // 60_000} minutes",
         f"the first {MARK} bytes of its record's hash",
-        f"are {cleanup.FEW} and take 1/{cleanup.SHARE} of its size, or are {cleanup.MANY:,}",
+        f"are {checkpoint.FEW} and take 1/{checkpoint.SHARE} of its size, or are {checkpoint.MANY:,}",
         f"after {WAIT:.0f} seconds it may give up",
         f"may be deleted {upkeep.KEPT // 3600} hours after the time in *dropped*",
     ],
 )
 def test_numbers_in_the_text_are_those_of_the_source(said: str) -> None:
     assert said in " ".join(text().split())
-    assert cleanup.FLOOR_AGE == 3600
+    assert checkpoint.FLOOR_AGE == 3600
     assert index_build.MAX_ROWS == (1 << 31) - 2

@@ -16,8 +16,7 @@ from smartserver.records.model import Entry as SegmentEntry
 from smartserver.records.segment import decode_segment, encode_segment, frames
 from smartserver.store import verify
 from smartserver.store.blocks import seal
-from smartserver.store.checkpoint import decode_checkpoint, encode_checkpoint
-from smartserver.store.cleanup import make_checkpoint
+from smartserver.store.checkpoint import decode_checkpoint, encode_checkpoint, make_checkpoint
 from smartserver.store.format import CHECKPOINTS, PACKS
 from smartserver.store.index import ROW
 from smartserver.store.index_build import rebuild
