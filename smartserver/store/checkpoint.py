@@ -1,4 +1,5 @@
-"""Checkpoints: a whole state in one file, so that a reader need not read all records from the first.
+"""Checkpoints: a whole state in one file, so that a reader need not read all records from the first; and the clean-up
+of the records below them.
 
 A checkpoint is derived: records say the same. It is whole or it is none, because one check covers all of it.
 

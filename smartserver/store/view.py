@@ -291,7 +291,8 @@ class RepositoryView:
     def plan_pull(
         self, wants: Sequence[RevisionId], haves: Sequence[RevisionId], absent: Sequence[RevisionId] = ()
     ) -> PullPlan:
-        """The segments reachable from `wants` and not from `haves`. `absent`: of the haves' ancestors, missing ones."""
+        """The segments reachable from `wants` and not from `haves`. `absent`: ids the puller lacks although it has
+        their children; they and what only they reach do not count as had."""
         if self.created is not None:
             raise NoSuchRepository(self.path)
         snapshot = self._present()

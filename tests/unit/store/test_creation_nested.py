@@ -1,4 +1,4 @@
-"""store.creation, store.surroundings: of two creations at once, one in the other, at most one makes a repository."""
+"""store.creation: of two creations at once, one in the other, at most one makes a repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""store.creation, store.surroundings: no repository is made over the rest of one, and nothing of that is deleted."""
+"""store.creation: no repository is made over the rest of one, and nothing of that is deleted."""
 
 from __future__ import annotations
 
