@@ -1,4 +1,4 @@
-"""store.commit.Group, store.log.Turns: changes that wait at once are one record, and processes take turns at the log."""
+"""store.commit.Group, store.log.Turns: changes that wait at once are one record, and processes take turns."""
 
 from __future__ import annotations
 
