@@ -64,8 +64,10 @@ class LookAbove:
         # Whatever the store's own folder is, is served. One that has its logs in a database is served as a whole.
         names = (*FOREIGN, CLUSTER)
         self._foreign = {place: [GetStat(f"{place}/{name}") for name in names if place] for place in self._lines}
-        self.steps: list[Step] = [step for place, line in self._lines.items() for step in (line, *self._foreign[place])]
+        self.steps: list[Step] = []
         """Performed before `check`."""
+        for place, line in self._lines.items():
+            self.steps += [line, *self._foreign[place]]
 
     def check(self, clock: Callable[[], float] | None = None) -> None:
         """Refuse the place if it does.

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
 
 from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.store.checkpoint import Since, checkpoint_path, decode_checkpoint, newest_first
@@ -227,16 +226,15 @@ class LogView:
                 stood = state.hash
             if not (is_still_there(again[version], stood) and is_still_there(again[at], state.hash)):
                 return None
-            contents = [step.result for step in takewhile(lambda step: step.result is not None, asked)]
-            records, damage = _decoded(at, contents)
+            records, damage = _decoded(at, [step.result for step in asked])
             try:
                 state = state.after_all(records)
             except Misfit as error:
                 state, damage = error.before, CorruptFile(record_path(error.before.version + 1), 0, str(error))
             if damage is not None:
                 return Head(state, damage)
-            for content in contents:
-                self._count(content)
+            for step in asked[: len(records)]:
+                self._count(step.result or b"")
             if len(records) < len(asked):
                 return Head(state)
             at, ahead = state.version, min(AHEAD, ahead * 4)
@@ -261,10 +259,12 @@ def is_still_there(step: GetPublished, record_hash: bytes) -> bool:
     return is_record(step.result, record_hash)
 
 
-def _decoded(version: int, contents: Sequence[bytes]) -> tuple[list[tuple[Record, bytes]], CorruptFile | None]:
-    """The records that follow a version, each with its hash, up to one that is damaged, and what is wrong with that."""
+def _decoded(version: int, contents: Sequence[bytes | None]) -> tuple[list[tuple[Record, bytes]], CorruptFile | None]:
+    """The records that follow a version, each with its hash, up to one that is missing or damaged; then the damage."""
     records = []
     for number, content in enumerate(contents, version + 1):
+        if content is None:
+            break
         try:
             records.append((decode_record(content, record_path(number)), hash_of(content)))
         except CorruptFile as error:

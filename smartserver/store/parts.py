@@ -93,6 +93,10 @@ class PartedText:
                 break
         return Source(cut(memoryview(ahead)), len(ahead))
 
+    def drop(self) -> None:
+        """Decode again what follows."""
+        self._source = None
+
 
 class _Kept:
     """The readers, by how lately they were used, and what each keeps."""
@@ -110,7 +114,7 @@ class _Kept:
                 largest = max(self._held, key=self._held.__getitem__)
                 self._held[largest] = 0
                 if (other := largest()) is not None:
-                    other._source = None  # It decodes again what follows.
+                    other.drop()
 
     def share(self, reader: PartedText, held: int) -> int:
         """Bytes that a reader whose source was dropped may keep in its place; 0 where that has room again."""

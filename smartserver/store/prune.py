@@ -105,7 +105,7 @@ class _Pruning:
         """Do it; False where somebody changed the repository meanwhile."""
         line = self._repository.log
         with contextlib.ExitStack() as undo:
-            undo.callback(lambda: [place.discard() for place in self._places])
+            undo.callback(self._discard)
             for number, pack in enumerate(self._snapshot.packs):
                 progress(number, len(self._snapshot.packs))
                 self._packs.append(self._written(number, pack) if self._is_touched(number, pack) else pack)
@@ -132,6 +132,10 @@ class _Pruning:
             if not any(join.into.name in state.dropped for join in self._joins):
                 kept.close()
             return False
+
+    def _discard(self) -> None:
+        for place in self._places:
+            place.discard()
 
     def _is_touched(self, number: int, pack: OpenPack) -> bool:
         """True if a pack is to be written again."""

@@ -66,7 +66,7 @@ def test_two_that_follow_the_same_one_at_once_do_not_see_each_other() -> None:
     """Two threads do so, one of which may then lose the place of its record. Nothing of that is ever seen."""
     common = line([NOW] * 10)
     for number in range(12, 12 + 2 * MOST_BESIDE):
-        lost, won = common.copy(), common.copy()
+        lost, won = copy.copy(common), copy.copy(common)
         lost.extend(record(9999), bytes(16))
         won.extend(record(number), bytes(16))
         assert won.find(request(9999)) is None
@@ -96,7 +96,7 @@ def test_what_came_after_a_version() -> None:
 
 
 def test_a_request_first_sent_before_is_not_covered() -> None:
-    history = line([NOW]).copy()
+    history = copy.copy(line([NOW]))
     history.forget(NOW)
     assert history.find(request(2)) is not None
     assert history.horizon.since <= NOW

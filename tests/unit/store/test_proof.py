@@ -233,6 +233,6 @@ def test_only_what_a_key_proves_is_remembered() -> None:
     case.places = {(record.kind, record.key): [0] for record in FIRST}
     case.prove(*SECOND, FIRST[3])
     assert case.cache.get(CHK, SECOND[2].key) is not None
-    assert case.cache.get(CHK, FIRST[3].key) == NOTHING
+    assert case.cache.get(CHK, FIRST[3].key) == (NOTHING, NOTHING)
     assert case.cache.get(INVENTORY, SECOND[1].key) is None
     assert case.cache.get(REVISION, SECOND[0].key) is None
