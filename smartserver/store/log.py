@@ -47,7 +47,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from smartserver.errors import CorruptFile, OutcomeUnknown
 from smartserver.store.checkpoint import Since
@@ -57,7 +57,7 @@ from smartserver.store.record import hash_of, record_path
 from smartserver.store.state import State
 from transports.base import Step, Transport
 from transports.errors import CodedError, FileExists, NoSuchFile, TransportError, TransportFailed
-from transports.steps import GetPublished, Publish, Put, SyncDirectory
+from transports.steps import GetPublished, GetStat, Publish, Put, SyncDirectory
 
 WAIT = 30.0
 """Seconds for which others may be first."""
@@ -83,7 +83,7 @@ class Log(LogView):
     ) -> None:
         """`path`: of the repository, for errors. `clock`: seconds that only rise."""
         super().__init__(folder, path)
-        self._randomness = randomness
+        self.randomness = randomness
         self._clock = clock
         self._drafts: dict[bytes, str] = {}
         """The paths of records, by their content, that were written down and not published yet."""
@@ -144,6 +144,27 @@ class Log(LogView):
             if head.state.history.horizon.version > base.version:
                 raise OutcomeUnknown(f"what was done since change {base.version} is not known any more")
 
+    def append_naming(
+        self, moves: Sequence[Step], paths: Sequence[str], judge: Judge, undo: contextlib.ExitStack
+    ) -> tuple[Head, contextlib.ExitStack]:
+        """Append a record that names files, which `moves` bring to `paths`. They are looked at after a state was read,
+        and before the record that follows it is published; if one is missing, none is. `undo`: run if the files could
+        not be moved, else given back, as the record may name them."""
+        looks = [GetStat(path) for path in paths]
+        head, is_looked_at = self.look_between(self.known, moves, looks)
+
+        def judged(state: State) -> tuple[bytes, State] | None:
+            nonlocal is_looked_at
+            verdict, files = judge(state), looks
+            if verdict is not None and not is_looked_at:
+                files = [GetStat(path) for path in paths]
+                self.folder.perform(files)
+            is_looked_at = False  # On another state they are looked at again.
+            return None if any(file.result is None for file in files) else verdict
+
+        kept = undo.pop_all()
+        return self.append(head, judged), kept
+
     def draft(self, content: bytes) -> Put:
         """Writes a record down with what comes before its publication, which takes less trips then."""
         path = self._drafts[content] = self._temporary()
@@ -156,7 +177,7 @@ class Log(LogView):
             self._discard(path)
 
     def _temporary(self) -> str:
-        return f"{INCOMING}/{self._randomness(8).hex()}.record"
+        return f"{INCOMING}/{self.randomness(8).hex()}.record"
 
     def _publish(self, base: State, content: bytes) -> bool:
         """Publish a record that follows a state, durably. False where it does not count: another has its place, or the

@@ -38,7 +38,6 @@ from smartserver.store.state import MAP, State, following
 from smartserver.store.trailer import Trailer, encode_trailer
 from smartserver.store.verify_packs import lineages
 from transports.errors import TransportFailed
-from transports.steps import GetStat
 
 USER = "prune"
 """The user of the entry of a prune."""
@@ -110,23 +109,14 @@ class _Pruning:
                 progress(number, len(self._snapshot.packs))
                 self._packs.append(self._written(number, pack) if self._is_touched(number, pack) else pack)
             progress(len(self._packs), len(self._packs))
-            files = [GetStat(pack_path(join.into.name)) for join in self._joins]
             moves = [step for place in self._places for step in place.publication()]
-            head, is_looked_at = line.look_between(line.known, moves, files)
             incarnation = self._repository.randomness(16)
 
             def judge(state: State) -> tuple[bytes, State] | None:
-                nonlocal files, is_looked_at
-                if state.hash != self._snapshot.state.hash:
-                    return None
-                if not is_looked_at:
-                    files = [GetStat(look.path) for look in files]
-                    line.folder.perform(files)
-                is_looked_at = False
-                return None if any(look.result is None for look in files) else self._record(state, incarnation)
+                return self._record(state, incarnation) if state.hash == self._snapshot.state.hash else None
 
-            kept = undo.pop_all()
-            state = line.append(head, judge).state
+            head, kept = line.append_naming(moves, [pack_path(join.into.name) for join in self._joins], judge, undo)
+            state = head.state
             if state.incarnation == incarnation:
                 return True
             if not any(join.into.name in state.dropped for join in self._joins):

@@ -27,7 +27,7 @@ from smartserver.store.log_view import Perform
 from smartserver.store.model import PackReport, VerifyReport
 from smartserver.store.quarantine import Quarantine
 from smartserver.store.remote import is_remote
-from smartserver.store.repack import AHEAD, rows
+from smartserver.store.repack import AHEAD, REPACK, repack, rows
 from smartserver.store.snapshot import RepositoryLook, Snapshot, States
 from smartserver.store.summarise import summarise, summarise_joined
 from smartserver.store.transaction import Transaction
@@ -207,7 +207,7 @@ class PackRepository:
             if snapshot is None:
                 return False
             paced = partial(self._unless_pressed, pace, len(snapshot.packs))
-            made = upkeep.repack(self.log, snapshot, self._begin_repack, self.clock, self.randomness, pace=paced)
+            made = repack(self.log, snapshot, self._begin_repack, self.clock, pace=paced)
             if made is not None:
                 self._try(partial(summarise_joined, self.folder, snapshot, made, self.randomness, paced))
             return made is not None
@@ -222,7 +222,7 @@ class PackRepository:
     def _begin_repack(self) -> Quarantine:
         """Asked for once there are packs to join."""
         self._joins_packs = True
-        return self.quarantine(upkeep.REPACK)
+        return self.quarantine(REPACK)
 
     def repack(self, progress: Callable[[int, int], None] = lambda done, total: None) -> PackReport:
         """Join all packs that are there now and may be, however few. `progress`: packs joined, packs in all."""
@@ -237,7 +237,7 @@ class PackRepository:
             for done in range(rows(packs)):  # Not until there is none: each push that comes makes another.
                 if done:
                     snapshot = self.snapshot()
-                made = upkeep.repack(self.log, snapshot, self._begin_repack, self.clock, self.randomness, whole=True)
+                made = repack(self.log, snapshot, self._begin_repack, self.clock, whole=True)
                 if made is None:
                     break
                 self._try(partial(summarise_joined, self.folder, snapshot, made, self.randomness))
@@ -282,7 +282,7 @@ class PackRepository:
     def tidy(self, pace: Pace = unpaced) -> None:
         """Make a checkpoint, repack if needed, write summaries, and, once an hour, collect garbage files."""
         long_ago = self._collected is None or self.clock() - self._collected >= COLLECT_INTERVAL
-        upkeep.tidy_log(self.log, self.clock, self.randomness)
+        upkeep.tidy_log(self.log, self.clock)
         self.repack_if_needed(pace)
         self.summarise(pace)
         if long_ago:
@@ -290,18 +290,18 @@ class PackRepository:
 
     def save_log(self) -> None:
         """Make a checkpoint if one is due and little is moved for it, as after a change over a link."""
-        upkeep.tidy_log(self.log, self.clock, self.randomness, upkeep.MOST_OVER_LINK)
+        upkeep.tidy_log(self.log, self.clock, upkeep.MOST_OVER_LINK)
 
     def clean_up(self) -> None:
         """Do what nobody does unasked in a store behind a link: make a checkpoint if due, delete what is left."""
-        upkeep.tidy_log(self.log, self.clock, self.randomness)
+        upkeep.tidy_log(self.log, self.clock)
         self.collect_garbage_files()
 
     def collect_garbage_files(self, kept: float = upkeep.KEPT) -> int:
         """Delete leftovers of dead writers, and files dropped `kept` seconds ago; the number of them."""
         self._collected = self.clock()
         try:
-            return upkeep.collect(self.log, self.clock, self.randomness, kept)
+            return upkeep.collect(self.log, self.clock, kept)
         except NoSuchRepository:  # It went away meanwhile.
             return 0
 

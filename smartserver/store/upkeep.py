@@ -1,5 +1,4 @@
-"""Upkeep: packs joined, checkpoints made, leftovers deleted. Nothing here is needed for an answer, and nothing here
-drops a revision.
+"""Upkeep: checkpoints made, leftovers deleted. Nothing here is needed for an answer, and nothing here drops a revision.
 
 A file in `packs` is deleted only a day after a record dropped it. So a record that names it was published before, and a
 writer after it knows. A pack that no record names is dropped when its request is in the entries, or when it joins
@@ -11,33 +10,23 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from itertools import chain
 from typing import NamedTuple
 
 from smartserver.store import checkpoint
-from smartserver.store import repack as packs
 from smartserver.store.format import DERIVED, INCOMING, PACKS
 from smartserver.store.history import CLOCK_MARGIN
-from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import Log
 from smartserver.store.open_pack import index_path, pack_path
-from smartserver.store.quarantine import Quarantine, store_time
-from smartserver.store.record import Join
-from smartserver.store.snapshot import Snapshot
+from smartserver.store.quarantine import store_time
 from smartserver.store.state import State, following
 from smartserver.store.summaries import summaries_path
 from smartserver.store.trailer import trailer_of
 from transports.base import Transport
-from transports.errors import FileExists, NoSuchFile, TransportError
-from transports.steps import Delete, GetStat, ListDirectory, Publish, Put, Withdraw
+from transports.errors import NoSuchFile, TransportError
+from transports.steps import GetStat, ListDirectory, Withdraw
 
-REPACK = b"repack"
-"""The name of the quarantine of a joined pack, where a push has its request."""
-TURN = f"{PACKS}/joining"
-"""The server that has published this file joins packs."""
-LONGEST_TURN = 900
-"""Seconds after which another may do so."""
 MOST_OVER_LINK = 1 << 20
 """Bytes that a checkpoint may move unasked over a link: a second at 8 Mbit/s, once in 64 changes."""
 
@@ -49,80 +38,7 @@ KEPT = 24 * 3600
 log = logging.getLogger("smartserver")
 
 
-def repack(
-    line: Log,
-    snapshot: Snapshot,
-    quarantine: Callable[[], Quarantine],
-    clock: Callable[[], float],
-    randomness: Callable[[int], bytes],
-    *,
-    whole: bool = False,
-    pace: Pace = unpaced,
-) -> State | None:
-    """Join the neighbouring packs `repack.plan` names, and give the new state; None if there are none, or another
-    changed them meanwhile, or is at it. `whole`: as many as may be joined, however few there are, whoever is at it."""
-    span = packs.plan(snapshot.state.packs, whole=whole)
-    if span is None:
-        return None
-    chosen = snapshot.packs[span]
-    old = tuple(pack.entry.name for pack in chosen)
-    with contextlib.ExitStack() as turns, contextlib.ExitStack() as undo:
-        if not whole and not turns.enter_context(_turn(line.folder, randomness)):
-            return None
-        place = quarantine()
-        undo.callback(place.discard)
-        earlier = snapshot.only(snapshot.packs[: span.start])
-        entry = packs.run(place, chosen, snapshot.state, earlier.first_row, pace)
-        files = [GetStat(path) for path in (pack_path(entry.name), index_path(entry.name))]
-        head, is_looked_at = line.look_between(line.known, place.publication(), files)
-
-        def judge(state: State) -> tuple[bytes, State] | None:
-            nonlocal files, is_looked_at
-            if not is_looked_at:
-                files = [GetStat(look.path) for look in files]
-                line.folder.perform(files)
-            is_looked_at = False  # On another state they are looked at again.
-            names = tuple(pack.name for pack in state.packs)
-            there = any(names[at : at + len(old)] == old for at in range(len(names)))
-            if not there or entry.name in state.dropped or any(look.result is None for look in files):
-                return None
-            return following(state, clock(), joins=(Join(old, entry),))
-
-        kept = undo.pop_all()
-        state = line.append(head, judge).state
-        if entry not in state.packs:
-            if entry.name not in state.dropped:
-                kept.close()
-            return None
-    return state
-
-
-@contextlib.contextmanager
-def _turn(folder: Transport, randomness: Callable[[int], bytes]) -> Iterator[bool]:
-    """True if it is this process's turn to join packs: it has published the file `TURN`. Two at once do no harm, but
-    one works for nothing. So the turn of a process that died ends by itself."""
-    leave = Withdraw(TURN, f"{INCOMING}/{randomness(8).hex()}.withdrawn")
-    temporary, there = f"{INCOMING}/{randomness(8).hex()}.turn", GetStat(TURN)
-    folder.perform([there])
-    if there.result is not None and store_time(folder, randomness) - there.result.modified >= LONGEST_TURN:
-        with contextlib.suppress(NoSuchFile):
-            folder.perform([leave])
-    try:
-        folder.perform([Put(temporary, b"\n"), Publish(temporary, TURN)])
-    except FileExists:
-        folder.perform([Delete(temporary)])
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        with contextlib.suppress(TransportError):
-            folder.perform([leave])
-
-
-def tidy_log(
-    line: Log, clock: Callable[[], float], randomness: Callable[[int], bytes], most: int = sys.maxsize
-) -> None:
+def tidy_log(line: Log, clock: Callable[[], float], most: int = sys.maxsize) -> None:
     """Append a record that does nothing if the newest is large, since each look reads the newest. Make a checkpoint if
     one is due, and clean the log, if that moves no more than `most` bytes."""
     if line.since.newest > LARGE:
@@ -133,8 +49,8 @@ def tidy_log(
         return
     head = line.look()
     if head.damage is None:
-        line.checkpointed(checkpoint.make_checkpoint(line.folder, head.state, randomness))
-        checkpoint.clean_log(line.folder, randomness)
+        line.checkpointed(checkpoint.make_checkpoint(line.folder, head.state, line.randomness))
+        checkpoint.clean_log(line.folder, line.randomness)
 
 
 class PackFile(NamedTuple):
@@ -146,7 +62,7 @@ class PackFile(NamedTuple):
     size: int
 
 
-def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], bytes], kept: float = KEPT) -> int:
+def collect(line: Log, clock: Callable[[], float], kept: float = KEPT) -> int:
     """Delete leftovers of dead writers and files dropped `kept` seconds ago, fewer if nobody uses them; how many."""
     folder = line.folder
     # Before the state is read: what a record names later was not there, or is young.
@@ -164,7 +80,7 @@ def collect(line: Log, clock: Callable[[], float], randomness: Callable[[int], b
     named = {pack.name for pack in state.packs} | set(state.dropped)
     unnamed = packs_in(folder, listed.result or (), named)
     derived = _derived_alone(folder, listed.result or (), named)
-    now = store_time(folder, randomness) if incoming.result or unnamed or derived else 0.0
+    now = store_time(folder, line.randomness) if incoming.result or unnamed or derived else 0.0
     uploads = [GetStat(f"{INCOMING}/{name}") for name in incoming.result or ()]
     folder.perform(uploads)
     leftovers = [look.path for look in (*derived, *uploads) if look.result and now - look.result.modified >= kept]

@@ -248,14 +248,14 @@ def test_one_repack_at_a_time(
     push_each(repository, history, MOST_PACKS + 1)
     with repository._repacking:
         assert not repository.repack_if_needed()
-    storage.put(upkeep.TURN, [])
+    storage.put(repack.TURN, [])
     assert not repository.repack_if_needed()
-    clock.now += upkeep.LONGEST_TURN
+    clock.now += repack.LONGEST_TURN
     seen: list[bool] = []
     assert repository.repack_if_needed(lambda: seen.append(other.repack_if_needed()))
     assert seen
     assert not any(seen)
-    assert not storage.exists(upkeep.TURN)
+    assert not storage.exists(repack.TURN)
 
 
 def test_a_repack_that_somebody_waits_for_rests_no_more(repository: PackRepository, history: History) -> None:
