@@ -12,10 +12,10 @@ from smartserver.records.limits import MAX_GRAPH, MAX_TAKEN
 from smartserver.server.request import CALL_COST, REQUEST_COST
 from smartserver.server.session import BACKLOG_HIGH, CANCELLED_HIGH
 from smartserver.store.ancestry import MARKS_KEPT
-from smartserver.store.arrivals import TEXT_BYTES
+from smartserver.store.known_records import TEXT_BYTES
 from smartserver.store.parts import HELD
 from smartserver.store.proof import REFERENCES_KEPT
-from smartserver.store.verify_proved import TEXTS as VERIFIED
+from smartserver.store.verify_packs import TEXTS as VERIFIED
 from smartserver.wire.limits import KIB, MAX_CALLS, MAX_MESSAGE, MAX_REQUEST, MAX_RESULTS, MIB, UNREAD_BYTES
 
 GRAPH_TIMES = 4

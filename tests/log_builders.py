@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from smartserver.store.format import CHECKPOINTS, FORMAT, INCOMING, LINE, LOG
-from smartserver.store.record import Entry, Record, encode_record, first_record, hash_of, record_path
-from smartserver.store.state import State
+from smartserver.store.record import Entry, Record, encode_record, hash_of, record_path
+from smartserver.store.state import State, beginning
 from transports.base import Transport
 
 
@@ -12,7 +12,7 @@ def begin_log(store: Transport) -> None:
     """What a repository has before its first change."""
     for folder in (LOG, CHECKPOINTS, INCOMING):
         store.make_directory(folder)
-    store.put(record_path(1), [encode_record(first_record(bytes(16), 0))])
+    store.put(record_path(1), [beginning(bytes(16), 0)[0]])
     store.put(FORMAT, [LINE])
     for folder in (LOG, ""):
         store.sync_directory(folder)

@@ -23,7 +23,7 @@ use crate::sys::file_of;
 const DECODED: u64 = 256 << 20;
 const STEPS: u64 = 4 << 20;
 
-/// In a column of bases, one that is stored: `store/arrivals.py`.
+/// In a column of bases, one that is stored: `store/known_records.py`.
 const STORED_BASE: u32 = -2i32 as u32;
 
 /// Numbers as an array of Python's holds them.
@@ -36,7 +36,7 @@ pub struct Prover {
     state: Stream,
 }
 
-/// Columns of records as `Arrivals` has them.
+/// Columns of records as `UploadIndex` has them.
 type Records<'py> = (
     (Bound<'py, PyBytes>, Vec<u32>),
     (Vec<Bound<'py, PyBytes>>, Vec<u32>),

@@ -1,4 +1,4 @@
-//! `Stored`: what the repository has of the records a stream rests on. Python is asked for it (`store/stored_bases.py`).
+//! `Stored`: what the repository has of the records a stream rests on. Python is asked for it (`store/known_records.py`).
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `Stream`: the records of a stream so far, as `store/arrivals.py` has them; their texts are decoded again on demand.
+//! `Stream`: the records of a stream so far, as `store/known_records.py` has them; their texts are decoded again on demand.
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};

@@ -56,13 +56,13 @@ def _asked(url: str, flags: frozenset[str], *, refs: bool) -> Iterator[Repositor
 def _in_folder(path: str, flags: frozenset[str], *, refs: bool) -> Iterator[RepositoryField]:
     from smartserver.server.site import Site, read_ahead
     from smartserver.server.startup import inside_of
-    from smartserver.store.far import is_far
+    from smartserver.store.remote import is_remote
     from transports.decorators.ahead import AheadTransport
 
     if not is_store_url(path):
         check_folder(path)
     with store_at(path, flags) as root, one_line(path, above(path)):
-        if is_far(root):
+        if is_remote(root):
             root = AheadTransport(root)
             read_ahead(root)
         for each in Site(root, inside=inside_of(root)).listing("", must_be=True):

@@ -9,7 +9,7 @@ from collections import defaultdict
 import click
 
 from smartserver.cli.errors import CommandError
-from smartserver.store.demand import Size, best
+from smartserver.store.caches import Size, best
 
 TIMEOUT = 10.0
 """Seconds for the page."""

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from smartserver.store.blocks import CACHED
-from smartserver.store.caches import HEADERS, TextCache
-from smartserver.store.demand import Demand, best
+from smartserver.store.caches import HEADERS, Demand, TextCache, best
 
 EVERY: Final = 5.0
 """Seconds between two decisions."""

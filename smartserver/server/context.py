@@ -30,12 +30,12 @@ from smartserver.server.open_files import OpenFiles
 from smartserver.server.site import RepositoryLocation, Site
 from smartserver.store.allowance import Allowance
 from smartserver.store.commit import CommitOutcome
-from smartserver.store.mend import mend
 from smartserver.store.model import Changes, ContentPlan, KnownVersion, ListingEntry, PackReport, PullPlan, VerifyReport
+from smartserver.store.snapshot import RepositoryLook
 from smartserver.store.state import State as StoredState
-from smartserver.store.states import RepositoryLook
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report
+from smartserver.store.verify import mend
 from smartserver.verbs.declare import AnyVerb, Arguments, Body, Files, Permission, Result
 from smartserver.verbs.here import with_branch
 from smartserver.wire.limits import MAX_RESULTS

@@ -31,8 +31,9 @@ from smartserver.server.hook_input import change_fields, ref_fields
 from smartserver.server.hook_process import run_command
 from smartserver.server.hook_rules import Hook
 from smartserver.server.hooks import Hooks
-from smartserver.store.cursor import CursorContent, CursorFile, Position, continues, position_of
+from smartserver.store.cursor import CursorContent, CursorFile
 from smartserver.store.history import LogEntry
+from smartserver.store.model import KnownVersion
 from smartserver.store.repository import PackRepository
 from smartserver.store.state import State
 from transports.errors import CodedError
@@ -70,23 +71,22 @@ class Telling(NamedTuple):
     """The messages up to a version, and the position then."""
 
     messages: list[dict[str, object]]
-    position: Position
+    position: KnownVersion
 
 
-def pending(path: str, state: State, position: Position | None) -> Iterator[Telling]:
+def pending(path: str, state: State, position: KnownVersion | None) -> Iterator[Telling]:
     """The messages for a receiver that was told everything up to a position."""
     if state.is_incomplete:  # Nobody sees it.
         return
-    if not continues(state, position):
+    if not state.continues(position):
         whole: dict[str, object] = {"path": path, "vcs": state.vcs, "version": state.version}
         whole["repository"] = "whole" if state.exists else "deleted"
-        yield Telling([whole | {"refs": ref_fields(state)}], position_of(state))
+        yield Telling([whole | {"refs": ref_fields(state)}], state.known())
         return
-    assert position is not None  # The state continues it.
     for version, entries in groupby(state.history.after(position.version), attrgetter("version")):
         told = [_message(path, state, entry) for entry in entries if entry.changes]
         if told:
-            yield Telling(told, position_of(state, version))
+            yield Telling(told, state.known(version))
 
 
 def _message(path: str, state: State, entry: LogEntry) -> dict[str, object]:

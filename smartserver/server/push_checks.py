@@ -18,14 +18,13 @@ from smartserver.server.hook_input import change_fields
 from smartserver.server.sizes import SizeLimits
 from smartserver.spans import Part, span
 from smartserver.store.commit import NOWHERE, CommitOutcome, PlanAgain
-from smartserver.store.draft import entry_of
 from smartserver.store.model import INCOMPLETE
 from smartserver.store.preview import Preview
 from smartserver.store.record import Change
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.state import REFS
-from smartserver.store.transaction import Transaction
+from smartserver.store.transaction import Transaction, entry_of
 from smartserver.store.upload import Upload
 
 

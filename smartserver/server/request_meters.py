@@ -13,8 +13,7 @@ import msgspec
 
 from smartserver.meters import NOTHING, counted, together
 from smartserver.server.request_log import EndedRequest
-from smartserver.store.caches import SharedCache
-from smartserver.store.demand import Size
+from smartserver.store.caches import SharedCache, Size
 
 
 class Labelled(NamedTuple):

@@ -24,12 +24,12 @@ from smartserver.server.request_log import EndedRequest
 from smartserver.server.sizes import NO_LIMITS, SizeLimits
 from smartserver.server.upkeep import UpkeepQueue
 from smartserver.store.caches import TextCache
+from smartserver.store.creation import holds_repository
 from smartserver.store.format import CLUSTER, FORMAT, foreign_in, is_marked, is_ours
 from smartserver.store.log_view import Perform, first_reads
 from smartserver.store.model import ListingEntry
 from smartserver.store.repository import PackRepository
-from smartserver.store.states import RepositoryLook
-from smartserver.store.surroundings import holds_repository
+from smartserver.store.snapshot import RepositoryLook
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import Calls, ServerFacts
 from transports.base import Capability, EntryKind, Transport

@@ -1,4 +1,4 @@
-"""What one request may still cost, and whether its client still waits for it.
+"""The limits of one request, and a flag that says that its client has gone.
 
 The problem: a few bytes can ask for minutes of work. The rule: every loop over data of the client or of the repository
 charges its steps to the request's `Allowance`. An allowance limits steps and decoded bytes. Both limits grow with the
@@ -14,8 +14,7 @@ from typing import Final
 from smartserver.errors import Cancelled, LimitExceeded
 
 STEPS: Final = 1 << 20
-"""Steps that any request may take: half a second to three. A step is one revision or one parent that is looked at, or
-of content one record, entry or page."""
+"""Steps of any request, half a second to three. A step is a revision, a parent, a record, an entry or a page."""
 
 STEPS_OF_BYTE: Final = 4
 """Steps for each byte that the client sent. The history measured in doc/design/0013 takes 0.05."""
@@ -53,7 +52,7 @@ class Allowance:
     def __init__(self, *, limited: bool = True) -> None:
         """`limited`: False for work that nobody asked for over a link, which can only be cancelled."""
         self.cancelled = False
-        """Whether nobody waits for the work any more."""
+        """True once nobody waits for the work any more."""
         self._limited = limited
         self._sent = 0
         self._stored = 0
@@ -66,11 +65,7 @@ class Allowance:
         self._set_limits()
 
     def __call__(self) -> None:
-        """Check that the work is still wanted.
-
-        Raises:
-            Cancelled: it is not.
-        """
+        """Check that the work is still wanted."""
         if self.cancelled:
             raise Cancelled
 
@@ -103,16 +98,11 @@ class Allowance:
 
     @property
     def room(self) -> tuple[int, int]:
-        """How many bytes may still be decoded, and how many steps taken."""
+        """The bytes that may still be decoded, and the steps that may still be taken."""
         return max(self._most_decoded - self.decoded, 0), max(self._most_steps - self.steps, 0)
 
     def charge(self, steps: int) -> None:
-        """Charge steps.
-
-        Raises:
-            Cancelled: nobody waits for the work.
-            LimitExceeded: they are too many.
-        """
+        """Charge steps."""
         if self.cancelled:
             raise Cancelled
         self.steps += steps
@@ -120,12 +110,7 @@ class Allowance:
             raise LimitExceeded("steps of work for one request", self.steps, self._most_steps)
 
     def decode(self, size: int) -> None:
-        """Charge bytes that are about to be decoded.
-
-        Raises:
-            Cancelled: nobody waits for the work.
-            LimitExceeded: they are too many.
-        """
+        """Charge bytes that are about to be decoded."""
         if self.cancelled:
             raise Cancelled
         self.decoded += size

@@ -1,4 +1,4 @@
-"""Who descends from whom, among the revisions of one stream and those stored before it.
+"""Questions about descent, among the revisions of one stream and those stored before it.
 
 Ordinals: the stored revisions first, then those of the stream in order; a parent's is always lower than its child's.
 
@@ -42,8 +42,7 @@ MERGES = 8
 500. With none a check of 62,525 revisions takes 14 % longer, with 64 of them no less."""
 
 ASIDE = 8
-"""Revisions that wait for marks while others are looked for nearby: a record that came in 4,000 copies must not cost
-4,000 looks."""
+"""Revisions that wait for marks while others are looked for nearby: 4,000 copies must not cost 4,000 looks."""
 
 QUESTION = 4
 """Steps that a question costs besides those of its walk: it takes 2 microseconds."""
@@ -57,11 +56,11 @@ class _Front:
     """The stored revisions a revision of the stream rests on: its own, and those of the fronts it was joined from."""
 
     ordinals: frozenset[int] | array[int]
-    """Those it names itself, a set of a few or a sorted array of many."""
+    """The revisions that it names itself, a set of a few or a sorted array of many."""
     joined: tuple[_Front, ...] = ()
 
     def names(self, ordinal: int) -> bool:
-        """Whether it names that revision itself."""
+        """Tell whether it names that revision itself."""
         if isinstance(self.ordinals, frozenset):
             return ordinal in self.ordinals
         at = bisect.bisect_left(self.ordinals, ordinal)
@@ -99,19 +98,19 @@ class Ancestry:
 
     def __init__(self, graph: Graph, charge: Charge = free) -> None:
         self.stored = graph.count
-        """How many revisions lie below those of the stream."""
+        """The number of revisions below those of the stream."""
         self._graph = graph
         self._charge = charge
         self._uncharged = 0
         self._starts = array("I", (0,))
-        """Of each revision of the stream, where its parents in the stream begin in `_entries`."""
+        """The begin in `_entries` of the parents in the stream, for each revision of the stream."""
         self._entries = array("I")
         self._first = array("I")
         """Its first parent in the stream."""
         self._jump = array("I")
         """An ancestor further down the line of first parents."""
         self._depth = array("I")
-        """How many first parents it has, counted to the end of the line."""
+        """The number of first parents, counted to the end of the line."""
         self._merge = array("I")
         """The first revision on its line, itself included, that has several parents in the stream."""
         self._fronts: list[_Front] = []
@@ -119,7 +118,7 @@ class Ancestry:
         self._marks = Cache[object, _Marks](MARKS_KEPT, lambda marks: min(len(marks), MARKS_KEPT))
 
     def __len__(self) -> int:
-        """How many revisions, stored ones included."""
+        """The number of revisions, stored ones included."""
         return self.stored + len(self._first)
 
     def add(self, parents: Sequence[int]) -> int:
@@ -145,16 +144,16 @@ class Ancestry:
         return self.stored + index
 
     def reaches_any(self, ordinal: int, ordinals: Iterable[int]) -> bool:
-        """Whether a revision is or descends from any of `ordinals`."""
+        """Tell whether a revision is or descends from any of `ordinals`."""
         is_near, is_marked = self._is_near_ancestor, self._is_marked_ancestor
         aside: list[int] = []
         room = ASIDE
-        for each in ordinals:
-            near = is_near(each, ordinal)
+        for ancestor in ordinals:
+            near = is_near(ancestor, ordinal)
             if near:
                 return True
             if near is None:
-                aside.append(each)
+                aside.append(ancestor)
                 if len(aside) >= room:
                     if any(is_marked(far, ordinal) for far in aside):
                         return True
@@ -163,16 +162,16 @@ class Ancestry:
         return any(is_marked(far, ordinal) for far in aside)
 
     def is_stored_below(self, front: Iterable[int], ordinals: Iterable[int]) -> bool:
-        """Whether one of some stored revisions is or descends from any of `ordinals`, which are stored, too."""
+        """Tell whether a stored revision of `front` is or descends from any of `ordinals`, which are stored, too."""
         named = frozenset(front)
-        for each in ordinals:
+        for ancestor in ordinals:
             self._count(QUESTION)
-            if each in named or self._stored_marks(named).has(each):
+            if ancestor in named or self._stored_marks(named).has(ancestor):
                 return True
         return False
 
     def _is_near_ancestor(self, ancestor: int, ordinal: int) -> bool | None:
-        """Whether `ordinal` is or descends from `ancestor`; None where only marks tell."""
+        """Tell whether `ordinal` is or descends from `ancestor`; None where only marks tell."""
         self._count(QUESTION)
         if ancestor >= ordinal:
             return ancestor == ordinal
@@ -194,7 +193,7 @@ class Ancestry:
         return None
 
     def _is_marked_ancestor(self, ancestor: int, ordinal: int) -> bool:
-        """Whether `ordinal` descends from `ancestor`, where `_is_near_ancestor` gave None."""
+        """Tell whether `ordinal` descends from `ancestor`, where `_is_near_ancestor` gave None."""
         index = ordinal - self.stored
         if index < 0:
             return self._stored_marks(frozenset((ordinal,))).has(ancestor)
@@ -204,7 +203,7 @@ class Ancestry:
         return self._kept(merge, lambda: _Marks((merge,), self._mark_parents)).has(ancestor - self.stored)
 
     def _on_line(self, wanted: int, index: int) -> bool:
-        """Whether the line of first parents leads from one revision of the stream to another."""
+        """Tell whether the line of first parents leads from one revision of the stream to another."""
         depth, jumps, depths = self._depth[wanted], self._jump, self._depth
         steps = 1
         while depths[index] > depth:
@@ -224,7 +223,7 @@ class Ancestry:
         return _Front(array("I", sorted(below)), tuple(fronts))
 
     def _stored_marks(self, front: _Front | frozenset[int]) -> _Marks:
-        """Of what a front rests on; one that names all its revisions itself is known by them."""
+        """The marks below a front. One that names all its revisions itself is known by them."""
         if not isinstance(front, _Front):
             return self._kept(front, lambda: _Marks(front, self._mark_stored_parents))
         if isinstance(front.ordinals, frozenset):
@@ -237,10 +236,10 @@ class Ancestry:
         seen = {front}
         todo = [front]
         while todo:
-            each = todo.pop()
-            found.update(each.ordinals)
-            self._count(len(each.ordinals))
-            news = [joined for joined in each.joined if joined not in seen]
+            joined_front = todo.pop()
+            found.update(joined_front.ordinals)
+            self._count(len(joined_front.ordinals))
+            news = [joined for joined in joined_front.joined if joined not in seen]
             seen.update(news)
             todo += news
         return found

@@ -17,34 +17,33 @@ import msgspec
 from smartserver.errors import CorruptFile
 from smartserver.records.model import Kind, RefValue
 from smartserver.store.checkpoint import checkpoint_path, encode_checkpoint
-from smartserver.store.draft import changed, following, kind_of
-from smartserver.store.far import AT_ONCE
 from smartserver.store.format import FORMAT, LINE
 from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.pack import CHUNK, TRAILER, encode_header
-from smartserver.store.record import (
-    NOTHING,
-    Beginning,
-    Change,
-    Entry,
-    PackEntry,
-    Record,
-    encode_record,
-    first_record,
-    hash_of,
-    record_path,
+from smartserver.store.record import NOTHING, Beginning, Change, Entry, PackEntry, hash_of, record_path
+from smartserver.store.remote import AT_ONCE
+from smartserver.store.state import (
+    DECLARED,
+    MAP,
+    REFS,
+    SETTINGS,
+    State,
+    beginning,
+    changed,
+    encode_value,
+    following,
+    kind_of,
 )
-from smartserver.store.state import DECLARED, MAP, REFS, SETTINGS, State, encode_value, first_state
 from transports.base import Transport
 from transports.steps import GetPublished, GetStat, ReadRanges
 from transports.tar import END
 
 USER = "dump"
-"""Who made the entry of a dump."""
+"""The user of the entry of a dump."""
 
 
 class ServerDump(NamedTuple):
-    """What a server tells of a repository; the maps by name, each with what its values are."""
+    """A repository as a server tells it; the maps by name, each with the kind of its values."""
 
     vcs: str
     kinds: tuple[Kind, ...]
@@ -54,11 +53,7 @@ class ServerDump(NamedTuple):
 
 
 def backup(folder: Transport, state: State, earlier: Transport | None) -> Iterator[bytes]:
-    """The files of a repository in that state, without the packs that an earlier archive has.
-
-    Raises:
-        NoSuchFile, CorruptFile: the repository was changed so much meanwhile that the state is gone, or it is damaged.
-    """
+    """The files of a repository in that state, without the packs that an earlier archive has."""
     least: dict[str, int] = {}
     for entry in state.packs:
         least[pack_path(entry.name)] = entry.length
@@ -102,15 +97,11 @@ def dumped(
     body: Iterable[bytes],
     last: Iterable[tuple[str, dict[bytes, bytes]]],
 ) -> Iterator[bytes]:
-    """What a server told, as what follows the state of an earlier archive, or as a repository of its own. `body`: the
-    segments that the earlier one lacks, so many and so many bytes. `last`: pages of maps that are read after them.
-
-    Raises:
-        LimitExceeded: as of any change.
-    """
+    """A server's repository, alone or as an addition to the state of an earlier archive. `body`: the segments that the
+    earlier one lacks, so many and so many bytes. `last`: pages of maps that are read after them."""
     yield _member(FORMAT, LINE)
-    begin = encode_record(first_record(NOTHING, 0))
-    state = earlier or first_state(hash_of(begin))
+    begin, first = beginning(NOTHING, 0)
+    state = earlier or first
     # Of two dumps of the same all is equal.
     said = msgspec.msgpack.encode(
         [
@@ -143,12 +134,11 @@ def dumped(
         maps.setdefault(word, ("opaque", {}))[1].update(page)
     begins = Beginning(name, told.vcs, told.kinds) if earlier is None else None
     entry = Entry(name, USER, b"", tuple(_changes(state, told._replace(maps=maps))), pack, begins)
-    record = Record(number=state.version + 1, parent=state.hash, time=0, entries=(entry,))
-    yield _member(record_path(record.number), following(state, record)[0]) + END
+    yield _member(record_path(state.version + 1), following(state, 0, (entry,))[0]) + END
 
 
 def _changes(state: State, told: ServerDump) -> Iterator[Change]:
-    """What makes a state what was told."""
+    """The changes that make a state equal to a server's repository."""
     tables = {REFS: {name: encode_value(value) for name, value in told.refs.items()}}
     for word, (kind, entries) in sorted(told.maps.items()):
         yield from changed(DECLARED, word.encode(), kind_of(state, word), kind.encode())

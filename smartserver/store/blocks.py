@@ -27,16 +27,14 @@ PIECE = 64 * BLOCK
 
 CACHED_BYTES = 32 << 20
 CACHED = SharedCache[bytes](CACHED_BYTES, len, BLOCK_CACHE)
-"""Blocks that were read, of all indexes of the process: all blocks of 500,000 records. Keys are a file's hash and a
-number, so that a block of one file is never taken for another's."""
+"""Blocks of all indexes of the process: all of 500,000 records. A key is a file's hash and a number."""
 
 Remake = Callable[[], bytes]
 """Makes the whole file again from its pack."""
 
 
 def seal(body: Iterable[bytes]) -> Iterator[bytes]:
-    """A file: a body, given in pieces of any size, and behind it the hashes of its blocks; in pieces of `PIECE` bytes,
-    the last one apart, which has all of the hash at the end."""
+    """A body and the hashes of its blocks, in pieces of `PIECE` bytes. The last piece has the whole hash at its end."""
     checks = bytearray()
     rest = bytearray()
     for piece in body:
@@ -63,16 +61,12 @@ class Blocks:
     """The body of an index file; usable from several threads at once."""
 
     def __init__(self, file: ReadFile | bytes, name: str) -> None:
-        """`file`: open for reading, or its content; `name`: its path, for messages.
-
-        Raises:
-            CorruptFile: its end is not what was written; of a file that fits into a block, or of a content, all of it.
-        """
+        """`file`: open for reading, or its content; `name`: its path, for messages."""
         self.name = name
         self.remade: bytes | None = None
         """The whole file as made from the pack, where that was necessary."""
         self.remake: Remake | None = None
-        """Where it is not known, a damaged block is an error."""
+        """Makes the file again. Without it a damaged block is an error."""
         self._remaking: set[int] = set()
         """Threads that make it again: what they read of it meanwhile must not begin that once more."""
         self._file = BytesFile(file) if isinstance(file, bytes) else file
@@ -94,7 +88,7 @@ class Blocks:
         if len(tail) != self.size - self.length or _hash(self._checks) != self.hash:
             raise CorruptFile(name, self.size - TRAILER, "the index does not have the hash it ends with")
         self._keys = [self.hash + number.to_bytes(4, "little") for number in range(0 if whole else count)]
-        """Of the blocks in the cache."""
+        """The keys of the blocks in the cache."""
         if whole:
             for number in range(count):
                 self._prove(number, content[number * BLOCK : min((number + 1) * BLOCK, self.length)])
@@ -106,12 +100,7 @@ class Blocks:
         return None if self.remade is not None else self._file.descriptor
 
     def read(self, at: int, size: int) -> bytes:
-        """Those bytes of the body.
-
-        Raises:
-            CorruptFile: they are damaged, and the pack too; or they are outside.
-            NoSuchFile, RepositoryChanged, TransportFailed: the pack cannot be read.
-        """
+        """A range of the body."""
         if not 0 <= at <= at + size <= self.length:
             raise CorruptFile(
                 self.name, at, f"{size} bytes are outside of the {self.length} that the index has before its hashes"
@@ -135,11 +124,7 @@ class Blocks:
         return b"".join(pieces)
 
     def check(self) -> None:
-        """Read all of the file; where it is damaged, it is `remade`.
-
-        Raises:
-            CorruptFile, NoSuchFile, RepositoryChanged, TransportFailed: as `read`.
-        """
+        """Read all of the file; where it is damaged, it is `remade`."""
         for number in range(len(self._checks) // TRAILER):
             if self._content is None:
                 self._fetch(number)
@@ -165,8 +150,7 @@ class Blocks:
             raise CorruptFile(self.name, number * BLOCK, f"block {number} does not have its hash")
 
     def _make_again(self) -> None:
-        """From the pack. Several threads may do so at once: to wait for one another they could wait for ever, where two
-        indexes are damaged and each is needed for the other."""
+        """Make the file from the pack. Threads do not wait for each other: two damaged indexes may need each other."""
         here = threading.get_ident()
         if self.remake is None or here in self._remaking:
             raise CorruptFile(self.name, 0, "the index is damaged and cannot be made again")

@@ -54,14 +54,8 @@ FIRST_PIECE: Final = 64 << 10
 
 
 def browse(view: SnapshotView, contents: Contents, selector: Selector, inner: bytes) -> ReadPlan:
-    """The answer to a selector. `inner`: what the request's path leads to inside the tree: its paths begin there.
-
-    A name that does not exist is refused here. Trees and headers are read while the answer is sent.
-
-    Raises:
-        MissingRevision, NoSuchPart: what it names is not there.
-        CorruptRecord: it cannot be read.
-    """
+    """The answer to a selector. `inner`: the part of the request's path below the branch, where its paths begin. A name
+    that does not exist is refused here. Trees and headers are read while the answer is sent."""
     path = b"/".join(filter(None, (inner, selector.path)))
     if isinstance(selector, LogSelector):
         newest = _ordinal(view, _find(contents, selector.newest))
@@ -75,8 +69,7 @@ def browse(view: SnapshotView, contents: Contents, selector: Selector, inner: by
 
 
 class ContentBody(PartReader):
-    """The bytes of a content body. Each piece is twice as long as the one before: a client receives the first revisions
-    of a log while the server reads the next ones."""
+    """The bytes of a content body. Each piece is twice as long as the one before, so that a log begins early."""
 
     def __init__(self, items: Iterator[Buffer], level: int) -> None:
         """`level`: of zstd; 0: it is not compressed."""
@@ -148,7 +141,7 @@ def _ordinal(view: SnapshotView, revision: RevisionId) -> int:
 
 
 def _touching(view: SnapshotView, contents: Contents, path: bytes, ordinals: Iterator[int]) -> Iterator[int]:
-    """Those whose tree differs at a path from that of each parent; a parent comes after its children."""
+    """The ordinals whose tree differs at a path from that of each parent; a parent comes after its children."""
     states: dict[int, object] = {}
 
     def state(ordinal: int) -> object:
@@ -168,7 +161,7 @@ def _touching(view: SnapshotView, contents: Contents, path: bytes, ordinals: Ite
 def rows_of(
     view: SnapshotView, contents: Contents, ordinals: Iterable[int], *, changes: bool
 ) -> Iterator[bytes | None]:
-    """What a log shows of each revision, encoded. None: the revision cannot be read, or its row is too long to keep."""
+    """The row of each revision in a log, encoded; None if it cannot be read, or is too long to keep."""
     rows = _Rows(view, contents, LogSelector(changes=changes))
     return (_kept(rows.row, ordinal) for ordinal in ordinals)
 
@@ -205,11 +198,7 @@ class _Rows:
         """Rows of the block that were not in the cache."""
 
     def all(self, ordinals: Iterator[int]) -> Iterator[bytes]:
-        """Revisions, encoded, without those that a log does not show.
-
-        Some at a time are read oldest first: a revision's record mostly rests on that of the one before, and to read
-        that first is to decode each once. They are given newest first.
-        """
+        """The rows of a log, newest first. Some at a time are read oldest first, as records rest on older ones."""
         try:
             while some := list(itertools.islice(ordinals, min(BLOCK, self._selector.limit or BLOCK))):
                 rows: list[bytes | None] = []

@@ -64,17 +64,11 @@ class BulkReader:
         self._rest = b""
 
     def read(self, size: int) -> bytes:
-        """The next bytes, at most `size`; empty at the end.
-
-        They end with a whole segment wherever the store was read to the end of one: a reader that is cut off keeps all
-        segments up to there.
-
-        Raises:
-            NoSuchFile, CorruptFile, TransportFailed: as `SegmentReader.read`.
-        """
+        """The next bytes, at most `size`; empty at the end. They end with a whole segment if the store was read to the
+        end of one, so that a reader that is cut off keeps all segments up to there."""
         while not self._rest and self._writer is not None:
             content = self._reader.read(size)
-            parts = [self._writer.add(each) for each in (self._expanded(content) if self._kinds else [content])]
+            parts = [self._writer.add(part) for part in (self._expanded(content) if self._kinds else [content])]
             if self._reader.left and not parts:
                 continue  # A part of a segment was read.
             if self._reader.left:
@@ -88,7 +82,7 @@ class BulkReader:
         return read
 
     def _expanded(self, content: bytes) -> list[bytes]:
-        """What is sent of the segments in what was read next."""
+        """The parts to send for the bytes that were read next."""
         content = self._begun + content if self._begun else content
         room = EXPANDED_AT_ONCE
         parts: list[bytes] = []
@@ -125,8 +119,7 @@ def _size(head: bytes) -> int:
 
 
 def expand(content: bytes, kinds: Sequence[Kind], sent: Sent) -> bytes:
-    """A segment with the frames decompressed that need no base for it. A damaged one is left as it is: its reader says
-    so."""
+    """A segment with the frames decompressed that need no base. A damaged one stays as it is: its reader says so."""
     try:
         return _expand(content, kinds, sent) if len(content) <= LARGEST else content
     except Malformed:

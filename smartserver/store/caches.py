@@ -3,16 +3,132 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from zlib import crc32
 
 import msgspec
 
 from smartserver.meters import HEADER_CACHE, TEXT_CACHE, CacheMeters, here
 from smartserver.records.cache import Cache
 
-if TYPE_CHECKING:
-    from smartserver.store.demand import Demand
+RATE: Final = 16
+"""One key in so many is followed."""
+SIZES: Final = tuple(int((1 << 20) * 2 ** (step / 2)) for step in range(27))
+"""Bytes of the caches that are looked at: from 1 MiB to 8 GiB."""
+FOLLOWED: Final = 1 << 14
+"""Keys that are followed at most; the one that was used longest ago is forgotten first."""
+NEAR_BEST: Final = 0.95
+"""The share of what the largest cache finds that is enough."""
+
+
+class Size(NamedTuple):
+    """The hits that a cache of a size would have had."""
+
+    size: int
+    """Bytes."""
+    hits: int
+    found: int
+    """Bytes, which need not be decoded again."""
+
+
+class Demand:
+    """Follows the use of one cache, to tell what a cache of another size would have found.
+
+    One key in 16 is followed, chosen by its hash, and stands for all (SHARDS: Waldspurger, Park, Garthwaite and Ahmad,
+    *Efficient MRC Construction with SHARDS*, FAST 2015). The few hottest keys may not be among them, so the difference
+    between all uses and 16 times the followed ones is added to the smallest cache (their SHARDS-adj). A cache that
+    drops the least recently used value finds one again if the values used since then fit in it. Their bytes are the sum
+    of a range of a Fenwick tree, in the order of the last use.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._times: dict[bytes, int] = {}
+        """When each key that is followed was used last; the oldest first."""
+        self._costs: dict[bytes, int] = {}
+        self._tree = [0] * (2 * FOLLOWED + 1)
+        """The costs by time of the last use, as a Fenwick tree."""
+        self._now = 0
+        self._hits = [0.0] * len(SIZES)
+        self._found = [0.0] * len(SIZES)
+        self._uses = self._bytes = 0.0
+        """All uses, less those that are followed times `RATE`; and the bytes of these."""
+
+    def use(self, key: bytes, cost: int) -> None:
+        """A value was asked for, whether it was in the cache or not."""
+        self._uses += 1  # Two threads may lose one.
+        self._bytes += cost
+        if not crc32(key) % RATE:
+            self._follow(key, cost)
+
+    def _follow(self, key: bytes, cost: int) -> None:
+        with self._lock:
+            self._uses -= RATE
+            self._bytes -= RATE * cost
+            before = self._times.pop(key, None)
+            if before is not None:
+                beyond = RATE * (self._sum(self._now) - self._sum(before)) + cost
+                number = next((number for number, size in enumerate(SIZES) if size >= beyond), None)
+                if number is not None:
+                    self._hits[number] += RATE
+                    self._found[number] += RATE * cost
+                self._add(before, -self._costs[key])
+            elif len(self._times) >= FOLLOWED:
+                oldest = next(iter(self._times))
+                self._add(self._times.pop(oldest), -self._costs.pop(oldest))
+            if self._now >= 2 * FOLLOWED:
+                self._renumber()
+            self._now += 1
+            self._times[key], self._costs[key] = self._now, cost
+            self._add(self._now, cost)
+
+    def sizes(self) -> list[Size]:
+        """The hits of caches of all `SIZES`."""
+        found: list[Size] = []
+        with self._lock:
+            hits, size_found = self._uses, self._bytes
+            for size, more, more_found in zip(SIZES, self._hits, self._found, strict=True):
+                hits += more
+                size_found += more_found
+                found.append(Size(size, max(round(hits), 0), max(round(size_found), 0)))
+        return found
+
+    def fade(self) -> None:
+        """Let what was counted so far count half."""
+        with self._lock:
+            self._hits = [hits / 2 for hits in self._hits]
+            self._found = [found / 2 for found in self._found]
+            self._uses /= 2
+            self._bytes /= 2
+
+    def _renumber(self) -> None:
+        """Count the times from 1 again, in the same order."""
+        self._tree = [0] * len(self._tree)
+        self._now = 0
+        for key in self._times:
+            self._now += 1
+            self._times[key] = self._now
+            self._add(self._now, self._costs[key])
+
+    def _add(self, time: int, cost: int) -> None:
+        while time < len(self._tree):
+            self._tree[time] += cost
+            time += time & -time
+
+    def _sum(self, time: int) -> int:
+        total = 0
+        while time:
+            total += self._tree[time]
+            time &= time - 1
+        return total
+
+
+def best(sizes: Sequence[Size], most: int) -> int:
+    """The smallest size up to `most` bytes that finds nearly as much as the largest; the least if nothing was found."""
+    allowed = [size for size in sizes if size.size <= most] or sizes[:1]
+    return next(size.size for size in allowed if size.found >= NEAR_BEST * allowed[-1].found)
+
 
 TEXT_BYTES = 64 << 20
 """Bytes of fulltexts kept: reading a tip's 1,580 records then decodes each base once (a whole history: 1.7 times)."""
@@ -40,10 +156,10 @@ class Common(Protocol):
 
 
 class Form(NamedTuple, Generic[V]):
-    """How values become bytes, for a cache beyond this process."""
+    """A conversion of values to bytes, for a cache beyond this process."""
 
     name: bytes
-    """What keys begin with."""
+    """The begin of its keys."""
     encode: Callable[[V], bytes | None]
     """None: this value stays here."""
     decode: Callable[[bytes], V]
@@ -82,8 +198,7 @@ class SharedCache(Cache[bytes, V]):
         return found
 
     def put(self, key: bytes, value: V, *, spare: bool = False) -> int:
-        """Keep a value; one larger than half the limit is not kept, it would push out all others. The rest is as of
-        `Cache.put`."""
+        """Keep a value, as `Cache.put`; one larger than half the limit would push out all others, and is not kept."""
         cost = self._cost(value)
         if self.demand is not None and not spare and key not in self._values:  # Else it was counted when it was found.
             self.demand.use(key, cost)
@@ -110,7 +225,7 @@ class SharedCache(Cache[bytes, V]):
         return value
 
     def takes(self, cost: int) -> bool:
-        """Whether a value of that cost is kept."""
+        """Tell whether a value of that cost is kept."""
         return cost <= self.limit // 2
 
     def resize(self, limit: int) -> None:
@@ -150,8 +265,7 @@ class TextCache(SharedCache[CachedText]):
 
 
 Block = tuple[bytes | None, ...]
-"""What a log says of revisions that lie side by side, encoded: empty of one that it does not show, None where it was
-not read yet."""
+"""Encoded rows of a log for neighbouring revisions: empty if a log does not show one, None if it was not read yet."""
 
 
 def cost_of_block(block: Block) -> int:
@@ -164,4 +278,4 @@ _block = msgspec.msgpack.Decoder(tuple[bytes | None, ...])
 HEADERS: Final = SharedCache[Block](
     HEADER_BYTES, cost_of_block, HEADER_CACHE, Form(b"log ", msgspec.msgpack.encode, _block.decode)
 )
-"""Those of all repositories of the process, by form, pack and place."""
+"""The rows of logs of all repositories of the process, by form, pack and place."""

@@ -1,4 +1,5 @@
-"""Checkpoints: a whole state in one file, so that a reader need not read all records from the first.
+"""Checkpoints: a whole state in one file, so that a reader need not read all records from the first; and the clean-up
+of the records below them.
 
 A checkpoint is derived: records say the same. It is whole or it is none, because one check covers all of it.
 
@@ -9,7 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import accumulate, pairwise
 
@@ -18,11 +20,34 @@ import msgspec
 from smartserver.errors import CorruptFile
 from smartserver.records.model import Kind
 from smartserver.records.system import system_of
-from smartserver.store.format import CHECKPOINTS
+from smartserver.store.format import CHECKPOINTS, INCOMING, LOG
 from smartserver.store.history import History, Horizon, LogEntry
-from smartserver.store.record import Bytes16, Natural, PackEntry, check_features, check_head
+from smartserver.store.record import (
+    Bytes16,
+    Natural,
+    PackEntry,
+    check_features,
+    check_head,
+    hash_of,
+    numbers_of,
+    record_path,
+)
 from smartserver.store.state import Dropped, State
 from smartserver.store.table import SortedBytes, Table
+from transports.base import Transport
+from transports.errors import NoSuchFile
+from transports.steps import (
+    Delete,
+    Get,
+    GetPublished,
+    GetStat,
+    ListDirectory,
+    Publish,
+    Put,
+    Rename,
+    SyncDirectory,
+    Withdraw,
+)
 
 MAGIC = b"hpss-ckp"
 VERSION = 1
@@ -59,22 +84,28 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
 _encode = msgspec.msgpack.Encoder().encode
 _HEAD = msgspec.msgpack.Decoder(_Head)
 _ALIKE = [name for name in _Head.__struct_fields__ if name not in ("tables", "horizon")]
-"""What a head says as the state does."""
+"""The fields that a head and a state have in common."""
 _ENTRIES = msgspec.msgpack.Decoder(list[LogEntry])
 
 
+@dataclass(slots=True)
+class Since:
+    """The number and bytes of the records since a checkpoint, those of the newest, and the checkpoint's bytes."""
+
+    records: int = 0
+    size: int = 0
+    newest: int = 0
+    checkpoint: int = 0
+
+    @property
+    def moved(self) -> int:
+        """Bytes, about, that a checkpoint moves: it is written, and an older one is read before records are deleted."""
+        return 2 * (self.checkpoint + self.size)
+
+
 def checkpoint_path(version: int, record_hash: bytes) -> str:
-    """Where the checkpoint of the state after that record lies."""
+    """The path of the checkpoint of the state after that record."""
     return f"{CHECKPOINTS}/{version:010}-{record_hash.hex()}"
-
-
-def parse_name(name: str) -> tuple[int, bytes] | None:
-    """The version and the hash of the record that a name in the folder says; None where it is no checkpoint's."""
-    version, _, record_hash = name.partition("-")
-    with contextlib.suppress(ValueError):
-        found = int(version), bytes.fromhex(record_hash)
-        return found if checkpoint_path(*found) == f"{CHECKPOINTS}/{name}" else None
-    return None
 
 
 def encode_checkpoint(state: State) -> bytes:
@@ -96,7 +127,6 @@ def decode_checkpoint(content: bytes, path: str) -> State:
 
     Raises:
         CorruptFile: it is damaged, or no checkpoint.
-        Unsupported: it has a feature, or is of a system, that this release does not know.
     """
     if len(content) < HEADER.size:
         raise CorruptFile(path, 0, f"{len(content)} bytes, too short for a checkpoint")
@@ -116,9 +146,9 @@ def decode_checkpoint(content: bytes, path: str) -> State:
             for table, (start, stop) in zip(head.tables, spans, strict=True)
         }
         entries = _ENTRIES.decode(rest[end:])
-    except msgspec.DecodeError as wrong:
+    except msgspec.DecodeError as error:
         check_head(rest[:length])
-        raise CorruptFile(path, HEADER.size, str(wrong)) from wrong
+        raise CorruptFile(path, HEADER.size, str(error)) from error
     if head.vcs:
         system_of(head.vcs)
     said = {name: getattr(head, name) for name in _ALIKE}
@@ -126,5 +156,95 @@ def decode_checkpoint(content: bytes, path: str) -> State:
 
 
 def newest_first(names: Iterable[str]) -> list[tuple[int, bytes]]:
-    """The checkpoints among these names."""
-    return sorted((found for name in names if (found := parse_name(name)) is not None), reverse=True)
+    """The versions and hashes of the records whose checkpoints are among these names."""
+    found: list[tuple[int, bytes]] = []
+    for name in names:
+        version, _, record_hash = name.partition("-")
+        with contextlib.suppress(ValueError):
+            record = int(version), bytes.fromhex(record_hash)
+            if checkpoint_path(*record) == f"{CHECKPOINTS}/{name}":
+                found.append(record)
+    return sorted(found, reverse=True)
+
+
+FEW = 64
+"""Records after a checkpoint that are never worth another."""
+MANY = 1536
+"""Records after a checkpoint that always are."""
+SHARE = 16
+"""Between them a checkpoint is due when the records take its size divided by this: a change rewrites little of it."""
+FLOOR_AGE = 3600.0
+"""Seconds a checkpoint has been there before records below it are deleted."""
+AT_ONCE = 256
+"""Records that are deleted in one go."""
+
+
+def is_due(since: Since) -> bool:
+    """Tell whether another checkpoint is due."""
+    return since.records >= MANY or (since.records >= FEW and since.size * SHARE >= since.checkpoint)
+
+
+def make_checkpoint(folder: Transport, state: State, randomness: Callable[[int], bytes]) -> int:
+    """Write a state to a checkpoint, durably; its bytes. Another may do the same at once."""
+    content = encode_checkpoint(state)
+    temporary = f"{INCOMING}/{randomness(8).hex()}.checkpoint"
+    path = checkpoint_path(state.version, state.hash)
+    put, rename = Put(temporary, content), Rename(temporary, path)
+    folder.perform([SyncDirectory(LOG), put, rename, SyncDirectory(CHECKPOINTS)])
+    return len(content)
+
+
+def create(folder: Transport, path: str, content: bytes, randomness: Callable[[int], bytes]) -> None:
+    """Create a file of a repository exclusively and durably. A record whose state is in a checkpoint need follow none.
+
+    Raises:
+        FileExists: another is there.
+    """
+    temporary = f"{INCOMING}/{randomness(8).hex()}.new"
+    folder.perform([Put(temporary, content), Publish(temporary, path), SyncDirectory(path.rpartition("/")[0])])
+
+
+def clean_log(folder: Transport, randomness: Callable[[int], bytes]) -> int:
+    """Delete the records and checkpoints below the floor; how many records. A checkpoint was made just before.
+
+    Records are deleted one by one in rising order: if a server's own record still exists, no later record was deleted.
+    The floor is a checkpoint but never the newest, which may rot, and it is an hour old: a store that repeats a late
+    request must not put a deleted record back.
+    """
+    names, records = ListDirectory(CHECKPOINTS), ListDirectory(LOG)
+    folder.perform([names, records])
+    found = newest_first(names.result or ())
+    floor = _floor(folder, found)
+    if floor is None:
+        return 0
+    below = sorted(number for number in numbers_of(records.result) if number < floor)
+    gone = [Withdraw(record_path(number), f"{INCOMING}/{randomness(8).hex()}.withdrawn") for number in below]
+    try:
+        for first in range(0, len(gone), AT_ONCE):
+            folder.perform(gone[first : first + AT_ONCE])
+        folder.perform([Delete(checkpoint_path(*name)) for name in found if name[0] < floor])
+    except NoSuchFile:  # Another is at it.
+        return 0
+    return len(gone)
+
+
+def _floor(folder: Transport, found: Sequence[tuple[int, bytes]]) -> int | None:
+    """The version of the newest checkpoint but one, or an older one, that is old enough, whole, and of this log."""
+    looks = [GetStat(checkpoint_path(*name)) for name in found]
+    folder.perform(looks)
+    times = [look.result.modified if look.result is not None else None for look in looks]
+    if not times or times[0] is None:
+        return None
+    for (version, record_hash), time in list(zip(found, times, strict=True))[1:]:
+        if time is None or times[0] - time < FLOOR_AGE:
+            continue
+        file, record = Get(checkpoint_path(version, record_hash)), GetPublished(record_path(version))
+        folder.perform([file, record])
+        if file.result is None or record.result is None or hash_of(record.result) != record_hash:
+            return None
+        try:
+            decode_checkpoint(file.result, file.path)
+        except CorruptFile:
+            return None
+        return version
+    return None

@@ -1,4 +1,4 @@
-"""What several servers share: a store, and where the logs of its repositories are.
+"""The file of a store that several servers share: it says where the logs of the repositories are.
 
 A store whose logs are in a database says so in a file of its own, `CLUSTER`, so that every server and command finds
 them, and nobody takes a repository for one that lacks its log.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from smartserver.errors import CorruptFile, Unsupported
+from smartserver.store.creation import folders_to
 from smartserver.store.format import CLUSTER
-from smartserver.store.surroundings import folders_to
 from transports import paths
 from transports.base import Transport
 from transports.errors import PermissionDenied
@@ -20,8 +20,7 @@ VERSION = 1
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """What the file says: `store`, its identity, which the database has, too, and the database's address, without a
-    password."""
+    """The content of the file: the identity of the store, as in the database, and its address without a password."""
 
     store: str
     log: str
@@ -29,14 +28,8 @@ class Cluster(msgspec.Struct, frozen=True):
 
 
 def place_of(whole: Transport, path: str) -> tuple[Transport, str, Cluster] | None:
-    """The store that a place lies in whose logs are in a database: its root, the place's path below it, and what its
-    file says; None where there is none. `path`: of the place in `whole`, of which folders above the place may be
-    others', who let nobody look there.
-
-    Raises:
-        CorruptFile, Unsupported: the file cannot be read.
-        TransportError: the store failed.
-    """
+    """The store whose logs are in a database and that has a place: its root, the place's path below it, and its file;
+    None if there is none. `path`: of the place in `whole`. Folders above the place may be unreadable."""
     files = {folder: Get(paths.join(folder, CLUSTER)) for folder in reversed(folders_to(path))}
     try:
         whole.perform(list(files.values()))
@@ -52,8 +45,8 @@ def place_of(whole: Transport, path: str) -> tuple[Transport, str, Cluster] | No
 def _decoded(file: Get) -> Cluster:
     try:
         found = msgspec.json.decode(file.content, type=Cluster)
-    except msgspec.DecodeError as wrong:
-        raise CorruptFile(file.path, 0, str(wrong)) from wrong
+    except msgspec.DecodeError as error:
+        raise CorruptFile(file.path, 0, str(error)) from error
     if found.version != VERSION:
         raise Unsupported(f"version {found.version} of {CLUSTER!r}", str(VERSION))
     return found
@@ -67,10 +60,5 @@ def mark_of(store: Transport) -> bytes | None:
 
 
 def mark(store: Transport, cluster: Cluster) -> None:
-    """Say where the logs of a store are.
-
-    Raises:
-        FileExists: it has that file already.
-        TransportError: the store failed.
-    """
+    """Say where the logs of a store are."""
     store.put(CLUSTER, [msgspec.json.format(msgspec.json.encode(cluster))])

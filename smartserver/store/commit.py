@@ -1,9 +1,4 @@
-"""`Commit`: one request on its way into the log.
-
-It is planned on the newest state (refusals touch nothing). The entry is written down behind the pack, the pack is moved
-among the others, and a record is appended that names it. If another writer was first, the request is planned again on
-its state; if that writer brought part of the body, the body is checked again.
-"""
+"""`Commit`: one request on its way into the log; `Group`: the changes that wait at the same time, in one record."""
 
 # Theory of operation
 # ===================
@@ -42,6 +37,7 @@ its state; if that writer brought part of the body, the body is checked again.
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -49,22 +45,150 @@ from typing import NamedTuple
 from smartserver.errors import NoSuchRepository, OutcomeUnknown
 from smartserver.spans import Part, span
 from smartserver.store.allowance import Allowance
-from smartserver.store.creation import Creation
-from smartserver.store.draft import entry_of
-from smartserver.store.far import is_far
-from smartserver.store.group import Draft, Group
+from smartserver.store.creation import Creation, LookBelow
 from smartserver.store.log import Log
 from smartserver.store.log_view import Head
 from smartserver.store.record import NOTHING, Entry
-from smartserver.store.remains import LookBelow
-from smartserver.store.state import State
-from smartserver.store.states import OpenedState, RepositoryLook, States
+from smartserver.store.remote import is_remote
+from smartserver.store.snapshot import OpenedState, RepositoryLook, States
+from smartserver.store.state import State, following
 from smartserver.store.trailer import Trailer
-from smartserver.store.transaction import Transaction
+from smartserver.store.transaction import Transaction, entry_of
 from smartserver.store.upload import Report, Upload
 from transports.base import Step
 from transports.errors import CodedError, TransportError, TransportFailed
 from transports.steps import GetStat
+
+AT_MOST = 64 << 10
+"""Bytes of a record after which no more changes are added to it."""
+
+Judge = Callable[[State], Entry | None]
+"""Gives the entry of a change on a state, or None; in any thread, several times. Its error refuses the change."""
+
+Looks = Callable[[State], Sequence[Step]]
+"""Gives the steps of a change that are performed after a newest state was read, and before it is judged on that."""
+
+
+class Draft(NamedTuple):
+    """A change, the state that it is probably made on, and the record then, with the state after it."""
+
+    base: State
+    entry: Entry
+    record: tuple[bytes, State]
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A change that waits for its record."""
+
+    judge: Judge
+    looks: Looks
+    draft: Draft | None
+    come: threading.Event = field(default_factory=threading.Event)
+    """Its record is there, or it is refused; or it is the first of those that wait, and appends one."""
+    head: Head | None = None
+    """The head with it, once it is there."""
+    error: BaseException | None = None
+    """Why it is refused, or what is not known of its record."""
+
+    @property
+    def is_over(self) -> bool:
+        """True if it needs no record any more."""
+        return self.head is not None or self.error is not None
+
+
+class Group:
+    """Group commit: changes of one process that wait at the same time go into one record, whose syncs they share.
+
+    The first change to come appends a record. Those that come meanwhile wait, and the first of them appends the next
+    one, with all that wait by then. Each change is judged on the state that those before it in the record leave. One
+    that is refused stays out, and the others go on. Its refusal may rest on a change of the same record, so it is told
+    when that stands. Usable from several threads at once.
+    """
+
+    def __init__(self, log: Log, clock: Callable[[], float]) -> None:
+        """`clock`: seconds since the epoch."""
+        self._log = log
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._waiting: list[_Waiting] = []
+        """The first of them appends."""
+
+    def append(self, head: Head, judge: Judge, looks: Looks, draft: Draft | None = None) -> Head:
+        """Append a change, with those that wait; the head then, which survives a loss of power. `looks`: performed
+        before `judge` is called, with those of the others. `draft`: the record, if this is its content."""
+        own = _Waiting(judge, looks, draft)
+        with self._guard:
+            self._waiting.append(own)
+            waits = len(self._waiting) > 1
+        if waits:
+            own.come.wait()
+        if not own.is_over:
+            self._append(None if waits else head)
+        if own.error is not None:
+            raise own.error
+        assert own.head is not None
+        return own.head
+
+    def _append(self, head: Head | None) -> None:
+        """Append one record, with the first of those that wait in it; the next one of them appends the next."""
+        if self._log.turns.wait():
+            head = None
+        with self._guard:
+            waiting = list(self._waiting)
+        judged: Sequence[_Waiting] = waiting
+
+        def judge(state: State) -> tuple[bytes, State] | None:
+            nonlocal judged
+            record, judged = self._judge(state, waiting)
+            return record
+
+        try:
+            now = self._log.append(head or self._log.look(), judge)
+        except Exception as error:
+            # A refusal too may rest on what was not done, or is not known to be.
+            for change in judged:
+                change.error = error
+        except BaseException:
+            for change in judged:
+                change.error = OutcomeUnknown("the server was interrupted")
+            raise
+        else:
+            for change in judged:
+                change.head = now
+        finally:
+            with self._guard:
+                self._waiting = [change for change in self._waiting if not change.is_over]
+                over = [*judged, *self._waiting[:1]]
+            for change in over:
+                change.come.set()
+
+    def _judge(self, state: State, waiting: Sequence[_Waiting]) -> tuple[tuple[bytes, State] | None, list[_Waiting]]:
+        """The record that follows a state, and whose changes were judged for it."""
+        found: tuple[bytes, State] | None = None
+        entries: tuple[Entry, ...] = ()
+        judged: list[_Waiting] = []
+        for change in waiting:
+            change.error = None
+        looks = [step for change in waiting for step in change.looks(state)]
+        if looks:
+            self._log.folder.perform(looks)
+        for change in waiting:
+            if found is not None and len(found[0]) >= AT_MOST:
+                break
+            judged.append(change)
+            try:
+                entry = change.judge(state if found is None else found[1])
+                if entry is not None:
+                    more, drafted = (*entries, entry), change.draft
+                    if drafted is not None and (drafted.base.hash, (drafted.entry,)) == (state.hash, more):
+                        found, entries = drafted.record, more
+                    else:
+                        found, entries = following(state, self._clock(), more), more
+            except Exception as error:
+                change.error = error
+        return found, judged
+
 
 Plan = Callable[[Transaction], bytes]
 """Changes a transaction and gives the encoded outcomes, for the log; whatever it raises ends the commit."""
@@ -75,7 +199,7 @@ class PlanAgain(Exception):
 
 
 NOWHERE = State(0, NOTHING)
-"""Where no repository was ever made."""
+"""The state of a place where no repository was ever made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +208,13 @@ class CommitOutcome:
 
     state: State
     outcome: bytes
-    """What the plan gave, the first time."""
+    """The result of the plan, the first time."""
     changed: bool
-    """Whether this call changed the repository."""
+    """True if this call changed the repository."""
 
 
 class LastLook(NamedTuple):
-    """What is looked at after the state was read, and before the record that follows it is published."""
+    """A look after the state was read, and before the record that follows it is published."""
 
     pack: list[GetStat]
     """That of the request's pack."""
@@ -131,7 +255,7 @@ class Commit:
     allowance: Allowance | None
     look: RepositoryLook | None
     _incarnation: bytes = field(init=False)
-    """Of a repository that it makes."""
+    """The incarnation of a repository that it makes."""
     _draft: Draft | None = field(init=False, default=None)
     """The record that was written down with the pack."""
 
@@ -139,11 +263,7 @@ class Commit:
         self._incarnation = self.randomness(16)
 
     def run(self) -> CommitOutcome:
-        """Carry it out.
-
-        Raises:
-            CodedError: as `PackRepository.commit`.
-        """
+        """Carry it out."""
         with contextlib.ExitStack() as undo:
             if self.upload is not None:
                 undo.callback(self.upload.abandon)
@@ -153,20 +273,19 @@ class Commit:
                 undo.pop_all()
                 raise
             if not isinstance(planned, PlannedCommit):
-                if stored.latest.head is not None:
-                    self.log.make_durable(stored.latest.head)
+                if stored.head is not None:
+                    self.log.make_durable(stored.head)
                 return planned
             self.progress("commit", 0, 0)
             try:
-                return self._append(planned, stored.latest.head, undo)
+                return self._append(planned, stored.head, undo)
             finally:
                 if self._draft is not None:
                     self.log.discard_draft(self._draft.record[0])
 
     def _first_plan(self) -> tuple[OpenedState, PlannedCommit | CommitOutcome]:
-        """The change on the newest state. It is planned on the state that the request saw, or that is known where it
-        brings a pack: whether that is the newest is seen when the pack is moved or the record is published. But it is
-        refused on the newest alone."""
+        """The change on the newest state. It is planned on the state that the request saw, or on the known one if it
+        brings a pack. A later step sees whether that is the newest. A refusal counts on the newest alone."""
         brings = self.upload is not None and self.upload.entry is not None
         look = RepositoryLook(self.log.known) if brings else self.look
         if look is not None:
@@ -199,7 +318,7 @@ class Commit:
             if state.hash != planned.state.hash:
                 # The entries are asked before anything is read: a failure must not hide that it was done.
                 known = earlier(Head(state), self.clock, self.request, self.age)
-                again = known or self._planned(self.states.read_at(Head(state)))
+                again = known or self._planned(OpenedState(Head(state), self.states.open(state)))
                 if not isinstance(again, PlannedCommit):
                     made = again
                     return None
@@ -229,15 +348,15 @@ class Commit:
         if made is not None and not self._is_known(head.state):
             kept.close()
         elif upload is not None:
-            self.states.bring(upload.small_files)
+            if upload.quarantine is not None:
+                self.states.bring(upload.quarantine.small_files)
             upload.leave()
         if made is not None:
             return CommitOutcome(head.state, made.outcome, changed=False)
         return CommitOutcome(head.state, planned.entry.outcomes, changed=True)
 
     def _is_known(self, state: State) -> bool:
-        """Whether a state names the own pack: what answers the request is its own record, of which it was not known
-        whether it was published."""
+        """Tell whether a state names the own pack: the own record was published after all, and is the answer."""
         entry = None if self.upload is None else self.upload.entry
         return entry is not None and (entry.name in state.dropped or any(entry.name == p.name for p in state.packs))
 
@@ -248,10 +367,11 @@ class Commit:
         state = planned.state
         incarnation = state.incarnation or self._incarnation
         self.upload.write_down(Trailer(incarnation, state.version, state.hash, planned.entry))
-        return self.upload.publication()
+        quarantine = self.upload.quarantine
+        return [] if quarantine is None else quarantine.publication()
 
     def _brought(self, planned: PlannedCommit, head: Head | None) -> tuple[Head, LastLook | None]:
-        """Move the pack among the others, see that the head is the newest still, and take the last look, in one trip.
+        """Move the pack among the others, see that the head is still the newest, and take the last look, in one trip.
         The newest head, and the last look if that came after the head was read."""
         moves, last = self._moves(planned), self._last_look(planned)
         if planned.transaction.created is not None or self.log.lacks_folders:
@@ -266,15 +386,16 @@ class Commit:
 
     def _drafted(self, head: Head | None, planned: PlannedCommit) -> list[Step]:
         """Behind a link, write the record down in the trip in which the pack is moved."""
-        if head is not None and is_far(self.log.folder):
+        if head is not None and is_remote(self.log.folder):
             with contextlib.suppress(CodedError):  # It is told when the record is made.
-                self._draft = self.group.draft(head.state, planned.entry)
+                entries = (planned.entry,)
+                self._draft = Draft(head.state, planned.entry, following(head.state, self.clock(), entries))
                 return [self.log.draft(self._draft.record[0])]
         return []
 
     def _last_look(self, planned: PlannedCommit) -> LastLook:
-        upload = self.upload
-        pack = [] if upload is None else [GetStat(path) for path in upload.published]
+        quarantine = None if self.upload is None else self.upload.quarantine
+        pack = [] if quarantine is None else [GetStat(quarantine.pack_path)]
         return LastLook(pack, [] if planned.transaction.created is None else [LookBelow()])
 
     def _check(self, last: LastLook, state: State) -> None:
@@ -288,7 +409,7 @@ class Commit:
 
     def _planned(self, stored: OpenedState) -> PlannedCommit | CommitOutcome:
         """The change on top of a state; the answer where there is none to make, or it was made before."""
-        head, snapshot, upload = stored.latest.head, stored.snapshot, self.upload
+        head, snapshot, upload = stored.head, stored.snapshot, self.upload
         first = earlier(head, self.clock, self.request, self.age)
         if first is not None:
             return first
@@ -315,16 +436,12 @@ class Commit:
 
 
 def earlier(head: Head | None, clock: Callable[[], float], request: bytes, age: int) -> CommitOutcome | None:
-    """What became of a request that is repeated; `age`: milliseconds since its first sending, 0 for the first.
-
-    Raises:
-        OutcomeUnknown: the entries do not reach back to it.
-    """
+    """The outcome of a request that is repeated; `age`: milliseconds since its first sending, 0 for the first."""
     if head is None:
         return None
     found = head.state.history.find(request)
     if found is not None:
         return CommitOutcome(head.state, found.outcomes, changed=False)
-    if age > 0 and not head.state.history.covers(age, int(clock() * 1000)):
+    if age > 0 and int(clock() * 1000) - age < head.state.history.horizon.since:
         raise OutcomeUnknown("the log does not reach back to the request's first sending")
     return None

@@ -106,7 +106,7 @@ class SnapshotView:
         return self.snapshot.text(kind, key, self._allowance.decode)
 
     def prefetch(self, names: Iterable[RecordName]) -> None:
-        if self.snapshot.far:
+        if self.snapshot.is_remote:
             found = (self.snapshot.first(*name) for name in names)
             self.snapshot.fetch([location for location in found if location is not None])
 
@@ -136,12 +136,7 @@ class PartReader:
         self._piece = piece
 
     def read(self, size: int) -> bytes:
-        """The next bytes, at most `size`; empty at the end.
-
-        Raises:
-            CorruptFile, CorruptRecord: a record cannot be read.
-            NoSuchFile: a pack not opened before is gone.
-        """
+        """The next bytes, at most `size`; empty at the end."""
         gathered: list[Buffer] = []
         missing = min(size, self._piece)
         self._piece = max(self._piece, 2 * missing)
@@ -207,7 +202,7 @@ class ContentReader(PartReader):
 
     def _as_it_lies(self, named: SentRecord) -> _Ready | None:
         """A record whose base at rest is one that the reader has, which takes no work; None: it is not."""
-        of_base = len(named) == 3 and not self._moment.snapshot.far  # There a record is read once.
+        of_base = len(named) == 3 and not self._moment.snapshot.is_remote  # There a record is read once.
         entry = self._moment.framed(*named[:2]) if of_base else None
         if entry is None or (entry[0].base_key != named[-1] and (entry[0].kind, entry[0].base_key) not in self._sent):
             return None
@@ -216,11 +211,7 @@ class ContentReader(PartReader):
         return _Ready(said.kind, said.key, text, said.encoding, said.base_key)
 
     def _encoded(self, named: SentRecord) -> _Ready:
-        """A record, encoded on its base where that makes it shorter; a large one is not.
-
-        Raises:
-            CorruptRecord: it is not stored, although one that is refers to it.
-        """
+        """A record, encoded on its base where that makes it shorter; a large one is not."""
         text = self._moment.text(*named[:2])
         if text is None:
             raise CorruptRecord(b"", named[1], f"record {shown(named[1])} is missing from the repository")

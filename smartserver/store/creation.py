@@ -22,18 +22,216 @@ repository in `a`; or it is too late for the number, and looks again.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 
-from smartserver.errors import InvalidPath
-from smartserver.store.format import FORMAT, INCOMING, LINE, LOG
+from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository
+from smartserver.store.format import (
+    CLUSTER,
+    DERIVED,
+    FOLDERS,
+    FOREIGN,
+    FORMAT,
+    INCOMING,
+    LINE,
+    LOG,
+    NAMES,
+    PACKS,
+    foreign_in,
+    is_marked,
+    is_ours,
+)
+from smartserver.store.log import Log
 from smartserver.store.log_view import Head, Perform
-from smartserver.store.record import encode_record, first_record, hash_of, record_path
-from smartserver.store.remains import LookBelow, PlaceLook
-from smartserver.store.state import first_state
-from smartserver.store.surroundings import LookAbove, folders_to, join_path, name_of, repository_below
-from transports import steps
-from transports.base import Step, Transport
-from transports.errors import FileExists, NoSuchFile, TransportError, TransportFailed
+from smartserver.store.record import record_path
+from smartserver.store.state import State, beginning, following
+from transports import paths, steps
+from transports.base import EntryKind, Step, Transport
+from transports.errors import CodedError, FileExists, NoSuchFile, TransportError, TransportFailed
+from transports.steps import GetPublished, GetStat, ListDirectory
+
+LOOKED_AT = 100
+"""Folders in which a repository is looked for that a message would name: a store behind a link takes trips for each."""
+
+
+class LookAbove:
+    """A look at the folders above a place: whether it lies in a repository, or in what another tool keeps."""
+
+    def __init__(self, above: Transport, path: str) -> None:
+        self._above = above
+        self._path = path
+        self._lines = {place: GetPublished(paths.join(place, FORMAT)) for place in folders_to(path)[:-1]}
+        # Whatever the store's own folder is, is served. One that has its logs in a database is served as a whole.
+        names = (*FOREIGN, CLUSTER)
+        self._foreign = {place: [GetStat(f"{place}/{name}") for name in names if place] for place in self._lines}
+        self.steps: list[Step] = []
+        """Performed before `check`."""
+        for place, line in self._lines.items():
+            self.steps += [line, *self._foreign[place]]
+
+    def check(self, clock: Callable[[], float] | None = None) -> None:
+        """Refuse the place if it does.
+
+        `clock`: given if the folder of the new repository is there already. Then a creation above that has not looked
+        below yet will see it. One that has looked is told to look again: the next number of its log is taken by a
+        record that does nothing. So of two creations at once, of `a` and of `a/b`, one is refused.
+        """
+        for place, line in self._lines.items():
+            looks = [look for look in self._foreign[place] if look.result is not None]
+            other = foreign_in([paths.split(look.path)[1] for look in looks])
+            if other is not None:
+                raise InvalidPath(self._path, f"{name_of(place)} is {other}: nothing is made inside it")
+            if is_ours(line.result or b"") and _is_live(self._above, place, clock):
+                raise NestedRepository(self._path, place)
+
+
+def _is_live(above: Transport, place: str, clock: Callable[[], float] | None = None) -> bool:
+    """Tell whether a repository is there, or one that cannot be read. `clock`: for a creation that must look again."""
+    log = Log(above.child(place) if place else above, place, os.urandom)
+
+    def take_number(state: State) -> tuple[bytes, State] | None:
+        return None if state.exists or clock is None else following(state, clock())
+
+    try:
+        head = log.look()
+        if not head.state.exists and clock is not None:
+            head = log.append(head, take_number)
+    except NoSuchRepository:
+        return False
+    except CodedError:
+        return True
+    return head.state.exists or head.damage is not None
+
+
+def holds_repository(above: Transport, place: str) -> bool:
+    """Tell whether a repository is there: a deleted one is none, one that cannot be read is one."""
+    return is_marked(above.child(place) if place else above) and _is_live(above, place)
+
+
+def repository_below(above: Transport, place: str) -> str | None:
+    """The first repository that is found at or below a place; a message needs one, so not every folder is looked at."""
+    todo = [place]
+    for _ in range(LOOKED_AT):
+        if not todo:
+            break
+        at = todo.pop(0)
+        with contextlib.suppress(TransportError):
+            if holds_repository(above, at):
+                return at
+            todo += [paths.join(at, name) for name in above.list_directory(at)]
+    return None
+
+
+def folders_to(path: str) -> list[str]:
+    """The folders on the way to the repository's, the store's own first, and its own."""
+    parts = path.split("/") if path else []
+    return ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
+
+
+def name_of(place: str) -> str:
+    """A folder on the way, in a message that has the whole path besides, as its user says it."""
+    return repr(place.rpartition("/")[2]) if place else "the served folder"
+
+
+class PlaceLook:
+    """A look at the place of a repository and at the folders above it; `steps` are performed first."""
+
+    def __init__(self, above: Transport, path: str) -> None:
+        self._path = path
+        self._folders = [GetStat(place) for place in folders_to(path)]
+        self._left, self._above, self.below = Remains(path), LookAbove(above, path), LookBelow()
+        # The format is looked for last: a creation that is going on makes it before anything that counts as left.
+        below = [step.below(path) for step in self.below.steps]
+        self.steps: list[Step] = [*self._folders, *self._left.steps, *self._above.steps, *below]
+
+    @property
+    def has_root(self) -> bool:
+        """True if the folder that all paths count from is there."""
+        return self._folders[0].result is not None
+
+    @property
+    def is_vacant(self) -> bool:
+        """True if nothing is in the place."""
+        return bool(self._path) and self._folders[-1].result is None
+
+    def describe(self) -> str:
+        """A description of the place, for a message; empty if nothing is there."""
+        file = self._file()
+        if file is not None:
+            return "a file" if file == self._path else f"a file, {name_of(file)}, above it"
+        left = self._remains()
+        return foreign_in(self._names) or (f"what is left of one: {left}" if left is not None else "")
+
+    def check(self) -> None:
+        """Refuse a place where no repository can be made; what is below it is not looked at."""
+        path, file = self._path, self._file()
+        if file is not None:
+            raise InvalidPath(path, "a file is there" if file == path else f"{name_of(file)} is a file")
+        self._above.check()
+        other, left = foreign_in(self._names), self._remains()
+        if other is not None:
+            raise InvalidPath(path, f"{other} is there")
+        if left is not None:
+            raise InvalidPath(path, f"the folder holds {left}: restore that file, or move the folder away")
+
+    def missing(self) -> list[str]:
+        """The folders that are to be made."""
+        own = [paths.join(self._path, name) for name in FOLDERS if name not in self._names]
+        return [*(look.path for look in self._folders[1:] if look.result is None), *own]
+
+    def _file(self) -> str | None:
+        found = [(look.path, look.result) for look in self._folders[1:]]
+        return next((path for path, stat in found if stat and stat.kind is not EntryKind.DIRECTORY), None)
+
+    def _remains(self) -> str | None:
+        return None if FORMAT in self._names else self._left.found
+
+    @property
+    def _names(self) -> list[str]:
+        """The names in the folder, if it is there."""
+        return self.below.names.result or []
+
+
+class LookBelow:
+    """A look at what the folder of a repository holds."""
+
+    def __init__(self) -> None:
+        self.names, self._in_format = ListDirectory(""), ListDirectory(FORMAT)
+        self._line = GetPublished(FORMAT)
+        self.steps: list[Step] = [self.names, self._in_format, self._line]
+        """Performed in that folder before anything is asked of it."""
+
+    @property
+    def is_marked(self) -> bool:
+        """True if it has a repository's format."""
+        return is_ours(self._line.result or b"")
+
+    @property
+    def others(self) -> list[str]:
+        """The names of what belongs to no repository."""
+        # An empty folder may be what a loss of power left of the format.
+        ours = NAMES if self.is_marked or self._in_format.result == [] else NAMES - {FORMAT}
+        return [name for name in self.names.result or () if name not in ours]
+
+
+class Remains:
+    """The signs of an earlier repository in a folder without format, looked at in one trip. No repository is ever made
+    over one: its packs may be all there is. An index says nothing that its pack does not."""
+
+    def __init__(self, path: str) -> None:
+        self._kept = {name: ListDirectory(paths.join(path, name)) for name in (PACKS, LOG)}
+        self.steps: list[Step] = [*self._kept.values()]
+
+    @property
+    def found(self) -> str | None:
+        """A sign, once it was looked at; None if there is none."""
+        first = record_path(1).partition("/")[2]  # It says nothing, and a creation that was cut short leaves it.
+        kept = [
+            folder
+            for folder, listing in self._kept.items()
+            if any(name != first and not name.endswith(DERIVED) for name in listing.result or ())
+        ]
+        return f"{kept[0]!r} files and no {FORMAT!r}" if kept else None
 
 
 class Creation:
@@ -51,36 +249,24 @@ class Creation:
         self._made = False
         self._seen: PlaceLook | None = None
         """The look at the place that came with the last look for a repository there."""
-        self._record = encode_record(first_record(randomness(16), int(clock() * 1000)))
+        self._record, first = beginning(randomness(16), clock())
         """Record 1, as it is made here."""
+        self.first = Head(first)
+        """The head of the place, if it is made here."""
 
     line = LINE.decode().rstrip("\n")
-    """What the format file says of a repository that is made here."""
-
-    @property
-    def first(self) -> Head:
-        """The head of the place, if it is made here."""
-        return Head(first_state(hash_of(self._record)))
-
-    def make(self) -> None:
-        """Make the place.
-
-        Raises:
-            NestedRepository, InvalidPath: as `perform`.
-        """
-        self.perform([])
+    """The line of the format file of a repository that is made here."""
 
     def look(self, perform: Perform, asked: Sequence[Step]) -> None:
-        """Perform steps of its folder, and look at the place in the same trip. `perform`: performs steps of what the
-        path counts from."""
+        """Perform steps of its folder, and look at the place, in one trip. `perform`: that of the folder above."""
         self._seen, look = None, PlaceLook(self._above, self._path)
         own = [step.below(self._path) for step in asked]
         first = {(type(step), step.path): step for step in reversed((*own, *look.steps))}
         try:
             perform([step for step in (*own, *look.steps) if first[type(step), step.path] is step])
-        except TransportError as wrong:
+        except TransportError as error:
             left = [step for step in asked if not (isinstance(step, steps.Query) and step.was_performed)]
-            if left and isinstance(wrong, TransportFailed):
+            if left and isinstance(error, TransportFailed):
                 raise
             self._folder.perform(left)  # What cannot be looked at is told when it is needed.
             return
@@ -99,14 +285,7 @@ class Creation:
         return self._seen
 
     def perform(self, wanted: Sequence[Step]) -> None:
-        """Make the place, all of it durable, and perform steps of its folder, in one trip; a half-made place is taken
-        over, and folders that are missing are made.
-
-        Raises:
-            NestedRepository: it would lie inside another repository.
-            InvalidPath: the folder holds something else, or what is left of a repository.
-            TransportError: as of a step.
-        """
+        """Make the place durably, and perform steps of its folder, in one trip. A half-made place is completed."""
         if self._made:
             self._folder.perform(wanted)
             return
@@ -139,9 +318,9 @@ class Creation:
             # What is brought is put with the files: behind a step that cannot be taken back it takes more trips.
             asked = [*made[:folders], *brought, *made[folders:], *(step.below(self._path) for step in rest)]
             self._above.perform(asked)
-        except TransportError as wrong:
+        except TransportError as error:
             self._discard([*made, *brought])
-            if not over or not isinstance(wrong, FileExists):
+            if not over or not isinstance(error, FileExists):
                 raise
             self._make_rest(made)
             self._folder.perform(wanted)
@@ -156,17 +335,13 @@ class Creation:
         files = {record_path(1): self._record, FORMAT: LINE}
         puts = {name: f"{INCOMING}/{self._randomness(8).hex()}.{name.rpartition('/')[2]}" for name in files}
         for name, content in files.items():
-            yield steps.Put(self._full(puts[name]), content)
-        yield steps.Publish(self._full(puts[record_path(1)]), self._full(record_path(1)))
-        yield steps.SyncDirectory(self._full(LOG))
-        yield steps.Publish(self._full(puts[FORMAT]), self._full(FORMAT))
+            yield steps.Put(paths.join(self._path, puts[name]), content)
+        yield steps.Publish(paths.join(self._path, puts[record_path(1)]), paths.join(self._path, record_path(1)))
+        yield steps.SyncDirectory(paths.join(self._path, LOG))
+        yield steps.Publish(paths.join(self._path, puts[FORMAT]), paths.join(self._path, FORMAT))
 
     def _make_rest(self, made: Sequence[Step]) -> None:
-        """Perform each of the steps, where some of what they make is there by now.
-
-        Raises:
-            InvalidPath: it is a link that leads nowhere.
-        """
+        """Perform each of the steps, where some of what they make is there by now."""
         for step in made:
             with contextlib.suppress(FileExists):
                 self._above.perform([step])
@@ -181,17 +356,10 @@ class Creation:
                 with contextlib.suppress(TransportError):
                     self._above.delete(step.path)
 
-    def _full(self, name: str) -> str:
-        return join_path(self._path, name)
-
     def check_below(self, below: LookBelow) -> None:
-        """Refuse a folder that holds something which belongs to no repository, or another repository.
-
-        Raises:
-            InvalidPath: it does.
-        """
+        """Refuse a folder that holds something which belongs to no repository, or another repository."""
         for name in below.others:
-            found = repository_below(self._above, join_path(self._path, name))
+            found = repository_below(self._above, paths.join(self._path, name))
             if found is not None:
                 inner = found[len(self._path) :].strip("/")
                 why = f"a repository is below it at {inner!r}: none can be made above that"

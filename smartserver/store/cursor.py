@@ -8,6 +8,7 @@ the lease is given back. A crash leaves the cursor where it was, and some change
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -15,27 +16,19 @@ import msgspec
 
 from smartserver.errors import CorruptFile
 from smartserver.store.format import INCOMING, PACKS
+from smartserver.store.model import KnownVersion
 from smartserver.store.quarantine import store_time
 from smartserver.store.record import Natural
-from smartserver.store.state import State
 from transports.base import Transport
 from transports.errors import FileExists, TransportError
 from transports.steps import Delete, Get, GetStat, ListDirectory, Publish, Put, SyncDirectory
-
-
-class Position(msgspec.Struct, frozen=True, array_like=True):
-    """A version of a repository, and the mark that tells it from that of another line of changes."""
-
-    incarnation: bytes
-    version: Natural
-    mark: int
 
 
 class CursorContent(msgspec.Struct, frozen=True, array_like=True):
     """The content of the file. `position`: the newest version that was told; None: none was. `holder`: the server that
     tells changes, for `lease` seconds from the file's time; empty: none does."""
 
-    position: Position | None = None
+    position: KnownVersion | None = None
     holder: bytes = b""
     lease: Natural = 0
 
@@ -61,12 +54,7 @@ class CursorFile:
         self._randomness = randomness
 
     def read(self) -> Cursor:
-        """The cursor now.
-
-        Raises:
-            CorruptFile: it is damaged.
-            TransportError: it cannot be read.
-        """
+        """The cursor now."""
         while True:
             numbers = self._numbers()
             if not numbers:
@@ -77,8 +65,8 @@ class CursorFile:
                 continue  # It was moved meanwhile.
             try:
                 return Cursor(numbers[-1], _DECODER.decode(file.result), stat.result.modified)
-            except msgspec.DecodeError as wrong:
-                raise CorruptFile(file.path, 0, f"{wrong}; delete the file, and all refs are told again") from wrong
+            except msgspec.DecodeError as error:
+                raise CorruptFile(file.path, 0, f"{error}; delete the file, and all refs are told again") from error
 
     def is_held(self, cursor: Cursor, own: bytes) -> bool:
         """True if another server tells changes now."""
@@ -102,7 +90,7 @@ class CursorFile:
         if numbers[-1:] != [number]:  # Its name was free again: others have moved the cursor on, and deleted that one.
             self._discard([self._path(number)])
             return None
-        self._discard([self._path(each) for each in numbers if each < number])
+        self._discard([self._path(old) for old in numbers if old < number])
         return Cursor(number, content, 0.0 if stat.result is None else stat.result.modified)
 
     def _numbers(self) -> list[int]:
@@ -116,23 +104,5 @@ class CursorFile:
 
     def _discard(self, paths: list[str]) -> None:
         for path in paths:
-            try:
+            with contextlib.suppress(TransportError):  # Another server was first, or the next move does it.
                 self._folder.perform([Delete(path)])
-            except TransportError:  # Another server was first, or the next move does it.
-                continue
-
-
-def position_of(state: State, version: int | None = None) -> Position:
-    """The position of a version of a state, by default of the state's own."""
-    number = state.version if version is None else version
-    return Position(state.incarnation, number, state.history.mark(number))
-
-
-def continues(state: State, position: Position | None) -> bool:
-    """True if the entries of a state have all changes since a position."""
-    return (
-        position is not None
-        and position.incarnation == state.incarnation
-        and state.history.horizon.version <= position.version <= state.version
-        and position.mark == state.history.mark(position.version)
-    )

@@ -29,7 +29,7 @@ NAMES = frozenset({FORMAT, LOST, *FOLDERS})
 
 FAMILY = "smartserver repository"
 VERSION = "2"
-"""What is written."""
+"""The version of new repositories."""
 LINE = f"{FAMILY} {VERSION}\n".encode()
 """The content of the file."""
 _LONGEST = 256
@@ -37,12 +37,7 @@ _LONGEST = 256
 
 
 def parse_format(content: bytes) -> str:
-    """The line, if this release reads such a repository.
-
-    Raises:
-        Unsupported: another family or version.
-        CorruptFile: no whole line.
-    """
+    """The line, if this release reads such a repository."""
     line, newline, rest = content[:_LONGEST].partition(b"\n")
     if not newline or rest:
         raise CorruptFile(FORMAT, len(line), f"expected one line, found {content[:_LONGEST]!r}")
@@ -56,18 +51,17 @@ def parse_format(content: bytes) -> str:
 
 
 def is_old(content: bytes) -> bool:
-    """Whether a format file is of version 1 (`old_root`)."""
+    """Tell whether a format file is of version 1 (`old_root`)."""
     return content.startswith(f"{FAMILY} 1 ".encode())
 
 
 def is_ours(content: bytes) -> bool:
-    """Whether a file of that name and content is a repository's, be it of another release: what else may be called so
-    says nothing."""
+    """Tell whether a file of that name and content is a repository's, of any release."""
     return content.startswith(FAMILY.encode())
 
 
 def is_marked(folder: Transport) -> bool:
-    """Whether a folder's `format` is a repository's."""
+    """Tell whether a folder's `format` is a repository's."""
     line = GetPublished(FORMAT)
     folder.perform([line])
     return is_ours(line.result or b"")
@@ -83,7 +77,7 @@ FOREIGN = (".git", "HEAD", "objects", ".hg", ".bzr")
 
 
 def foreign_in(names: Collection[str]) -> str | None:
-    """What else is in a folder with these of the `FOREIGN` names, or `CLUSTER`, e.g. `a git repository`, or None."""
+    """The owner of a folder with these of the `FOREIGN` names, or `CLUSTER`, e.g. `a git repository`, or None."""
     if ".git" in names or ("HEAD" in names and "objects" in names):
         return A_GIT_REPOSITORY
     if ".hg" in names:
@@ -96,7 +90,7 @@ def foreign_in(names: Collection[str]) -> str | None:
 
 
 def recognise(transport: Transport) -> str | None:
-    """What another tool keeps in this folder, e.g. `a git repository`, or None."""
+    """The owner of a folder that is another tool's, e.g. `a git repository`, or None."""
     looks = [GetStat(name) for name in FOREIGN]
     transport.perform(looks)
-    return foreign_in([each.path for each in looks if each.result is not None])
+    return foreign_in([look.path for look in looks if look.result is not None])

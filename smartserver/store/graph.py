@@ -46,8 +46,8 @@ class Part:
 
     @property
     def starts(self) -> Sequence[int]:
-        """Where the parents of each revision begin in `entries`, and the last ones end. A graph is walked whole: what
-        an index says of it is read when it is first asked for, and held, four bytes a revision and a parent."""
+        """The begin of each revision's parents in `entries`, and the end of the last. A graph is walked whole: the
+        column of an index is read when it is first asked for, and held, four bytes a revision and a parent."""
         if isinstance(self._starts, Column):
             self._starts = self._starts[:]
         return self._starts
@@ -85,10 +85,8 @@ class Graph:
         self.count = parts[-1].first + parts[-1].count if parts else 0
 
     def with_index(self, index: Index, reuse: Part | None = None) -> tuple[Graph, list[RevisionId]]:
-        """This graph and the revisions of the next pack, and which of that pack's outside parents are not in it.
-
-        `reuse`: the part an earlier graph had for that index: ordinals never change, so it is as good now.
-        """
+        """This graph and the revisions of the next pack, and those of that pack's outside parents that are not in it.
+        `reuse`: the part an earlier graph had for that index. Ordinals never change, so it is as good now."""
         if reuse is not None and reuse.first == self.count:
             return Graph((*self.parts, reuse)), []
         outside = array("I")
@@ -111,11 +109,11 @@ class Graph:
         return Graph((*self.parts, part)), missing
 
     def with_announced(self, announced: Sequence[GraphNode], charge: Charge = free) -> tuple[Graph, list[RevisionId]]:
-        """This graph and those announced revisions that are not in it, in their order; and the parents, not marked
-        absent, that are neither here nor announced before their child. `charge` is told the steps as they are taken."""
+        """This graph with those announced revisions that are not in it, and the parents, not marked absent, that are
+        neither here nor announced before their child. `charge` is told the steps as they are taken."""
         listed = announced_graph(announced)
         new, local = array("I"), array("I")
-        """Of each new revision its place in `listed`; of each listed one its number among the new, or `OUTSIDE`."""
+        """The place in `listed` of each new revision; the number among the new of each listed one, or `OUTSIDE`."""
         starts, entries, outside = array("I", (0,)), array("I"), array("I")
         missing: dict[RevisionId, None] = {}
         steps = 0
@@ -149,12 +147,12 @@ class Graph:
             place = listed.find(revision)
             return None if place is None or local[place] == OUTSIDE else local[place]
 
-        part = Part(self.count, len(new), starts, entries, outside, find, lambda each: listed.revision(new[each]))
+        part = Part(self.count, len(new), starts, entries, outside, find, lambda number: listed.revision(new[number]))
         return Graph((*self.parts, part)), list(missing)
 
     @property
     def size(self) -> int:
-        """How many revisions and parents it has."""
+        """The number of revisions and parents."""
         return self.count + sum(len(part.entries) for part in self.parts)
 
     def part_at(self, ordinal: int) -> int:
@@ -185,7 +183,7 @@ class Graph:
         )
 
     def is_ancestor(self, ancestor: int, ordinal: int, charge: Charge = free) -> bool:
-        """Whether `ordinal` is or descends from `ancestor`."""
+        """Tell whether `ordinal` is or descends from `ancestor`."""
         if ancestor >= ordinal:
             return ancestor == ordinal
         return min(self._scan({ordinal: _WANTED}, lowest=ancestor, charge=charge)) == ancestor
@@ -193,7 +191,7 @@ class Graph:
     def missing(
         self, wants: Collection[int], haves: Collection[int], cut: Collection[int] = (), charge: Charge = free
     ) -> list[int]:
-        """What `newest_first` finds, ascending."""
+        """The result of `newest_first`, ascending."""
         found = list(self.newest_first(wants, haves, cut, charge))
         found.reverse()
         return found
@@ -201,18 +199,16 @@ class Graph:
     def newest_first(
         self, wants: Collection[int], haves: Collection[int], cut: Collection[int] = (), charge: Charge = free
     ) -> Iterator[int]:
-        """The ordinals of `wants` and their ancestors without `haves` and theirs, descending. The walk is lazy.
-
-        `cut`: revisions the puller lacks although it has a child of theirs; neither they nor what only they reach
-        count as had. `charge` is told the steps as they are taken, but not the last `CHECK` of an abandoned walk.
-        """
+        """The ordinals of `wants` and their ancestors without `haves` and theirs, descending. The walk is lazy. `cut`:
+        revisions the puller lacks although it has a child of theirs; they and what only they reach do not count as had.
+        `charge` is told the steps as they are taken, but not the last `CHECK` of an abandoned walk."""
         marks = dict.fromkeys(wants, _WANTED)
         for have in haves:
             marks[have] = marks.get(have, 0) | _HAD
         return self._scan(marks, frozenset(cut), charge=charge)
 
     def heads(self, ordinals: Collection[int], charge: Charge = free) -> list[int]:
-        """Those of `ordinals` that no other of them descends from, ascending."""
+        """The `ordinals` that no other of them descends from, ascending."""
         below = {parent for ordinal in ordinals for parent in self.parents(ordinal)}
         return self.missing(ordinals, below, charge=charge)
 
@@ -224,15 +220,12 @@ class Graph:
     def _scan(
         self, marks: Mapping[int, int], cut: frozenset[int] = frozenset(), lowest: int = 0, charge: Charge = free
     ) -> Iterator[int]:
-        """Carry `marks` down to all ancestors from `lowest` on, and give those left only wanted, descending.
-
-        Ends early when nothing is only wanted any more. One function, its state in local variables: a million
-        revisions take 0.4 s.
-        """
+        """Carry `marks` down to all ancestors from `lowest` on, and give those left only wanted, descending, until none
+        is. One function, its state in local variables: a million revisions take 0.4 s."""
         pending: dict[int, dict[int, int]] = {}
         """Marks in blocks not yet scanned."""
         live = 0
-        """How many ordinals not yet visited are only wanted."""
+        """The number of ordinals not yet visited that are only wanted."""
         for ordinal, mark in marks.items():
             pending.setdefault(self._key(ordinal), {})[ordinal] = mark
             live += mark == _WANTED

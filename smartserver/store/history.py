@@ -1,4 +1,4 @@
-"""What requests did and were answered, as a state knows it: the entries of the last day.
+"""The requests of the last day and their answers, as a state knows them.
 
 They answer a request that is repeated, say what changed since a version, and are the audit log.
 """
@@ -6,7 +6,6 @@ They answer a request that is repeated, say what changed since a version, and ar
 from __future__ import annotations
 
 import bisect
-import copy
 import threading
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -18,8 +17,7 @@ from smartserver.store.record import MARK, Change, Natural, Record
 KEPT = 24 * 3600 * 1000
 """Milliseconds an entry is kept."""
 KEPT_ENTRIES = 1000
-"""Newest entries that are kept however old they are. A clock that jumps a day ahead must not make the repository forget
-a request that is about to be repeated."""
+"""Newest entries that are kept at any age: a clock may jump a day ahead before a request is repeated."""
 KEPT_BYTES = 16 << 20
 """Bytes of all entries, at most; the newest is always kept."""
 MOST_BESIDE = 64
@@ -29,7 +27,7 @@ CLOCK_MARGIN = 600 * 1000
 
 
 class LogEntry(msgspec.Struct, frozen=True, array_like=True):
-    """What one request did: the version it made, that one's mark, and when (milliseconds since the epoch)."""
+    """The effect of one request: the version it made, that one's mark, and when (milliseconds since the epoch)."""
 
     version: Natural
     mark: Natural
@@ -41,10 +39,10 @@ class LogEntry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Horizon(msgspec.Struct, frozen=True, array_like=True):
-    """What the entries are complete from.
+    """The version and the time from which the entries are complete.
 
-    `version`: every later change is among them; `mark`: of the entry before, 0 where there is none. `since`: every
-    request carried out from this time on (milliseconds since the epoch) is among them.
+    `version`: every later change is among them; `mark`: of the entry before, 0 if there is none. `since`: every request
+    carried out from this time on (milliseconds since the epoch) is among them.
     """
 
     version: Natural = 0
@@ -53,7 +51,7 @@ class Horizon(msgspec.Struct, frozen=True, array_like=True):
 
 
 ALL = Horizon()
-"""Of a repository whose every entry is there."""
+"""The horizon of a repository whose every entry is there."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -78,7 +76,7 @@ class _Line:
 
 
 class History:
-    """The entries that a state has, oldest first; that of a state never changes.
+    """The entries of a state, oldest first, which never change.
 
     To add entries takes no copy of the others: the next history shares their line. Of two that follow the same one, in
     threads at once, one gets the line. The other has its own entries beside it, until they are many.
@@ -88,7 +86,7 @@ class History:
         self._line = _Line(entries, [len(_encode(entry)) for entry in entries])
         self._start, self._end = 0, len(entries)
         self._beside: tuple[LogEntry, ...] = ()
-        """Those after the part of the line."""
+        """The entries after the part of the line."""
         self._size = sum(self._line.sizes)
         self.horizon = horizon
 
@@ -112,7 +110,7 @@ class History:
         return self._line.entries[index] if self._start <= index < self._end else None
 
     def after(self, version: int) -> Iterator[LogEntry]:
-        """Those of later versions, oldest first."""
+        """The entries of later versions, oldest first."""
         entries = self._line.entries
         first = bisect.bisect_right(entries, version, self._start, self._end, key=lambda entry: entry.version)
         beside = (entry for entry in self._beside if entry.version > version)
@@ -122,15 +120,6 @@ class History:
         """The mark of a version that is the horizon's or later."""
         newest = next((entry for entry in reversed(self) if entry.version <= version), None)
         return self.horizon.mark if newest is None else newest.mark
-
-    def covers(self, age: int, now: int) -> bool:
-        """Whether a request first sent `age` milliseconds ago would be found, had it been carried out. `now`:
-        milliseconds since the epoch."""
-        return now - age >= self.horizon.since
-
-    def copy(self) -> History:
-        """One that may be extended."""
-        return copy.copy(self)
 
     def extend(self, record: Record, record_hash: bytes) -> None:
         """Add what the requests of a record did, and drop what is too old beside it: only of a copy, by who made it."""

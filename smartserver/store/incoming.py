@@ -28,28 +28,22 @@ from smartserver.records.limits import (
 from smartserver.records.model import BaseTag, Entry, Key, Record, RevisionId, Segment, made
 from smartserver.records.segment import decode_segment, encode_segment, frames
 from smartserver.records.system import system_of
-from smartserver.store import large
+from smartserver.store import parts
 from smartserver.store.ancestry import Ancestry
-from smartserver.store.arrivals import NO_BASE, TEXT_BYTES, Frame
-from smartserver.store.draft_pack import DraftPack
 from smartserver.store.graph import Graph
 from smartserver.store.index import Index, Row
-from smartserver.store.judge import Judge
-from smartserver.store.known_records import KnownRecords
+from smartserver.store.index_build import Numbering
+from smartserver.store.known_records import NO_BASE, TEXT_BYTES, Frame, KnownRecords, StoredBases
 from smartserver.store.native import Prover, count_work, make_prover
-from smartserver.store.numbered import Numbering
-from smartserver.store.parts import cut
-from smartserver.store.proof import ReferenceCache, SegmentProof, UnreachableBase, check_own_record
-from smartserver.store.quarantine import Quarantine
+from smartserver.store.proof import Judge, ReferenceCache, SegmentProof, UnreachableBase, check_own_record
+from smartserver.store.quarantine import DraftPack, Quarantine
 from smartserver.store.record import PackEntry
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.stored_bases import StoredBases
 from smartserver.store.transaction import Transaction
 from transports.errors import TransportError
 
 MAX_STORED_DEPTH = 64
-"""A record that would lie deeper is encoded anew: pushes of one revision each, on the direct predecessor, add a step
-every time."""
+"""A deeper record is encoded anew: each push of one revision, on the direct predecessor, adds a step."""
 KEYS_NAMED = 4096
 """Missing bases, or revisions, an error names."""
 
@@ -62,7 +56,7 @@ MOST, FEWEST = 4096, 8
 TWICE = "its revision is sent twice"
 
 
-class Intake:
+class UploadValidator:
     """Checks segments against one snapshot, in order, and writes the new ones to quarantine."""
 
     def __init__(self, transaction: Transaction, quarantine: Callable[[], Quarantine], policy: Policy = SAFE) -> None:
@@ -81,12 +75,15 @@ class Intake:
         self._references = ReferenceCache()
         self._known = KnownRecords(self._snapshot, self._allowance, self._numbering.records, self._read)
         known, charge = self._known, self._allowance.charge
-        self._judge = Judge(transaction.vcs, policy, known.is_stored, known.measure, known.read, charge)
+        self.judge = Judge(transaction.vcs, policy, known.is_stored, known.measure, known.read, charge)
         self._first_meta: bytes | None = None
         """The meta of the own record of the first revision, and mostly of all: nearly all are commits."""
         self._other_metas: dict[RevisionId, bytes] = {}
         """The metas of revisions whose own record has another."""
-        self._prover = self._make_prover(policy.level is not Level.OFF)
+        # Behind a link Python reads all bases of a segment in one go.
+        bases = None if self._snapshot is None else StoredBases(self._snapshot, self._ancestry)
+        width = 0 if self._snapshot is not None and self._snapshot.is_remote else self._system.hash_bytes
+        self._prover = make_prover(width, TEXT_BYTES, policy.level is not Level.OFF, bases)
         self._at_once = MOST
         """Segments that are tried together."""
         self._is_read_from_file = False
@@ -94,7 +91,8 @@ class Intake:
         self._facts: dict[RevisionId, bytes] = {}
         """`System.tip_fact` of each revision that has one."""
         self._make_quarantine = quarantine
-        self._draft: DraftPack | None = None
+        self.draft: DraftPack | None = None
+        """The pack of the new segments; None while there are none."""
         self._content = b""
         self._start = 0
         self._unreachable: dict[Key, None] = {}
@@ -104,21 +102,6 @@ class Intake:
         self.left_out: list[RevisionId] = []
         """Revisions that came and were stored already: the pack rests on their staying so."""
         self.bytes_left_out = 0
-
-    @property
-    def quarantine(self) -> Quarantine | None:
-        """The quarantine of the new segments; None while there are none."""
-        return None if self._draft is None else self._draft.quarantine
-
-    @property
-    def written(self) -> int:
-        """Bytes of new segments so far."""
-        return 0 if self._draft is None else self._draft.length
-
-    @property
-    def warnings(self) -> dict[str, tuple[int, Key]]:
-        """Faults of new records that are no reason to refuse them: see `Judge.warnings`."""
-        return self._judge.warnings
 
     def own_meta(self, revision: RevisionId) -> bytes | None:
         """The meta of the own record of a revision that came; None where it did not."""
@@ -131,13 +114,11 @@ class Intake:
         return self._facts.get(revision, b"") if self._came(revision) else None
 
     def take(self, came: Sequence[tuple[RevisionId, bytes]]) -> None:
-        """Check segments, each with the id that it begins with; new ones are written, unless a base was missing before.
+        """Check segments, each with the id that it begins with, and write the new ones, unless a base was missing
+        before.
 
         Raises:
             Malformed: one is none.
-            MissingParents, CorruptRecord, WrongParents, MissingReference, ConflictingRecord: one is not sound.
-            LimitExceeded: more records than a pack holds.
-            CorruptFile, TransportError: the store is damaged or failed.
         """
         end = self.taken + len(came)
         while self.taken < end:
@@ -146,20 +127,13 @@ class Intake:
                 self._take(decode_segment(content, 0, self._kinds), content)
                 self.taken += 1
 
-    def _make_prover(self, judges: bool) -> Prover | None:
-        """Make the native prover; of a repository behind a link Python reads all bases of a segment in one go."""
-        snapshot, width = self._snapshot, self._system.hash_bytes
-        if snapshot is None:
-            return make_prover(width, TEXT_BYTES, judges, None)
-        return None if snapshot.far else make_prover(width, TEXT_BYTES, judges, StoredBases(snapshot, self._ancestry))
-
     def _take_proved(self, came: Sequence[tuple[RevisionId, bytes]], at: int) -> bool:
         """Take segments, from number `at` on, that are proved natively; true if Python must prove the next one."""
         prover = self._prover
         if prover is None or self._unreachable:
             return True
         ordinal = self._graph.ordinal
-        new = list(takewhile(lambda each: ordinal(each[0]) is None, came[at : at + self._at_once]))
+        new = list(takewhile(lambda segment: ordinal(segment[0]) is None, came[at : at + self._at_once]))
         if not new:
             return True
         draft = self._begun()
@@ -201,8 +175,8 @@ class Intake:
             ancestry.add([ancestry.stored + parent if parent >= 0 else -1 - parent for parent in parents])
             revisions.add(revision)
             self._note_meta(revision, prover.own_meta)
-        if prover.records > len(self._known.arrivals):
-            self._known.arrivals.extend(prover, ancestry.stored)
+        if prover.records > len(self._known.stream):
+            self._known.stream.extend(prover, ancestry.stored)
 
     def _came(self, revision: RevisionId) -> bool:
         """Tell whether a revision is one of the new ones."""
@@ -211,9 +185,14 @@ class Intake:
         return self._prover is not None and self._prover.has(revision)
 
     def _begun(self) -> DraftPack:
-        if self._draft is None:
-            self._draft = self._begin()
-        return self._draft
+        if self.draft is None:
+            quarantine = self._make_quarantine()
+            try:
+                self.draft = DraftPack(quarantine, self._kinds, self._numbering, self._prover)
+            except BaseException:
+                quarantine.discard()
+                raise
+        return self.draft
 
     def _take(self, segment: Segment, content: bytes) -> None:
         """Check one segment, and look at each of its records."""
@@ -242,13 +221,9 @@ class Intake:
             self._content = b""
 
     def finish(self) -> PackEntry | None:
-        """End what was written; None where nothing was new. It is durable once its trailer is written down.
-
-        Raises:
-            MissingBase: records rest on what neither their revision nor an ancestor introduced.
-        """
+        """End what was written; None where nothing was new. It is durable once its trailer is written down."""
         # Nothing is decoded any more, and what refers to itself lives on until the next collection.
-        self._known.arrivals.recent.clear()
+        self._known.stream.recent.clear()
         if self._prover is not None:
             self._prover.forget()
         if self._unreachable:
@@ -256,20 +231,15 @@ class Intake:
         # To write the index of much history takes memory too.
         self._references = ReferenceCache()
         self._known.forget()
-        return None if self._draft is None else self._draft.seal()
-
-    def write_down(self, trailer: bytes) -> None:
-        """Append the trailer to the pack that `finish` gave, and make that durable."""
-        assert self._draft is not None  # `finish` gave its entry.
-        self._draft.write_down(trailer)
+        return None if self.draft is None else self.draft.seal()
 
     def meets(self, snapshot: Snapshot, count: int) -> bool:
         """Tell whether a written revision or record is also among the revisions stored from ordinal `count` on."""
         if any(self._came(snapshot.revision(ordinal)) for ordinal in range(count, snapshot.graph.count)):
             return True
-        if self._draft is None:
+        if self.draft is None:
             return False
-        with self._draft.open_index() as mine:
+        with self.draft.open_index() as mine:
             for pack, part in zip(snapshot.packs, snapshot.graph.parts, strict=True):
                 first, index = count - part.first, pack.index
                 if first < part.count and _meet(mine, index, first):
@@ -278,30 +248,20 @@ class Intake:
 
     def discard(self) -> None:
         """Delete what was written, as far as that works."""
-        self._known.arrivals.recent.clear()
-        if self._draft is not None:
+        self._known.stream.recent.clear()
+        if self.draft is not None:
             with contextlib.suppress(TransportError):  # What a close says of bytes nobody wants is no matter.
-                self._draft.close()
-            self._draft.quarantine.discard()
+                self.draft.close()
+            self.draft.quarantine.discard()
+        self.release()
 
     def release(self) -> None:
-        """Drop all that is known of the records; nothing is asked of it any more.
-
-        It and what it holds refer to each other: of a push of much history that would be a hundred megabytes until the
-        next collection.
-        """
+        """Drop all that is known of the records; nothing is asked of it any more. It and its parts refer to each other:
+        a push of much history would stay in memory, a hundred megabytes, until the next collection."""
         self._known.forget()
         self._numbering = Numbering()
         self._ancestry = Ancestry(Graph())
-        self._draft = self._prover = None
-
-    def _begin(self) -> DraftPack:
-        quarantine = self._make_quarantine()
-        try:
-            return DraftPack(quarantine, self._kinds, self._numbering, self._prover)
-        except BaseException:
-            quarantine.discard()
-            raise
+        self.draft = self._prover = None
 
     def _parents(self, segment: Segment) -> list[int]:
         parents: list[int] = []
@@ -324,14 +284,14 @@ class Intake:
         return SegmentProof(self._system, segment, reaches, self._known.copies, self._known.metas, self._references)
 
     def _check(self, segment: Segment, ordinal: int, draft: DraftPack) -> None:
-        if self._snapshot is not None and self._snapshot.far:
+        if self._snapshot is not None and self._snapshot.is_remote:
             self._fetch(segment, self._snapshot)
         proof = self._proof(segment, ordinal)
-        first = len(self._known.arrivals)
+        first = len(self._known.stream)
         rows: list[Row] = []
         rewritten: dict[int, tuple[Entry, bytes]] = {}
         at = self._start + segment.frames_at
-        arrivals, checks = self._known.arrivals, self._checks
+        stream, checks = self._known.stream, self._checks
         for index, (entry, frame) in enumerate(zip(segment.entries, frames(segment, self._content), strict=True)):
             if entry.length > MAX_TAKEN:
                 raise LimitExceeded(BYTES_OF_RECORD, entry.length, MAX_TAKEN)
@@ -339,25 +299,32 @@ class Intake:
                 raise LimitExceeded(BYTES_OF_REFERRING, entry.length, MAX_REFERRING)
             try:
                 base_key = proof.base(entry)
-            except UnreachableBase as wrong:
-                self._unreachable[wrong.key] = None
+            except UnreachableBase as error:
+                self._unreachable[error.key] = None
                 self._name_unreachable(segment, ordinal)
                 return
             row, number, stored = self._known.row(entry, base_key, first + index)
             place = made(Frame, (entry.encoding, at, entry.frame_length, entry.length, number, stored))
-            # A check beside the key would have to be proved, too.
-            if checks[entry.kind] or not self._is_repeat(proof, entry, place, base_key, frame):
-                self._charge(entry, base_key, row)
-                if row.chain_kib <= large.LARGE >> 10:  # Nearly always: no large one lies in it.
+            # The same bytes that came before in this stream need no decoding to be proved. A revision's own record is
+            # looked into, and a check beside the key would have to be proved, too.
+            if (
+                checks[entry.kind]
+                or entry.key == segment.revision
+                or not stream.repeats(entry.kind, entry.key, entry.meta, base_key or b"", place, frame)
+                or not proof.add_repeat(entry, base_key)
+            ):
+                is_recent = base_key is None or stream.recent.get(entry.kind, base_key) is not None
+                self._allowance.decode(entry.length if is_recent else row.chain_kib << 10)
+                if row.chain_kib <= parts.ALONE >> 10:  # Nearly always: no large one lies in it.
                     anew = self._prove(proof, entry, base_key, frame, row)
                 else:
                     base_length = partial(self._known.text_length, entry.kind, base_key)
-                    with large.turn(row.chain_kib, entry.length, base_length, self._allowance):
+                    with parts.turn(row.chain_kib, entry.length, base_length, self._allowance):
                         anew = self._prove(proof, entry, base_key, frame, row)
                 if anew is not None:
                     rewritten[index], row = anew
             rows.append(row)
-            arrivals.add(entry.kind, entry.key, entry.meta, ordinal, place, row)
+            stream.add(entry.kind, entry.key, entry.meta, ordinal, place, row)
             at += entry.frame_length
         check_own_record(self._system, segment, proof.own)
         if proof.own is not None:
@@ -366,21 +333,21 @@ class Intake:
             if fact:
                 self._facts[segment.revision] = fact
         proof.finish()
-        self._judge.finish(segment.revision)
+        self.judge.finish(segment.revision)
         if rewritten:
             segment = self._rewrite(segment, rewritten)
             self._settle(segment, first)
-        draft.add(self._content, segment, rows, arrivals.bases(first))
+        draft.add(self._content, segment, rows, stream.bases(first))
 
     def _fetch(self, segment: Segment, snapshot: Snapshot) -> None:
         """Read what the records of a segment rest on, or must be equal to, in one go."""
         wanted = [(entry.kind, segment.base_of(entry)) for entry in segment.entries if entry.base != BaseTag.NONE]
         wanted += [(entry.kind, entry.key) for entry in segment.entries if self._conflicts[entry.kind]]
-        known = self._known.arrivals
+        known = self._known.stream
         news = [
-            each for each in dict.fromkeys(wanted) if known.recent.get(*each) is None and known.first(*each) is None
+            name for name in dict.fromkeys(wanted) if known.recent.get(*name) is None and known.first(*name) is None
         ]
-        snapshot.fetch([location for each in news if (location := snapshot.first(*each)) is not None])
+        snapshot.fetch([location for name in news if (location := snapshot.first(*name)) is not None])
 
     def _prove(
         self, proof: SegmentProof, entry: Entry, base_key: Key | None, frame: memoryview, row: Row
@@ -389,43 +356,31 @@ class Intake:
         base = None if base_key is None else self._known.record(entry.kind, base_key)
         # The base of a record that lies too deep.
         left = base_key if row.depth > MAX_STORED_DEPTH or row.chain_kib > MAX_CHAIN >> 10 else None
-        if entry.length > large.LARGE and left is None and self._is_content(entry):
+        if entry.length > parts.ALONE and left is None and self._is_content(entry):
             record = self._decode_parts(proof.revision, entry, frame, base)
         else:
             record = self._decode(proof.revision, entry, frame, base)
         proof.add(entry, record, base)
-        self._judge.look(proof.revision, record, base)
-        if self._conflicts[entry.kind]:
-            self._refuse_conflict(entry, record)
+        self.judge.look(proof.revision, record, base)
+        known = self._known.stream
+        is_new = self._snapshot is None and known.first(entry.kind, entry.key) is None
+        if self._conflicts[entry.kind] and not is_new:
+            # The key does not prove the text: a second one that may be a base is refused.
+            other = known.record(entry.kind, entry.key)
+            if other is not None and other.text != record.text:
+                raise ConflictingRecord(entry.key)
         if self._kinds[entry.kind].base and len(record.text) == entry.length:
-            self._known.arrivals.recent.put(record)
+            self._known.stream.recent.put(record)
         if entry.kind == self._system.own_kind and entry.key == proof.revision:
             proof.own = record
         return None if left is None else self._known.encode_anew(proof, entry, record, row, left)
-
-    def _charge(self, entry: Entry, base_key: Key | None, row: Row) -> None:
-        """Charge the decoding of a record, and of all its base rests on where that was not seen lately."""
-        if base_key is None or self._known.arrivals.recent.get(entry.kind, base_key) is not None:
-            self._allowance.decode(entry.length)
-        else:
-            self._allowance.decode(row.chain_kib << 10)
-
-    def _is_repeat(
-        self, proof: SegmentProof, entry: Entry, place: Frame, base_key: Key | None, frame: memoryview
-    ) -> bool:
-        """Tell whether the same bytes came before in this stream: a copy of them needs no decoding to be proved."""
-        return (
-            entry.key != proof.revision  # A revision's own record is looked into.
-            and self._known.arrivals.repeats(entry.kind, entry.key, entry.meta, base_key or b"", place, frame)
-            and proof.add_repeat(entry, base_key)
-        )
 
     def _decode(self, revision: RevisionId, entry: Entry, frame: memoryview, base: Record | None) -> Record:
         try:
             text = decompress(entry.encoding, frame, entry.length, b"" if base is None else base.text)
             verify_record(self._kinds[entry.kind], entry.key, entry.meta, text, entry.check)
-        except ValueError as wrong:  # Malformed is one.
-            raise CorruptRecord(revision, entry.key, str(wrong)) from wrong
+        except ValueError as error:  # Malformed is one.
+            raise CorruptRecord(revision, entry.key, str(error)) from error
         return made(Record, (entry.kind, entry.key, entry.meta, text))
 
     def _is_content(self, entry: Entry) -> bool:
@@ -441,22 +396,15 @@ class Intake:
         try:
             proof = TextProof(self._kinds[entry.kind], entry.key, entry.meta, entry.length, entry.check)
             bases = () if base is None else (base.text,)
-            for part in decompress_parts(entry.encoding, cut(frame), entry.length, bases):
+            for part in decompress_parts(entry.encoding, parts.cut(frame), entry.length, bases):
                 self._allowance()
                 proof.update(part)
                 if len(begin) < BEGIN:
                     begin += part
             proof.finish()
-        except ValueError as wrong:  # Malformed is one.
-            raise CorruptRecord(revision, entry.key, str(wrong)) from wrong
+        except ValueError as error:  # Malformed is one.
+            raise CorruptRecord(revision, entry.key, str(error)) from error
         return made(Record, (entry.kind, entry.key, entry.meta, bytes(begin)))
-
-    def _refuse_conflict(self, entry: Entry, record: Record) -> None:
-        """Refuse a second text of one key that may be a base, where the key does not prove the text."""
-        if self._snapshot is not None or self._known.arrivals.first(entry.kind, entry.key) is not None:
-            known = self._known.arrivals.record(entry.kind, entry.key)
-            if known is not None and known.text != record.text:
-                raise ConflictingRecord(entry.key)
 
     def _rewrite(self, segment: Segment, rewritten: dict[int, tuple[Entry, bytes]]) -> Segment:
         entries = list(segment.entries)
@@ -473,7 +421,7 @@ class Intake:
         at = self._start + segment.frames_at
         for number, entry in enumerate(segment.entries, first):
             _, base, stored = self._known.row(entry, segment.base_of(entry) or None, number)
-            self._known.arrivals.move(number, Frame(entry.encoding, at, entry.frame_length, entry.length, base, stored))
+            self._known.stream.move(number, Frame(entry.encoding, at, entry.frame_length, entry.length, base, stored))
             at += entry.frame_length
 
     def _name_unreachable(self, segment: Segment, ordinal: int) -> None:
@@ -484,23 +432,22 @@ class Intake:
         for entry in segment.entries:
             try:
                 proof.base(entry)
-            except UnreachableBase as wrong:
-                self._unreachable[wrong.key] = None
+            except UnreachableBase as error:
+                self._unreachable[error.key] = None
             proof.claim(entry)
-            self._known.arrivals.add(entry.kind, entry.key, entry.meta, ordinal, Frame(0, 0, 0, 0, NO_BASE, b""), Row())
+            self._known.stream.add(entry.kind, entry.key, entry.meta, ordinal, Frame(0, 0, 0, 0, NO_BASE, b""), Row())
 
     def _read(self, offset: int, size: int) -> bytes:
         """Bytes of the pack so far, of the segment under check too."""
         if self._content and offset >= self._start:
             return self._content[offset - self._start : offset - self._start + size]
-        if self._draft is None:
+        if self.draft is None:
             raise LookupError("nothing was written yet")
-        return self._draft.read(offset, size)
+        return self.draft.read(offset, size)
 
 
 def _meet(mine: Index, stored: Index, first: int) -> bool:
-    """Tell whether a record of one pack is also in a segment of a stored one from `first` on. The fewer are looked up
-    among the others."""
+    """Tell whether a record of one pack is also in a segment of a stored one from `first` on."""
     if mine.records > stored.records:
         return any(row.segment >= first and mine.find_digest(stored.digest(at)) for at, row in enumerate(stored.rows()))
     same = chain.from_iterable(stored.find_digest(mine.digest(at)) for at in range(mine.records))

@@ -44,7 +44,7 @@ ONE_BYTE = tuple(bytes((kind,)) for kind in range(256))
 
 
 class Row(NamedTuple):
-    """What a record's own header does not say: how deep its base chain is."""
+    """The facts that a record's own header does not have: the depth of its base chain."""
 
     depth: int = 0
     """Bases to be decoded before it."""
@@ -55,17 +55,17 @@ class Row(NamedTuple):
 
 
 def record_digest(kind: int, key: Key) -> bytes:
-    """What rows are sorted by."""
+    """The digest by which rows are sorted."""
     return name_digest(ONE_BYTE[kind] + key)
 
 
 def name_digest(name: bytes) -> bytes:
-    """As `record_digest`, of the byte of the kind and the key."""
+    """The `record_digest` of a name: the byte of the kind and the key."""
     return hashlib.blake2b(name, digest_size=DIGEST).digest()
 
 
 def kib(length: int) -> int:
-    """What a text of `length` bytes adds to the size of a chain."""
+    """The KiB that a text of `length` bytes adds to the size of a chain."""
     return (length + 1023) >> 10
 
 
@@ -74,7 +74,7 @@ ROW = struct.Struct("<QQIIIIIIB")
 
 
 class IndexRow(NamedTuple):
-    """What an index says of one copy of a record. Offsets count from the start of the pack."""
+    """The row of one copy of a record. Offsets count from the start of the pack."""
 
     header_offset: int
     frame_offset: int
@@ -155,15 +155,10 @@ class Column(Sequence[int]):
 
 
 class Index:
-    """An opened index; a row and a segment are numbers. It is read when it is asked: whatever does so may raise what
-    `Blocks.read` does."""
+    """An opened index; a row and a segment are numbers. It is read as it is asked."""
 
     def __init__(self, blocks: Blocks) -> None:
-        """Read the header.
-
-        Raises:
-            CorruptFile: not an index this release reads, or not what was written.
-        """
+        """Read the header."""
         self.blocks = blocks
         self.name = name = blocks.name
         self.hash = blocks.hash
@@ -189,7 +184,7 @@ class Index:
             at = (stop + 7) & ~7
         self._fanout, self._digests, self._rows = (place for place, _ in places[:3])
         self.segment_offsets = Column(blocks, *places[3], "Q")
-        """Where each segment begins, and the last one ends."""
+        """The begin of each segment, and the end of the last."""
         self._id_offsets, self._by_id, self.parent_starts, self.parent_entries, self._external_offsets, outsides = (
             Column(blocks, *place, "I") for place in places[4:]
         )
@@ -213,11 +208,7 @@ class Index:
 
     @classmethod
     def of(cls, content: bytes, name: str) -> Index:
-        """The index that a file has in it; `name`: the file's path, for messages.
-
-        Raises:
-            CorruptFile: not an index this release reads, or not what was written.
-        """
+        """The index that a file has in it; `name`: the file's path, for messages."""
         return cls(Blocks(content, name))
 
     def find_digest(self, digest: bytes) -> range:
@@ -248,11 +239,11 @@ class Index:
         return self.blocks.read(self._digests + row * DIGEST, DIGEST)
 
     def at(self, row: int) -> IndexRow:
-        """What is said of a row."""
+        """The content of a row."""
         return made(IndexRow, ROW.unpack(self.blocks.read(self._rows + row * ROW.size, ROW.size)))
 
     def rows(self) -> Iterator[IndexRow]:
-        """What is said of each row."""
+        """The content of each row."""
         for start in range(0, self.records, STRIDE):
             content = self.blocks.read(self._rows + start * ROW.size, min(STRIDE, self.records - start) * ROW.size)
             yield from map(IndexRow._make, ROW.iter_unpack(content))
@@ -302,7 +293,7 @@ class Index:
             # Bisecting for an id takes as long as listing 16 of them. A large push asks every pack for every revision.
             self._asked += 1
             if self.segments <= MOST_KNOWN and self._asked * 16 > self.segments:
-                self._known = {each: segment for segment, each in enumerate(self.revisions())}
+                self._known = {revision_id: segment for segment, revision_id in enumerate(self.revisions())}
         if self._known is not None:
             return self._known.get(revision)
         by_id = self._by_id

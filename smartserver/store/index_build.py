@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 
 from smartserver.errors import CorruptFile, LimitExceeded, shown
+from smartserver.records.keys import KeyTable
 from smartserver.records.limits import MAX_DEPTH
 from smartserver.records.model import BaseTag, Key, RevisionId, Segment
 from smartserver.records.segment import decode_segment
@@ -30,7 +31,6 @@ from smartserver.store.index import (
     name_digest,
     record_digest,
 )
-from smartserver.store.numbered import Numbering
 from smartserver.store.pack import TRAILER, PackReader
 
 MAX_ROWS = 0x7FFFFFFE
@@ -38,9 +38,8 @@ U32 = 0xFFFFFFFF
 PACED = 16
 """Rows, or segments, between two calls of a pace: about a quarter of a millisecond."""
 
-Before = Callable[[int, Key], bool]
-"""Whether a record, by kind and key, lies in an earlier pack."""
-
+Resolve = Callable[[int, Key], Row | None]
+"""Gives the row of a record that lies in an earlier pack, by its kind and key."""
 Pace = Callable[[], None]
 """Called several times in a millisecond of work that nobody waits for: it may sleep."""
 
@@ -49,14 +48,8 @@ def unpaced() -> None:
     """For work that somebody waits for."""
 
 
-def nowhere(_kind: int, _key: Key) -> bool:
-    """What lies before the first pack of a repository."""
-    return False
-
-
-def fanout_bits(rows: int) -> int:
-    """Bits of the fanout, so that a bucket has about 16 rows."""
-    return min(16, max(0, (rows - 1).bit_length() - 4)) if rows else 0
+def nowhere(_kind: int, _key: Key) -> None:
+    """Say that no record lies before the first pack of a repository."""
 
 
 def _aligned(content: array[int] | bytes) -> bytes:
@@ -70,8 +63,7 @@ def _aligned(content: array[int] | bytes) -> bytes:
 
 
 def _sorted(digests: bytes, bits: int, pace: Pace) -> tuple[array[int], array[int]]:
-    """Rows before each bucket of the digests' first `bits` bits, and their number; and the positions in the order of
-    their digests, copies by position."""
+    """The rows before each bucket of the digests' first `bits` bits; the positions in the order of their digests."""
     rows = len(digests) // DIGEST
     fanout = array("I", bytes(4 * ((1 << bits) + 1)))
     shift = 16 - bits
@@ -117,21 +109,21 @@ class IndexBuilder:
 
     def __init__(
         self,
-        before: Before = nowhere,
+        resolve: Resolve = nowhere,
         numbering: Numbering | None = None,
         digest: Callable[[bytes], bytes] = name_digest,
     ) -> None:
-        """`before`: whether a record lies in a pack before this one; it is then the base of those that name it.
-        `numbering`: where the caller numbers what it adds, for `add_numbered`. `digest`: of a record, by its name in
-        the numbering; where indexes are joined that name is the digest, as they have no keys."""
+        """`resolve`: finds records in earlier packs, which are the bases of those that name them. `numbering`:
+        that of the caller, for `add_numbered`. `digest`: of a record by its name in the numbering. Where indexes are
+        joined, that name is the digest, as they have no keys."""
         numbering = numbering or Numbering()
-        self._before = before
+        self._resolve = resolve
         self._names, self._revisions = numbering.records, numbering.revisions
         self._digest = digest
         self._header_offsets = array("I")
-        """Of each record's header, from the start of its segment."""
+        """The offset of each record's header, from the start of its segment."""
         self._frame_offsets = array("I")
-        """Of each record's frame, from there as well."""
+        """The offset of each record's frame, from there as well."""
         self._frame_lengths = array("I")
         self._lengths = array("I")
         self._bases = array("I")
@@ -148,42 +140,44 @@ class IndexBuilder:
 
     @property
     def segments(self) -> int:
-        """How many segments were added."""
+        """The number of segments that were added."""
         return len(self._segment_offsets)
 
     @property
     def records(self) -> int:
-        """How many records were added."""
+        """The number of records that were added."""
         return len(self._bases)
 
-    def first_copy(self, kind: int, key: Key) -> Row | None:
-        """The row of the first copy added so far: what a later record with this base rests on."""
-        at = self._names.find(ONE_BYTE[kind] + key)
-        return None if not 0 <= at < len(self._bases) else Row(self._depths[at], self._chains[at], self._lineages[at])
-
-    def add(self, offset: int, segment: Segment, rows: Sequence[Row]) -> None:
-        """Add the segment at `offset` of the pack; one row an entry.
-
-        Where the base is in this pack, its depth and chain are known here and those of `rows` are not used; it is not
-        where a record of its key lies in a pack before this one.
-
-        Raises:
-            LimitExceeded: more records or revisions than an index holds.
-            ValueError: a revision is added twice.
-        """
+    def add(self, offset: int, segment: Segment, lineages: Iterator[int] | None = None) -> list[tuple[Key, Key]]:
+        """Add the segment at `offset` of the pack; the keys of records whose base is nowhere, and of these. An earlier
+        pack's record is the base, else the first in this one. `lineages`: else that of the base and one more."""
+        first = len(self._bases)
         self._revisions.add(segment.revision)
         for entry in segment.entries:
             self._names.add(ONE_BYTE[entry.kind] + entry.key)
-        self.add_numbered(offset, segment, rows, list(self._positions(segment)))
+        rows: list[Row] = []
+        bases: list[int] = []
+        missing: list[tuple[Key, Key]] = []
+        for position, entry in enumerate(segment.entries, first):
+            at, depth, chain, lineage = -1, 0, kib(entry.length), 0
+            if entry.base != BaseTag.NONE:
+                key = segment.base_of(entry)
+                found = self._resolve(entry.kind, key)
+                at = -1 if found is not None else self._names.find(ONE_BYTE[entry.kind] + key)
+                if found is not None:
+                    depth, chain, lineage = found.depth + 1, found.chain_kib + chain, found.lineage + 1
+                elif 0 <= at < position:  # `add_numbered` knows depth and chain.
+                    lineage = (rows[at - first].lineage if at >= first else self._lineages[at]) + 1
+                else:
+                    at, depth = -1, 1
+                    missing.append((entry.key, key))
+            rows.append(Row(depth, chain, lineage if lineages is None else next(lineages, 0)))
+            bases.append(at)
+        self.add_numbered(offset, segment, rows, bases)
+        return missing
 
     def add_numbered(self, offset: int, segment: Segment, rows: Sequence[Row], bases: Sequence[int]) -> None:
-        """As `add`, of a segment whose revision and records the caller has numbered. `bases`: the position of each
-        entry's base in this pack, negative where there is none.
-
-        Raises:
-            LimitExceeded: as `add`.
-            ValueError: something else was numbered, or a revision is added twice.
-        """
+        """Add a segment that the caller has numbered. `bases`: the position of each entry's base here, or -1."""
         ordinal, count = len(self._segment_offsets), len(self._bases) + len(segment.entries)
         if count > MAX_ROWS or ordinal >= MAX_ROWS:
             raise LimitExceeded("records of one pack", count, MAX_ROWS)
@@ -220,25 +214,8 @@ class IndexBuilder:
         self._row_segments.extend([ordinal] * len(segment.entries))
         self._lineages.extend([min(row.lineage, U32) for row in rows])
 
-    def _positions(self, segment: Segment) -> Iterator[int]:
-        """Of the base of each entry, as `add` takes them."""
-        for position, entry in enumerate(segment.entries, len(self._bases)):
-            at = -1
-            if entry.base != BaseTag.NONE:
-                key = segment.base_of(entry)
-                at = self._names.find(ONE_BYTE[entry.kind] + key)
-                if at >= position or (at >= 0 and self._before(entry.kind, key)):
-                    at = -1
-            yield at
-
     def append(self, index: Index, offset: int, pace: Pace = unpaced) -> None:
-        """Add all of another pack's index, its first segment now at `offset`, without reading that pack. All records of
-        this builder are named by their digests.
-
-        Raises:
-            LimitExceeded: more records or revisions than an index holds.
-            ValueError: a revision is in both.
-        """
+        """Add another pack's index, its first segment now at `offset`. All records are named by their digests."""
         if len(self._names) + index.records > MAX_ROWS or self.segments + index.segments > MAX_ROWS:
             raise LimitExceeded("records of one pack", len(self._names) + index.records, MAX_ROWS)
         shift = offset - index.segment_offsets[0]
@@ -272,7 +249,7 @@ class IndexBuilder:
             if raw != NO_BASE:
                 if raw & EXTERNAL:
                     external = index.external(raw ^ EXTERNAL)
-                    at = -1 if self._before(*external) else self._names.find(record_digest(*external))
+                    at = -1 if self._resolve(*external) else self._names.find(record_digest(*external))
                     if at < 0:
                         base = EXTERNAL | self._external.setdefault(external, len(self._external))
                 else:
@@ -302,7 +279,7 @@ class IndexBuilder:
 
     def _body(self, pack_length: int, pack_hash: bytes, pace: Pace) -> Iterator[bytes]:
         rows = len(self._bases)
-        bits = fanout_bits(rows)
+        bits = min(16, max(0, (rows - 1).bit_length() - 4)) if rows else 0  # A bucket has about 16 rows.
         digests = self._digests(pace)
         fanout, order = _sorted(digests, bits, pace)
         row_of = array("I", bytes(4 * rows))
@@ -364,18 +341,11 @@ class IndexBuilder:
 
 
 def merge(
-    indexes: Sequence[Index], pack_length: int, pack_hash: bytes, before: Before = nowhere, pace: Pace = unpaced
+    indexes: Sequence[Index], pack_length: int, pack_hash: bytes, resolve: Resolve = nowhere, pace: Pace = unpaced
 ) -> Iterator[bytes]:
-    """The index of the packs of `indexes` joined segment by segment, in that order, without reading a pack; in pieces.
-
-    `before`: whether a record lies in a pack before the first of them.
-    The packs have equal headers. The bytes are those an `IndexBuilder` makes of the joined pack's segments.
-
-    Raises:
-        LimitExceeded: more records or revisions than an index holds.
-        ValueError: a revision is in two of the packs.
-    """
-    builder = IndexBuilder(before, digest=bytes)
+    """The index of neighbouring packs joined in that order, without reading a pack; in pieces, as an `IndexBuilder`
+    makes them of the joined segments. The packs have equal headers. `resolve`: finds records in earlier packs."""
+    builder = IndexBuilder(resolve, digest=bytes)
     at = indexes[0].segment_offsets[0]
     for index in indexes:
         builder.append(index, at, pace)
@@ -383,33 +353,49 @@ def merge(
     return builder.finish(pack_length, pack_hash, pace)
 
 
-def rebuild(pack: PackReader, resolve: Callable[[int, Key], Row | None]) -> bytes:
-    """The index of a pack, from the pack alone; `resolve` gives the row of a base that lies in an earlier pack.
-
-    The lineage of a record is that of its base and one more: what the writer knew beyond that is lost.
-
-    Raises:
-        CorruptFile: the pack is damaged, or a base is nowhere.
-    """
-    builder = IndexBuilder(lambda kind, key: resolve(kind, key) is not None)
+def rebuild(pack: PackReader, resolve: Resolve) -> bytes:
+    """The index of a pack, from the pack alone; `resolve` gives the row of a base that lies in an earlier pack. The
+    lineage of a record is that of its base and one more: what the writer knew beyond that is lost."""
+    builder = IndexBuilder(resolve)
     for offset, encoded in pack.segments():
         try:
             segment = decode_segment(encoded, 0, pack.kinds)
-        except (Malformed, LimitExceeded) as wrong:
-            raise CorruptFile(pack.name, offset, f"segment: {wrong}") from wrong
-        introduced: dict[tuple[int, Key], Row] = {}
-        rows: list[Row] = []
-        for entry in segment.entries:
-            row = Row(0, kib(entry.length), 0)
-            if entry.base != BaseTag.NONE:
-                base = (entry.kind, segment.base_of(entry))
-                found = resolve(*base) or builder.first_copy(*base) or introduced.get(base)
-                if found is None:
-                    why = f"record {shown(entry.key)}: its base {shown(base[1])} is in no pack before it"
-                    raise CorruptFile(pack.name, offset, why)
-                row = Row(found.depth + 1, found.chain_kib + row.chain_kib, found.lineage + 1)
-            introduced.setdefault((entry.kind, entry.key), row)
-            rows.append(row)
-        builder.add(offset, segment, rows)
-    length, digest = pack.length, pack.trailer()
-    return b"".join(builder.finish(length, digest))
+        except (Malformed, LimitExceeded) as error:
+            raise CorruptFile(pack.name, offset, f"segment: {error}") from error
+        for key, base in builder.add(offset, segment):
+            raise CorruptFile(pack.name, offset, f"record {shown(key)}: its base {shown(base)} is in no pack before it")
+    return b"".join(builder.finish(pack.length, pack.trailer()))
+
+
+MAX_JOINED = 0xFFFFFFFF
+"""Bytes of all names together: an index says their ends in four bytes."""
+
+
+class Numbered(KeyTable):
+    """Names by number, 4 GiB together at most; several may be the same one. For one thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends = array("I", (0,))
+
+    def add(self, name: bytes) -> int:
+        """Give a name the next number; its lowest one then."""
+        end = len(self.joined) + len(name)
+        if end > MAX_JOINED:
+            raise LimitExceeded("bytes of the names of one pack's records or revisions", end, MAX_JOINED)
+        first = self.find(name)
+        if first < 0:
+            return self.number(name)
+        self.joined += name
+        self.ends.append(end)
+        return first
+
+
+class Numbering:
+    """The names of one pack."""
+
+    def __init__(self) -> None:
+        self.records = Numbered()
+        """The byte of a record's kind, and its key."""
+        self.revisions = Numbered()
+        """Ids."""

@@ -6,30 +6,299 @@ A record that would lie too deep is encoded anew on one of them.
 from __future__ import annotations
 
 import contextlib
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 from smartserver.errors import shown
-from smartserver.records.delta import compress
-from smartserver.records.limits import (
-    MAX_CHAIN,
-)
-from smartserver.records.model import BaseTag, Entry, Key, Record, made
+from smartserver.records.cache import Cache
+from smartserver.records.delta import compress, decompress
+from smartserver.records.limits import MAX_CHAIN
+from smartserver.records.model import BaseTag, Entry, Key, Record, RevisionId, made
 from smartserver.records.segment import STORED
-from smartserver.store import large
+from smartserver.store import parts
 from smartserver.store.allowance import Allowance
-from smartserver.store.arrivals import NO_BASE, STORED_BASE, Arrivals
-from smartserver.store.index import Row, kib
-from smartserver.store.numbered import Numbered
+from smartserver.store.ancestry import Ancestry
+from smartserver.store.index import ONE_BYTE, Row, kib
+from smartserver.store.index_build import Numbered
+from smartserver.store.native import Prover
+from smartserver.store.parts import PART
 from smartserver.store.proof import SegmentProof
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.stored_records import Location
+
+TEXT_BYTES = 40 << 20
+"""Bytes of fulltext kept. With 64 MiB a whole history decodes each base 1.7 times; a first push of 12,502 commits then
+takes the server 2 to 10 % less CPU and 25 MB more. 48 MiB cannot be told from 40 by CPU, and a push of 62,510 commits
+takes 19 MB more with them; with 32 MiB it takes a sixth more CPU."""
+
+NO_BASE = -1
+STORED_BASE = -2
+"""In the base column: the base lies in the repository."""
+
+
+def _cost(record: Record) -> int:
+    return len(record.text) + len(record.key)
+
+
+class RecentRecords:
+    """Records by kind and key, the least recently used dropped first; for one thread."""
+
+    def __init__(self, limit: int = TEXT_BYTES) -> None:
+        self._largest = limit // 2
+        self._records = Cache[tuple[int, Key], Record](limit, _cost)
+
+    def get(self, kind: int, key: Key) -> Record | None:
+        """That record, if it is still here."""
+        return self._records.get((kind, key))
+
+    def put(self, record: Record) -> None:
+        """Keep a record, the first of its key; the largest ones are not worth what they would push out."""
+        if len(record.text) <= self._largest and self.get(record.kind, record.key) is None:
+            self._records.put((record.kind, record.key), record)
+
+    def clear(self) -> None:
+        """Keep none."""
+        self._records.clear()
+
+
+class Frame(NamedTuple):
+    """The place of a frame of the stream in the quarantined pack, and its encoding."""
+
+    encoding: int
+    offset: int
+    size: int
+    length: int
+    """Bytes of the fulltext."""
+    base: int
+    """The number of its base, `NO_BASE` or `STORED_BASE`."""
+    stored: Key
+    """Key of a base that is stored, else empty."""
+
+
+class UploadIndex:
+    """The records of the new revisions of one stream, numbered as they came: found by key, their texts decoded again
+    when they are asked for. The texts are read back from the quarantined pack, but for the most recent ones."""
+
+    def __init__(
+        self, names: Numbered, read: Callable[[int, int], bytes], stored: Callable[[int, Key], Record | None]
+    ) -> None:
+        """`names`: `Numbering.records`. `read`: bytes of the quarantined pack. `stored`: a record of the repository."""
+        self._read = read
+        self._stored = stored
+        self._names = names
+        self._copies = array("I")
+        """The newest copy for the first copy of a record, and for each other one the one that was the newest before."""
+        self._metas = array("I")
+        """Each a number in `_known_metas`."""
+        self._known_metas = Numbered()
+        self._ordinals = array("I")
+        self._encodings = bytearray()
+        self._offsets = array("Q")
+        self._sizes = array("I")
+        self._lengths = array("I")
+        self._bases = array("i")
+        self._stored_keys: dict[int, Key] = {}
+        self._depths = array("I")
+        self._chains = array("I")
+        self._lineages = array("I")
+        self.recent = RecentRecords()
+
+    def __len__(self) -> int:
+        return len(self._ordinals)
+
+    def add(self, kind: int, key: Key, meta: bytes, ordinal: int, frame: Frame, row: Row) -> int:
+        """Append a record that the revision `ordinal` introduced and give its number."""
+        number = len(self._ordinals)
+        first = self._names.add(ONE_BYTE[kind] + key)
+        self._copies.append(number if first == number else self._copies[first])
+        self._copies[first] = number
+        known = self._known_metas.find(meta)
+        self._metas.append(self._known_metas.add(meta) if known < 0 else known)
+        encoding, offset, size, length, base, stored = frame
+        self._ordinals.append(ordinal)
+        self._encodings.append(encoding)
+        self._offsets.append(offset)
+        self._sizes.append(size)
+        self._lengths.append(length)
+        self._bases.append(base)
+        if stored:
+            self._stored_keys[number] = stored
+        depth, chain_kib, lineage = row
+        self._depths.append(depth)
+        self._chains.append(chain_kib)
+        self._lineages.append(lineage)
+        return number
+
+    def extend(self, prover: Prover, stored: int) -> None:
+        """Append what a prover has beyond this. `stored`: the ordinal of its first revision."""
+        names, metas, frames, (*rests, stored_keys), rows = prover.columns(len(self))
+        start, copies = 0, self._copies
+        for end in names[1]:
+            number = len(copies)
+            first = self._names.add(names[0][start:end])
+            copies.append(number if first == number else copies[first])
+            copies[first] = number
+            start = end
+        known = [self._known_metas.find(meta) for meta in metas[0]]
+        known = [self._known_metas.add(meta) if at < 0 else at for meta, at in zip(metas[0], known, strict=True)]
+        self._metas.extend([known[number] for number in metas[1]])
+        self._ordinals.extend([stored + revision for revision in array("I", frames[0])])
+        self._encodings += frames[1]
+        self._offsets.frombytes(frames[2])
+        for column, numbers in zip(
+            (self._sizes, self._lengths, self._bases, self._depths, self._chains, self._lineages),
+            (frames[3], *rests, *rows),
+            strict=True,
+        ):
+            column.frombytes(numbers)
+        self._stored_keys.update(stored_keys)
+
+    def move(self, number: int, frame: Frame) -> None:
+        """Say where a record came to lie, and how it is encoded there."""
+        self._encodings[number] = frame.encoding
+        self._offsets[number] = frame.offset
+        self._sizes[number] = frame.size
+        self._bases[number] = frame.base
+        self._stored_keys.pop(number, None)
+        if frame.stored:
+            self._stored_keys[number] = frame.stored
+
+    def first(self, kind: int, key: Key) -> int | None:
+        """The number of a record's first copy."""
+        found = self._names.find(ONE_BYTE[kind] + key)
+        return None if found < 0 else found
+
+    def repeats(self, kind: int, key: Key, meta: bytes, base_key: Key, place: Frame, frame: bytes | memoryview) -> bool:
+        """Tell whether the first copy of a record came as the very bytes of `frame`, on the same base."""
+        number = self.first(kind, key)
+        return (
+            number is not None
+            and self._sizes[number] == place.size
+            and self._lengths[number] == place.length
+            and self._encodings[number] == place.encoding
+            and self._known_metas.key(self._metas[number]) == meta
+            and self.base(number)[1] == base_key
+            and all(
+                self._read(self._offsets[number] + at, min(PART, place.size - at)) == frame[at : at + PART]
+                for at in range(0, place.size, PART)
+            )
+        )
+
+    def meta(self, kind: int, key: Key) -> bytes | None:
+        """The meta of a record's first copy; None where it did not come."""
+        number = self.first(kind, key)
+        return None if number is None else self._known_metas.key(self._metas[number])
+
+    def length(self, kind: int, key: Key) -> int:
+        """Bytes of a record's text; 0 where it did not come."""
+        number = self.first(kind, key)
+        return 0 if number is None else self._lengths[number]
+
+    def ordinals_newest_first(self, kind: int, key: Key) -> Sequence[int]:
+        """The revisions of the stream that introduced a record, the newest one first."""
+        found = self._names.find(ONE_BYTE[kind] + key)
+        if found < 0:
+            return ()
+        ordinals = []
+        copy = found
+        while (copy := self._copies[copy]) != found:
+            ordinals.append(self._ordinals[copy])
+        ordinals.append(self._ordinals[found])
+        return ordinals
+
+    def row(self, number: int) -> Row:
+        """Depth, chain and lineage of a copy."""
+        return made(Row, (self._depths[number], self._chains[number], self._lineages[number]))
+
+    def key(self, number: int) -> Key:
+        """The key of a copy."""
+        return self._names.key(number)[1:]
+
+    def bases(self, first: int) -> Sequence[int]:
+        """The number of each copy's base, from copy `first` on, negative if that is no copy."""
+        return self._bases[first:]
+
+    def base(self, number: int) -> tuple[int | None, Key]:
+        """The number of a copy's base; None and its key where it is stored; None and nothing where there is none."""
+        base = self._bases[number]
+        return (base, self.key(base)) if base >= 0 else (None, self._stored_keys.get(number, b""))
+
+    def record(self, kind: int, key: Key) -> Record | None:
+        """A record of the stream, else of the repository, else None; decoded as far as it is not recent."""
+        found = self.recent.get(kind, key)
+        if found is None:
+            number = self.first(kind, key)
+            found = self._stored(kind, key) if number is None else self._decode(number)
+            if found is not None:
+                self.recent.put(found)
+        return found
+
+    def _decode(self, number: int) -> Record:
+        """A copy: down its chain to what is recent, full or stored, and up again."""
+        chain = [number]
+        text = b""
+        while True:
+            base, key = self.base(chain[-1])
+            if not key:
+                break
+            kind = self._names.key(number)[0]
+            known = self.recent.get(kind, key) or (self._stored(kind, key) if base is None else None)
+            if known is not None:
+                text = known.text
+                break
+            if base is None:
+                raise LookupError(f"the stored base {shown(key)} is gone")
+            chain.append(base)
+        while True:
+            number = chain.pop()
+            frame = self._read(self._offsets[number], self._sizes[number])
+            text = decompress(self._encodings[number], frame, self._lengths[number], text)
+            name = self._names.key(number)
+            record = Record(name[0], name[1:], self._known_metas.key(self._metas[number]), text)
+            if not chain:
+                return record
+            self.recent.put(record)
+
 
 REBASED_DEPTH = 47
 """The depth of a base that is chosen for it, at most: the next 16 pushes then need no encoding."""
 HOPS = (32, 1024, 32768)
 """Distances of the k-ary base rule, k = 32."""
+
+
+class StoredBases:
+    """The records of a repository that a native prover asks for. All are of kind 0, the only one that it proves."""
+
+    def __init__(self, snapshot: Snapshot, ancestry: Ancestry) -> None:
+        self._snapshot = snapshot
+        self._ancestry = ancestry
+
+    def ordinal(self, revision: RevisionId) -> int | None:
+        """The ordinal of a revision; None where it is not stored."""
+        return self._snapshot.ordinal(revision)
+
+    def rows(self, keys: Sequence[Key]) -> list[tuple[int, int, int, int] | None]:
+        """Depth, chain, lineage and length of the lowest copy of each record; None where it is not stored."""
+        found = [self._snapshot.first(0, key) for key in keys]
+        return [None if at is None else (at.depth, at.chain_kib, at.lineage, at.length) for at in found]
+
+    def record(self, key: Key) -> tuple[bytes, bytes]:
+        """Meta and text of a stored record."""
+        location = self._snapshot.first(0, key)
+        assert location is not None  # The prover asked for its row before.
+        record = self._snapshot.record(location)
+        return record.meta, record.text
+
+    def is_below(self, front: Sequence[int], key: Key) -> bool:
+        """Tell whether one of some revisions, or an ancestor of theirs, brought a record."""
+        return self._ancestry.is_stored_below(front, self._snapshot.introducers(0, key))
+
+    def meta_below(self, front: Sequence[int], key: Key) -> bytes | None:
+        """The meta of a record that one of some revisions, or an ancestor of theirs, brought; None where none did."""
+        return self._snapshot.metas([(0, key)])[0] if self.is_below(front, key) else None
 
 
 class KnownRecords:
@@ -38,15 +307,15 @@ class KnownRecords:
     def __init__(
         self, snapshot: Snapshot | None, allowance: Allowance, names: Numbered, read: Callable[[int, int], bytes]
     ) -> None:
-        """`names`, `read`: as of `Arrivals`."""
+        """`names`, `read`: as of `UploadIndex`."""
         self._snapshot = snapshot
         self._allowance = allowance
-        self.arrivals = Arrivals(names, read, self.stored)
+        self.stream = UploadIndex(names, read, self.stored)
         """The records of the stream."""
 
     def forget(self) -> None:
         """Drop the records of the stream."""
-        self.arrivals = Arrivals(Numbered(), _nowhere, _nothing)
+        self.stream = UploadIndex(Numbered(), lambda offset, size: b"", lambda kind, key: None)
 
     def row(self, entry: Entry, base_key: Key | None, before: int) -> tuple[Row, int, Key]:
         """Depth, chain and lineage of an entry, record `before` of the stream; and its base as `Frame` says it."""
@@ -56,10 +325,10 @@ class KnownRecords:
         base = None if self._snapshot is None else self.stored_row(entry.kind, base_key)
         number, stored = STORED_BASE, base_key
         if base is None:
-            first = self.arrivals.first(entry.kind, base_key)
+            first = self.stream.first(entry.kind, base_key)
             if first is None or first >= before:
                 raise LookupError(f"base {shown(base_key)} was found a moment ago")
-            base, number, stored = self.arrivals.row(first), first, b""
+            base, number, stored = self.stream.row(first), first, b""
         depth, chain_kib, lineage = base
         return made(Row, (depth + 1, chain_kib + kib(entry.length), lineage + 1)), number, stored
 
@@ -95,35 +364,35 @@ class KnownRecords:
             while location is not None and self._snapshot is not None:
                 yield Row(location.depth, location.chain_kib, location.lineage), location
                 location, key = self._snapshot.base(location), None
-            number = self.arrivals.first(kind, key) if key else None
+            number = self.stream.first(kind, key) if key else None
             if number is None:
                 break
-            yield self.arrivals.row(number), number
-            _, key = self.arrivals.base(number)
+            yield self.stream.row(number), number
+            _, key = self.stream.base(number)
 
     def _link(self, kind: int, place: int | Location) -> Record:
         if isinstance(place, int):
-            return self.record(kind, self.arrivals.key(place))
+            return self.record(kind, self.stream.key(place))
         assert self._snapshot is not None  # The place is in it.
         return self._snapshot.record(place)
 
     def copies(self, kind: int, key: Key) -> Iterable[int]:
         """The ordinals of the revisions that introduced a record."""
-        came = self.arrivals.ordinals_newest_first(kind, key)  # The newest is the likeliest to be an ancestor's.
+        came = self.stream.ordinals_newest_first(kind, key)  # The newest is the likeliest to be an ancestor's.
         if len(came) > 1:
             self._allowance.charge(len(came) >> 2)  # Four are listed in the time of a step.
         return came if self._snapshot is None else chain(came, self._snapshot.introducers(kind, key))
 
     def metas(self, places: Sequence[tuple[int, Key]]) -> list[bytes]:
         """The metas of records that are in the stream or stored."""
-        came = [self.arrivals.meta(*place) for place in places]
+        came = [self.stream.meta(*place) for place in places]
         stored = [place for place, meta in zip(places, came, strict=True) if meta is None]
         rest = iter(self._snapshot.metas(stored) if self._snapshot is not None else ())
         return [next(rest) if meta is None else meta for meta in came]
 
     def measure(self, kind: int, key: Key) -> tuple[bytes, int] | None:
         """Meta and text length of a record that came or is stored; None where it is neither. Nothing is decoded."""
-        number = self.arrivals.first(kind, key)
+        number = self.stream.first(kind, key)
         if number is None and not self.is_stored(kind, key):
             return None
         return self.metas([(kind, key)])[0], self.text_length(kind, key)
@@ -131,16 +400,14 @@ class KnownRecords:
     @contextlib.contextmanager
     def read(self, kind: int, key: Key) -> Iterator[Record]:
         """A record that came or is stored, decoded under the rules of `_check`: charged, a large one in its turn."""
-        if self.arrivals.recent.get(kind, key) is not None:
+        if self.stream.recent.get(kind, key) is not None:
             yield self.record(kind, key)
             return
-        number = self.arrivals.first(kind, key)
+        number = self.stream.first(kind, key)
         base_length: Callable[[], int]
         if number is not None:
-            row, base_length = (
-                self.arrivals.row(number),
-                partial(self.text_length, kind, self.arrivals.base(number)[1]),
-            )
+            row = self.stream.row(number)
+            base_length = partial(self.text_length, kind, self.stream.base(number)[1])
         else:
             snapshot = self._snapshot
             location = None if snapshot is None else snapshot.first(kind, key)
@@ -149,12 +416,12 @@ class KnownRecords:
             row = Row(location.depth, location.chain_kib, location.lineage)
             base_length = partial(_base_length, snapshot, location)
         self._allowance.decode(row.chain_kib << 10)
-        with large.turn(row.chain_kib, self.text_length(kind, key), base_length, self._allowance):
+        with parts.turn(row.chain_kib, self.text_length(kind, key), base_length, self._allowance):
             yield self.record(kind, key)
 
     def record(self, kind: int, key: Key) -> Record:
         """A record that is known to be there."""
-        found = self.arrivals.record(kind, key)
+        found = self.stream.record(kind, key)
         if found is None:
             raise LookupError(f"base {shown(key)} was found a moment ago")
         return found
@@ -179,17 +446,9 @@ class KnownRecords:
         if key is None:
             return 0
         stored = None if self._snapshot is None else self._snapshot.first(kind, key)
-        return self.arrivals.length(kind, key) if stored is None else stored.length
+        return self.stream.length(kind, key) if stored is None else stored.length
 
 
 def _base_length(snapshot: Snapshot, location: Location) -> int:
     base = snapshot.base(location)
     return 0 if base is None else base.length
-
-
-def _nowhere(offset: int, size: int) -> bytes:
-    raise LookupError(f"{size} bytes at {offset} of a pack that was let go of")
-
-
-def _nothing(_kind: int, _key: Key) -> None:
-    return None

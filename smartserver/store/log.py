@@ -1,11 +1,4 @@
-"""`Log`: the log of one repository on a store, and how it is changed.
-
-The rules are those of doc/design/0032-one-log.md; `log_view` has those of reading. In short:
-
-- A record is created exclusively under the number after the head. Nothing is ever written twice.
-- To change: publish, sync, then look back at the record that the new one follows.
-- What is not sure is looked at from the disk again, never guessed.
-"""
+"""`Log`: the log of one repository on a store, and how it is changed. Its reasons are in doc/design/0032-one-log.md."""
 
 # Theory of operation
 # ===================
@@ -54,16 +47,17 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from smartserver.errors import CorruptFile, OutcomeUnknown
+from smartserver.store.checkpoint import Since
 from smartserver.store.format import INCOMING, LOG
-from smartserver.store.log_view import TRIES, Head, LogView, Since, is_still_there
+from smartserver.store.log_view import TRIES, Head, LogView, is_still_there
 from smartserver.store.record import hash_of, record_path
 from smartserver.store.state import State
 from transports.base import Step, Transport
 from transports.errors import CodedError, FileExists, NoSuchFile, TransportError, TransportFailed
-from transports.steps import GetPublished, Publish, Put, SyncDirectory
+from transports.steps import GetPublished, GetStat, Publish, Put, SyncDirectory
 
 WAIT = 30.0
 """Seconds for which others may be first."""
@@ -74,8 +68,7 @@ LONGEST = 1.0
 """Seconds of a wait at most: a large change that is judged again is no measure for the others."""
 
 Judge = Callable[[State], tuple[bytes, State] | None]
-"""The record that is to follow a state, and the state then; None where none is to follow it: it is there already, or
-nothing is to be changed."""
+"""Gives the record that is to follow a state, and the state then; None if nothing is to change, or it is there."""
 
 
 class Log(LogView):
@@ -90,38 +83,33 @@ class Log(LogView):
     ) -> None:
         """`path`: of the repository, for errors. `clock`: seconds that only rise."""
         super().__init__(folder, path)
-        self._randomness = randomness
+        self.randomness = randomness
         self._clock = clock
         self._drafts: dict[bytes, str] = {}
-        """Where records lie, by their content, that were written down and not published yet."""
+        """The paths of records, by their content, that were written down and not published yet."""
         self._synced = b""
         """Hash of the newest record that is known to survive a loss of power."""
         self.turns = Turns(clock)
 
     def make_durable(self, head: Head) -> None:
-        """Make sure that the head survives a loss of power: its writer, another process, may not have synced it.
-
-        Raises:
-            OutcomeUnknown: the sync failed, or the record is gone.
-        """
+        """Make sure that the head survives a loss of power: its writer, another process, may not have synced it."""
         state = head.state
         if state.hash == self._synced:
             return
         there = GetPublished(record_path(state.version))
         try:
             self.folder.perform([SyncDirectory(LOG), there])
-        except TransportError as wrong:  # A sync that failed is never repeated.
+        except TransportError as error:  # A sync that failed is never repeated.
             self.forget()
-            raise OutcomeUnknown(str(wrong)) from wrong
+            raise OutcomeUnknown(str(error)) from error
         if not is_still_there(there, state.hash):
             self.forget()
             raise OutcomeUnknown(f"{there.path} is missing")
         self._synced = state.hash
 
     def append(self, head: Head, judge: Judge) -> Head:
-        """Publish a record, and give the head then, which survives a loss of power.
-
-        `judge` is asked again on each other state that turns out to be the newest.
+        """Publish a record, and give the head then, which survives a loss of power. `judge` is called again on each
+        other state that turns out to be the newest.
 
         Raises:
             CorruptFile: there is something above the head that does not fit: nothing is changed.
@@ -146,8 +134,8 @@ class Log(LogView):
                 if self._publish(base, content):
                     self.turns.published()
                     return self._adopted(content, after)
-            except _Unclear as wrong:
-                why = str(wrong)
+            except _Unclear as error:
+                why = str(error)
             lost = self._clock()
             head = self._settled(base, content, after, why)
             if head.state.incarnation == after.incarnation and self._counts(base, content, head):
@@ -155,6 +143,27 @@ class Log(LogView):
                 return head
             if head.state.history.horizon.version > base.version:
                 raise OutcomeUnknown(f"what was done since change {base.version} is not known any more")
+
+    def append_naming(
+        self, moves: Sequence[Step], paths: Sequence[str], judge: Judge, undo: contextlib.ExitStack
+    ) -> tuple[Head, contextlib.ExitStack]:
+        """Append a record that names files, which `moves` bring to `paths`. They are looked at after a state was read,
+        and before the record that follows it is published; if one is missing, none is. `undo`: run if the files could
+        not be moved, else given back, as the record may name them."""
+        looks = [GetStat(path) for path in paths]
+        head, is_looked_at = self.look_between(self.known, moves, looks)
+
+        def judged(state: State) -> tuple[bytes, State] | None:
+            nonlocal is_looked_at
+            verdict, files = judge(state), looks
+            if verdict is not None and not is_looked_at:
+                files = [GetStat(path) for path in paths]
+                self.folder.perform(files)
+            is_looked_at = False  # On another state they are looked at again.
+            return None if any(file.result is None for file in files) else verdict
+
+        kept = undo.pop_all()
+        return self.append(head, judged), kept
 
     def draft(self, content: bytes) -> Put:
         """Writes a record down with what comes before its publication, which takes less trips then."""
@@ -168,7 +177,7 @@ class Log(LogView):
             self._discard(path)
 
     def _temporary(self) -> str:
-        return f"{INCOMING}/{self._randomness(8).hex()}.record"
+        return f"{INCOMING}/{self.randomness(8).hex()}.record"
 
     def _publish(self, base: State, content: bytes) -> bool:
         """Publish a record that follows a state, durably. False where it does not count: another has its place, or the
@@ -190,17 +199,17 @@ class Log(LogView):
         except FileExists:
             self._discard(temporary)
             return False
-        except NoSuchFile as wrong:  # It was swept while this process was stopped.
-            raise _Unclear(str(wrong)) from wrong
-        except TransportError as wrong:
+        except NoSuchFile as error:  # It was swept while this process was stopped.
+            raise _Unclear(str(error)) from error
+        except TransportError as error:
             self._discard(temporary)
             self.forget()
             if own.was_performed and own.result is not None:
                 # Then it is the sync that failed, which is never repeated, or what follows.
-                raise OutcomeUnknown(str(wrong)) from wrong
+                raise OutcomeUnknown(str(error)) from error
             # A refusal is final, but may be one to read what was published.
-            if isinstance(wrong, TransportFailed) or self._look_again(str(wrong)).state.hash != base.hash:
-                raise _Unclear(str(wrong)) from wrong
+            if isinstance(error, TransportFailed) or self._look_again(str(error)).state.hash != base.hash:
+                raise _Unclear(str(error)) from error
             raise
         if not is_still_there(below, base.hash):
             self.forget()
@@ -209,7 +218,7 @@ class Log(LogView):
         return True
 
     def _settled(self, base: State, content: bytes, after: State, why: str) -> Head:
-        """The head, after it was unclear whether a record was published: where it is still the state that the record
+        """The head, after it was unclear whether a record was published. If it is still the state that the record
         follows, the same bytes are published again. Two of one number cannot both be."""
         for _ in range(TRIES):
             head = self._look_again(why)
@@ -218,40 +227,31 @@ class Log(LogView):
             try:
                 if self._publish(base, content):
                     return self._adopted(content, after)
-            except _Unclear as wrong:
-                why = str(wrong)
-            except CodedError as wrong:
-                raise OutcomeUnknown(f"{why}; then: {wrong}") from wrong
+            except _Unclear as error:
+                why = str(error)
+            except CodedError as error:
+                raise OutcomeUnknown(f"{why}; then: {error}") from error
         raise OutcomeUnknown(why)
 
     def _counts(self, base: State, content: bytes, head: Head) -> bool:
-        """Whether a record that may have been published was, and is one of those that led to the head. False where that
-        cannot be told any more: then the entries say it.
-
-        Raises:
-            OutcomeUnknown: the store failed.
-        """
+        """Tell whether a record that may have been published led to the head. False if only the entries can say it."""
         own, record_hash = GetPublished(record_path(base.version + 1)), hash_of(content)
         if head.state.hash == record_hash:
             return True
         below = GetPublished(record_path(base.version))
         try:
             self.folder.perform([own, below])
-        except TransportError as wrong:
+        except TransportError as error:
             self.forget()
-            raise OutcomeUnknown(str(wrong)) from wrong
+            raise OutcomeUnknown(str(error)) from error
         return is_still_there(own, record_hash) and is_still_there(below, base.hash)
 
     def _look_again(self, why: str) -> Head:
-        """The newest state, after a record may have been published.
-
-        Raises:
-            OutcomeUnknown: it cannot be told.
-        """
+        """The newest state, after a record may have been published."""
         try:
             head = self.look(has_successor=True)
-        except CodedError as wrong:
-            raise OutcomeUnknown(f"{why}; then: {wrong}") from wrong
+        except CodedError as error:
+            raise OutcomeUnknown(f"{why}; then: {error}") from error
         if head.damage is not None:
             raise OutcomeUnknown(f"{why}; then: {head.damage}")
         return head

@@ -1,13 +1,4 @@
-"""`LogView`: the log of one repository on a store, and the state after its newest record; `log` is how it is changed.
-
-The rules are those of doc/design/0032-one-log.md, which says why each is there and which run of the model breaks
-without it. In short:
-
-- To look: read on until a record is missing, *then* see that the record one stood on is still there, and the last but
-  one of those one passed: records are read from the newest down. They are deleted in rising order, so then "missing"
-  means "not made yet".
-- What is not sure is looked at from the disk again, never guessed.
-"""
+"""`LogView`: the log of one repository on a store, as it is read. `log` changes it, and has the theory of operation."""
 
 from __future__ import annotations
 
@@ -18,18 +9,17 @@ from dataclasses import dataclass
 from functools import partial
 
 from smartserver.errors import CorruptFile, NoSuchRepository
-from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, newest_first
-from smartserver.store.far import is_far
+from smartserver.store.checkpoint import Since, checkpoint_path, decode_checkpoint, newest_first
 from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, LOG, parse_format
 from smartserver.store.record import NOTHING, Record, decode_record, hash_of, is_record, numbers_of, record_path
+from smartserver.store.remote import is_remote
 from smartserver.store.state import Misfit, State, first_state
 from transports.base import Capability, Step, Transport
 from transports.errors import TransportError
 from transports.steps import Get, GetPublished, GetStat, ListDirectory
 
 TRIES = 3
-"""Times that something is tried again: a state is opened because what it stood on was gone, or a record is published of
-which the store did not say whether it is there."""
+"""Attempts to open a state whose base was gone, or to publish a record whose outcome the store did not tell."""
 AHEAD = 32
 """Records that are asked for at once where many may have come."""
 
@@ -43,22 +33,6 @@ class Head:
     state: State
     damage: CorruptFile | None = None
     """Why no change may follow it: what lies above it is damaged, or of another line."""
-
-
-@dataclass(slots=True)
-class Since:
-    """What came after the checkpoint that a state began with: records, their bytes, those of the newest, and the bytes
-    of the checkpoint."""
-
-    records: int = 0
-    size: int = 0
-    newest: int = 0
-    checkpoint: int = 0
-
-    @property
-    def moved(self) -> int:
-        """Bytes, about, that a checkpoint moves: it is written, and an older one is read before records are deleted."""
-        return 2 * (self.checkpoint + self.size)
 
 
 Perform = Callable[[Sequence[Step]], None]
@@ -76,31 +50,29 @@ class LogView:
         self._guard = threading.Lock()
         self._head: Head | None = None
         self.since = Since()
-        """What a checkpoint would save."""
+        """The records that a checkpoint would save."""
         self._connection = 0
         """Through which connection to the store the head was read."""
         self._listed = False
-        """Whether it was seen once that nothing lies above the head."""
+        """True once nothing was found above the head."""
         self.lacks_folders = False
-        """Whether a folder was missing at the first look: a copy may have left out an empty one."""
+        """True if a folder was missing at the first look: a copy may have left out an empty one."""
 
     # -- looking
 
     def look(self, perform: Perform | None = None, *, has_successor: bool = False) -> Head:
-        """The newest state as of now. `perform`: performs what is asked first where the log is opened behind a link, in
-        place of the folder. `has_successor`: a record is known to follow the head.
+        """The newest state as of now. `perform`: performs the first steps, if the log is opened behind a link, in place
+        of the folder. `has_successor`: a record is known to follow the head.
 
         Raises:
             NoSuchRepository: no repository was ever made here.
-            CorruptFile, Unsupported: it cannot be read.
-            TransportError: the store failed.
         """
         with self._guard:
             for _ in range(TRIES):
                 warm = self._head
                 try:
                     # Behind a link the record after the next is asked for, too: a trip less where something came.
-                    if warm is not None and not (has_successor or is_far(self.folder)) and self.still(warm):
+                    if warm is not None and not (has_successor or is_remote(self.folder)) and self.still(warm):
                         return warm
                     head = self._open(perform) if warm is None else self._read_on(warm.state)
                 except TransportError:
@@ -121,18 +93,9 @@ class LogView:
         return self._head
 
     def still(
-        self,
-        head: Head,
-        before: Sequence[Step] = (),
-        after: Sequence[Step] = (),
-        perform: Perform | None = None,
+        self, head: Head, before: Sequence[Step] = (), after: Sequence[Step] = (), perform: Perform | None = None
     ) -> bool:
-        """Perform steps, look whether a head is still the newest, and perform others, in one trip. `perform`: what
-        performs them, in place of the folder.
-
-        Raises:
-            TransportError: as of a step, or the store failed.
-        """
+        """Perform steps, tell whether a head is still the newest, and perform others, all in one trip."""
         state = head.state
         above, own = GetPublished(record_path(state.version + 1)), GetPublished(record_path(state.version))
         (perform or self.folder.perform)([*before, above, own, *after])
@@ -141,14 +104,9 @@ class LogView:
         return is_same and above.result is None and is_still_there(own, state.hash)
 
     def look_between(
-        self,
-        head: Head | None,
-        before: Sequence[Step],
-        after: Sequence[Step],
-        perform: Perform | None = None,
+        self, head: Head | None, before: Sequence[Step], after: Sequence[Step], perform: Perform | None = None
     ) -> tuple[Head, bool]:
-        """As `still`: the newest head, and whether the steps `after` were performed after it was read. Without a head
-        they are not."""
+        """The newest head, and whether `after` was performed after it was read, as of `still`; not without a head."""
         if head is None:
             (perform or self.folder.perform)(before)
         elif self.still(head, before, after, perform):
@@ -166,7 +124,7 @@ class LogView:
         are_objects = Capability.OBJECTS in self.folder.capabilities
         folders = [] if are_objects else [GetStat(name) for name in FOLDERS]
         asked: list[Step] = [line, names] if self._listed else [line, names, records, *folders]
-        head, guesses = None, is_far(self.folder) and not are_objects
+        head, guesses = None, is_remote(self.folder) and not are_objects
 
         def ask(steps: Sequence[Step]) -> None:
             (perform if guesses and perform else self.folder.perform)(steps)
@@ -185,17 +143,17 @@ class LogView:
         head = head or self._first(found, max(listed, default=0))
         if head is None or head.damage is not None:
             return head
-        above = [version for version in (*listed, *(each for each, _ in found)) if version > head.state.version]
+        above = [version for version in (*listed, *(number for number, _ in found)) if version > head.state.version]
         if above:  # The folders may have been listed after the records were asked for.
             head = self._read_on(head.state)
             if head is None or head.damage is not None:
                 return head
             version = head.state.version
-            records_above = {each: GetPublished(record_path(each)) for each in listed if each > version}
+            records_above = {number: GetPublished(record_path(number)) for number in listed if number > version}
             self.folder.perform(list(records_above.values()))
             # An empty folder is nothing: a loss of power leaves one where a record was published as a folder.
-            above = [each for each, look in records_above.items() if look.result is not None]
-            above += [each for each, _ in found if each > version]
+            above = [number for number, look in records_above.items() if look.result is not None]
+            above += [number for number, _ in found if number > version]
         if above:
             # A copy that lacks records, or an older log under a newer checkpoint: a change would bury what is there.
             why = f"it is missing, and something of change {max(above)} is there"
@@ -204,8 +162,7 @@ class LogView:
         return head
 
     def _first(self, checkpoints: Sequence[tuple[int, bytes]], newest: int) -> Head | None:
-        """The head from the first of the checkpoints, else record 1, that is there and whole. `newest`: the record that
-        is probably the last."""
+        """The head from the first checkpoint that is whole, else record 1. `newest`: probably the last record."""
         for version, record_hash in checkpoints:
             file = Get(checkpoint_path(version, record_hash))
             head = self._walk(version, [file], partial(self._saved, file, record_hash), newest)
@@ -219,8 +176,8 @@ class LogView:
             return None
         try:
             state = decode_checkpoint(file.result, file.path)
-        except CorruptFile as wrong:
-            log.warning("%s: %s; an older checkpoint is used", self.path or ".", wrong)
+        except CorruptFile as error:
+            log.warning("%s: %s; an older checkpoint is used", self.path or ".", error)
             return None
         self.since = Since(newest=len(record), checkpoint=len(file.result))
         return state if state.hash == record_hash else None
@@ -259,7 +216,7 @@ class LogView:
         at, ahead, state, stood = version, max(newest - version, 0) + 1, None, b""
         while True:
             asked = [GetPublished(record_path(at + 1 + more)) for more in range(ahead)]
-            again = {each: GetPublished(record_path(each)) for each in (at, version)}
+            again = {number: GetPublished(record_path(number)) for number in (at, version)}
             (perform or self.folder.perform)([*steps, *reversed(asked), *again.values()])
             perform = None
             if state is None:
@@ -269,16 +226,15 @@ class LogView:
                 stood = state.hash
             if not (is_still_there(again[version], stood) and is_still_there(again[at], state.hash)):
                 return None
-            contents = _until_missing(asked)
-            records, damage = _decoded(at, contents)
+            records, damage = _decoded(at, [step.result for step in asked])
             try:
                 state = state.after_all(records)
-            except Misfit as wrong:
-                state, damage = wrong.before, CorruptFile(record_path(wrong.before.version + 1), 0, str(wrong))
+            except Misfit as error:
+                state, damage = error.before, CorruptFile(record_path(error.before.version + 1), 0, str(error))
             if damage is not None:
                 return Head(state, damage)
-            for content in contents:
-                self._count(content)
+            for step in asked[: len(records)]:
+                self._count(step.result or b"")
             if len(records) < len(asked):
                 return Head(state)
             at, ahead = state.version, min(AHEAD, ahead * 4)
@@ -290,7 +246,7 @@ class LogView:
 
 
 def first_reads(store: Transport) -> list[GetPublished | GetStat | ListDirectory]:
-    """What a repository of a store behind a link is asked first. Questions of objects are paid for: less is guessed."""
+    """The first questions to a repository of a remote store. Questions of objects are paid for: less is guessed."""
     lists = [ListDirectory(CHECKPOINTS), ListDirectory(LOG)]
     if Capability.OBJECTS in store.capabilities:
         return [GetPublished(FORMAT), *lists]
@@ -299,26 +255,18 @@ def first_reads(store: Transport) -> list[GetPublished | GetStat | ListDirectory
 
 
 def is_still_there(step: GetPublished, record_hash: bytes) -> bool:
-    """Whether a record that was read is the one with that hash."""
+    """Tell whether a record that was read is the one with that hash."""
     return is_record(step.result, record_hash)
 
 
-def _until_missing(steps: Sequence[GetPublished]) -> list[bytes]:
-    """What was read, up to the first that is missing."""
-    contents: list[bytes] = []
-    for step in steps:
-        if step.result is None:
-            break
-        contents.append(step.result)
-    return contents
-
-
-def _decoded(version: int, contents: Sequence[bytes]) -> tuple[list[tuple[Record, bytes]], CorruptFile | None]:
-    """The records that follow a version, each with its hash, up to one that is damaged, and what is wrong with that."""
+def _decoded(version: int, contents: Sequence[bytes | None]) -> tuple[list[tuple[Record, bytes]], CorruptFile | None]:
+    """The records that follow a version, each with its hash, up to one that is missing or damaged; then the damage."""
     records = []
     for number, content in enumerate(contents, version + 1):
+        if content is None:
+            break
         try:
             records.append((decode_record(content, record_path(number)), hash_of(content)))
-        except CorruptFile as wrong:
-            return records, wrong
+        except CorruptFile as error:
+            return records, error
     return records, None

@@ -1,5 +1,5 @@
-"""What lies in a repository that its log does not have: found without changing anything. `recovery` restores it, and
-`verify` says what is damaged.
+"""The changes in a repository that its log does not have: found without changing anything. `recovery` restores them,
+and `verify` says what is damaged.
 
 The state that recovery continues from is the newest one that checkpoints and records give. It need not be the one that
 servers answer from: the record of its checkpoint may be missing. The records that it follows, back to the first that is
@@ -22,10 +22,10 @@ from operator import attrgetter
 
 from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.store.checkpoint import checkpoint_path, decode_checkpoint, encode_checkpoint, newest_first
+from smartserver.store.creation import Remains
 from smartserver.store.format import CHECKPOINTS, FORMAT, LOG, LOST, PACKS, parse_format
 from smartserver.store.open_pack import pack_path
 from smartserver.store.record import NOTHING, Entry, PackEntry, Record, decode_record, hash_of, numbers_of, record_path
-from smartserver.store.remains import Remains
 from smartserver.store.state import Misfit, State, first_state
 from smartserver.store.trailer import trailer_of
 from smartserver.store.upkeep import packs_in
@@ -34,7 +34,7 @@ from transports.errors import NoSuchFile
 from transports.steps import Get, GetPublished, ListDirectory
 
 RECOVERED = b"recovered "
-"""What begins the outcomes of the entry that a recovery makes; the incarnations before and after it follow."""
+"""The begin of the outcomes of a recovery's entry; the incarnations before and after it follow."""
 
 
 @dataclass(eq=False)
@@ -43,30 +43,30 @@ class LostChange:
 
     entry: Entry
     number: int
-    """Of its record, or of the one after the state that it was judged on."""
+    """The number of its record, or of the one after the state that it was judged on."""
     time: int
     """Milliseconds since the epoch; of a pack alone, when its file was written."""
     made: bool
-    """Whether a record says it."""
+    """True if a record says it."""
     elsewhere: bool = False
-    """Whether it was made in another repository at the same place."""
+    """True if it was made in another repository at the same place."""
     pack: tuple[str, int] | None = None
     """Path and length of the pack that it brought, where that is there."""
 
     @property
     def id(self) -> str:
-        """What a person names it by."""
+        """The name by which a person chooses it."""
         return self.entry.request.hex()[:8]
 
 
 @dataclass
 class Findings:
-    """What lies in a repository that its log does not have."""
+    """The damage of a repository's log, and the changes that it does not have."""
 
     state: State
-    """What recovery continues from."""
+    """The state that recovery continues from."""
     is_served: bool
-    """Whether servers answer from that state, and change it."""
+    """True if servers answer from that state, and change it."""
     misfits: dict[str, str] = field(default_factory=dict)
     """By the paths of records and checkpoints, the highest numbers first: why each is one, with its path."""
     missing: str = ""
@@ -80,32 +80,29 @@ class Findings:
 
     @property
     def damages(self) -> list[str]:
-        """What is wrong with the log, in words."""
+        """The damage of the log, in words."""
         return [*self.misfits.values(), *([f"{self.missing} is missing"] if self.missing else [])]
 
     @property
     def needs_repair(self) -> bool:
-        """Whether something of the state, or of its log, is not as it should be."""
+        """True if something of the state, or of its log, is not as it should be."""
         return bool(self.damages or self.gone) or not self.is_served
 
     @property
     def made(self) -> list[LostChange]:
         """The changes that were surely made."""
-        return [each for each in self.changes if each.made]
+        return [change for change in self.changes if change.made]
 
     def __bool__(self) -> bool:
-        """Whether there is anything to repair or to restore."""
+        """True if there is anything to repair or to restore."""
         return self.needs_repair or bool(self.changes)
 
 
 def find(folder: Transport, path: str = "") -> Findings:
-    """Look for what a repository's log does not have. `path`: the repository's, for errors.
+    """Look for changes that a repository's log does not have. `path`: the repository's, for errors.
 
     Raises:
         NoSuchRepository: there is none, nor anything left of one.
-        CorruptFile: no checkpoint or record tells a state, and no trailer how the repository began.
-        Unsupported: a file of it is of another release.
-        TransportError: the store failed.
     """
     # Checkpoints before records: that of each is listed then.
     line, names = GetPublished(FORMAT), {name: ListDirectory(name) for name in (CHECKPOINTS, LOG, LOST, PACKS)}
@@ -120,7 +117,9 @@ def find(folder: Transport, path: str = "") -> Findings:
     numbers = sorted(numbers_of(listed[LOG]), reverse=True)
     contents = _read(folder, map(record_path, numbers))
     records = {number: contents[record_path(number)] for number in numbers if record_path(number) in contents}
-    walk = _Walk(records, _checkpoints(folder, listed[CHECKPOINTS]))
+    files = {name: Get(checkpoint_path(*name)) for name in newest_first(listed[CHECKPOINTS])}
+    folder.perform(list(files.values()))
+    walk = _Walk(records, {name: file.result for name, file in files.items() if file.result is not None})
     found = walk.findings(is_marked=line.result is not None)
     state = found.state
     lost = _read(folder, [f"{LOST}/{name}" for name in listed[LOST] if name.partition(".")[0].isdecimal()])
@@ -128,13 +127,14 @@ def find(folder: Transport, path: str = "") -> Findings:
     outside = [content for number, content in records.items() if number not in walk.line]
     said = _of_records([*outside, *lost.values()], state.history.horizon.version)
     for change in chain(said, _of_packs(folder, found, listed[PACKS])):
-        if _is_restorable(change.entry) and state.history.find(change.entry.request) is None:
+        entry = change.entry  # A deletion is not carried out again.
+        if (entry.changes or entry.pack) and not entry.deletes and state.history.find(change.entry.request) is None:
             first = changes.setdefault(change.entry.request, change)
             first.pack = first.pack or change.pack
     found.changes = sorted(changes.values(), key=attrgetter("elsewhere", "number"))
     if not (state.exists or found):
         raise NoSuchRepository(path)
-    if state.hash == NOTHING and not any(each.entry.begins for each in found.changes):
+    if state.hash == NOTHING and not any(change.entry.begins for change in found.changes):
         why = "no checkpoint and no record can be read, and no pack says how the repository began: restore a backup"
         raise CorruptFile(LOG, 0, why)
     return found
@@ -144,13 +144,6 @@ def _read(folder: Transport, paths: Iterable[str]) -> dict[str, bytes]:
     steps = [GetPublished(path) for path in paths]
     folder.perform(steps)
     return {step.path: step.result for step in steps if step.result is not None}
-
-
-def _checkpoints(folder: Transport, names: Iterable[str]) -> dict[tuple[int, bytes], bytes]:
-    """The contents of checkpoints."""
-    files = {name: Get(checkpoint_path(*name)) for name in newest_first(names)}
-    folder.perform(list(files.values()))
-    return {name: file.result for name, file in files.items() if file.result is not None}
 
 
 class _Walk:
@@ -168,7 +161,7 @@ class _Walk:
         states: dict[bytes, State] = {}
         for number in sorted({*records, *(version for version, _ in checkpoints)}):
             states = self._follow(number, states)
-            for name in [each for each in checkpoints if each[0] == number]:
+            for name in [checkpoint for checkpoint in checkpoints if checkpoint[0] == number]:
                 self._compare(name, checkpoints[name], states)
             if states:
                 self.state = states.get(hash_of(records.get(number, b"")), next(iter(states.values())))
@@ -191,10 +184,10 @@ class _Walk:
                     return {record_hash: first_state(record_hash)}
                 if record.parent in states:
                     return {record_hash: states[record.parent].after(record, record_hash)}
-        except CorruptFile as wrong:
-            self._misfits[path] = str(wrong)
-        except Misfit as wrong:
-            self._misfits[path] = f"{path}: {wrong}"
+        except CorruptFile as error:
+            self._misfits[path] = str(error)
+        except Misfit as error:
+            self._misfits[path] = f"{path}: {error}"
         return {}
 
     def _compare(self, name: tuple[int, bytes], content: bytes, states: dict[bytes, State]) -> None:
@@ -202,8 +195,8 @@ class _Walk:
         path = checkpoint_path(*name)
         try:
             said = decode_checkpoint(content, path)
-        except CorruptFile as wrong:
-            self._misfits[path] = str(wrong)
+        except CorruptFile as error:
+            self._misfits[path] = str(error)
             return
         if (said.version, said.hash) != name:
             self._misfits[path] = f"{path}: it is of another record {name[0]}"
@@ -214,7 +207,7 @@ class _Walk:
             self._saved.add(name)
 
     def findings(self, *, is_marked: bool) -> Findings:
-        """What this says of the log. `is_marked`: whether the folder's `format` is there."""
+        """The findings about the log. `is_marked`: whether the folder's `format` is there."""
         version, misfits = self.state.version, self._misfits
         for number in self._records:
             if number > version:
@@ -223,7 +216,7 @@ class _Walk:
             if self.line.get(number, record_hash) != record_hash:
                 path = checkpoint_path(number, record_hash)
                 misfits[path] = f"{path}: it is of another record {number}"
-        starts = sum(each in self._saved for each in self.line.items())
+        starts = sum(record_id in self._saved for record_id in self.line.items())
         below, missing = record_path(self._below), ""
         if self._below in self._records:
             misfits.setdefault(below, f"{below}: it is of another line")
@@ -232,29 +225,29 @@ class _Walk:
             least = self._below + 1, self.line.get(self._below + 1)
             missing = "" if {least, (self._below, self._parent)} & self._saved else below
         # Checkpoints before records: these alone tell a server that no change may follow.
-        order = sorted(misfits, key=lambda each: (each.startswith(CHECKPOINTS), each), reverse=True)
+        order = sorted(misfits, key=lambda path: (path.startswith(CHECKPOINTS), path), reverse=True)
         is_served = is_marked and (starts > 0 or 1 in self.line)
         return Findings(self.state, is_served, {path: misfits[path] for path in order}, missing)
 
 
 def _of_records(contents: Iterable[bytes], horizon: int) -> list[LostChange]:
-    """What records after a number say, as far as they can be read, in the order of their numbers."""
+    """The changes of the readable records after a number, in the order of their numbers."""
     records: list[Record] = []
     for content in contents:
         with contextlib.suppress(CorruptFile):
             records.append(decode_record(content, LOST))
     records.sort(key=attrgetter("number"))
-    later = [each for each in records if each.number > horizon]
-    return [LostChange(entry, each.number, each.time, made=True) for each in later for entry in each.entries]
+    later = [record for record in records if record.number > horizon]
+    return [LostChange(entry, record.number, record.time, made=True) for record in later for entry in record.entries]
 
 
 def _of_packs(folder: Transport, found: Findings, names: list[str]) -> Iterator[LostChange]:
-    """What the trailers of packs say that the state does not name; joined packs, and those that are gone, are noted."""
+    """The changes in trailers of packs that the state does not name; joined and missing packs are noted."""
     state, there = found.state, packs_in(folder, names)
     named = {pack.name for pack in state.packs}
-    found.gone = [pack for pack in state.packs if pack.name not in {each.name for each in there}]
+    found.gone = [pack for pack in state.packs if pack.name not in {pack_file.name for pack_file in there}]
     incarnations = {state.incarnation}
-    for recovered in [each.outcomes for each in reversed(state.history) if each.outcomes.startswith(RECOVERED)]:
+    for recovered in [entry.outcomes for entry in reversed(state.history) if entry.outcomes.startswith(RECOVERED)]:
         if recovered[-16:] in incarnations:
             incarnations.add(recovered[-32:-16])
     for pack in there:
@@ -273,8 +266,3 @@ def _of_packs(folder: Transport, found: Findings, names: list[str]) -> Iterator[
                 found.joined.append(change)
             else:
                 yield change
-
-
-def _is_restorable(entry: Entry) -> bool:
-    """Whether it changed anything; a deletion is not carried out again."""
-    return bool(entry.changes or entry.pack) and not entry.deletes

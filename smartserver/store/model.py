@@ -1,4 +1,4 @@
-"""What the rest of the program sees of a repository: values, no I/O.
+"""The values of a repository that the rest of the program sees, without I/O.
 
 A verb gets a `Transaction` (`store.transaction`): a snapshot of the repository, the announced graph and the changes
 of the calls before it. It decides there; the repository makes the changes durable in one record, or plans again when
@@ -29,12 +29,12 @@ class PullPlan(msgspec.Struct, frozen=True):
     common: tuple[bool, ...]
     """For each have: is it a revision here."""
     bulk: bool = False
-    """Whether they travel as one bulk stream."""
+    """True if they travel as one bulk stream."""
     expanded: bool = False
-    """Whether that may have less of them compressed (`store.bulk`)."""
+    """True if that may have less of them compressed (`store.bulk`)."""
 
     def __bool__(self) -> bool:
-        """Whether anything is to be sent."""
+        """True if anything is to be sent."""
         return self.segments > 0
 
 
@@ -44,10 +44,10 @@ class ContentPlan(msgspec.Struct, frozen=True):
     pieces: Iterator[Piece] | None
     """The records, or the graph, that it is put together from."""
     items: Iterator[bytes | memoryview] | None = None
-    """Of a content body (`records.browse`), instead."""
+    """The items of a content body (`records.browse`), instead."""
 
     def __bool__(self) -> bool:
-        """Whether anything is to be sent."""
+        """True if anything is to be sent."""
         return self.pieces is not None or self.items is not None
 
 
@@ -61,7 +61,7 @@ class KnownVersion(NamedTuple):
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """What of a repository changed after version `since`; everything where `since` is None."""
+    """The changes of a repository after version `since`; everything if `since` is None."""
 
     incarnation: bytes
     version: int
@@ -73,11 +73,11 @@ class Changes(msgspec.Struct, frozen=True):
     settings: Mapping[str, bytes]
     """`vcs` and `settings` are empty where they did not change after `since`."""
     mark: int = 0
-    """As in `KnownVersion`."""
+    """The mark of `version`, as in `KnownVersion`."""
 
 
 class RepositoryStats(msgspec.Struct, frozen=True):
-    """What a repository consists of; sizes in bytes."""
+    """The numbers and sizes, in bytes, of a repository."""
 
     format: str
     features: list[str]
@@ -86,18 +86,18 @@ class RepositoryStats(msgspec.Struct, frozen=True):
     """Changes since it was made."""
     refs: int
     entries: int
-    """Of all its maps."""
+    """The entries of all its maps."""
     revisions: int
     records: int
     packs: int
     size: int
-    """Of packs and indexes."""
+    """The bytes of packs and indexes."""
     largest: int
-    """Of one pack."""
+    """The bytes of the largest pack."""
 
 
 class PackReport(msgspec.Struct, frozen=True):
-    """How many packs there were and are, and their bytes."""
+    """The number of packs before and after a repack, and their bytes."""
 
     before: int
     after: int
@@ -114,7 +114,7 @@ class ListingEntry(msgspec.Struct, frozen=True):
 
 
 class VerifyReport(msgspec.Struct, frozen=True):
-    """What a verification read, and every damage it found."""
+    """The extent of a verification, and every damage it found."""
 
     packs: int
     segments: int

@@ -16,32 +16,13 @@ from smartserver.meters import (
     here,
 )
 from smartserver.records.check import check_bytes
-from smartserver.records.model import Key, Kind, RevisionId
+from smartserver.records.model import Kind
 from smartserver.records.native import native
 
 
-class Stored(Protocol):
-    """Answers a prover's questions about the repository. All records are of kind 0."""
-
-    def ordinal(self, revision: RevisionId) -> int | None:
-        """The ordinal of a revision; None where it is not stored."""
-
-    def rows(self, keys: Sequence[Key]) -> Sequence[tuple[int, int, int, int] | None]:
-        """Depth, chain, lineage and length of the lowest copy of each record; None where it is not stored."""
-
-    def record(self, key: Key) -> tuple[bytes, bytes]:
-        """Meta and text of a stored record."""
-
-    def is_below(self, front: Sequence[int], key: Key) -> bool:
-        """Tell whether one of some revisions, or an ancestor of theirs, brought a record."""
-
-    def meta_below(self, front: Sequence[int], key: Key) -> bytes | None:
-        """The meta of a record that one of some revisions, or an ancestor of theirs, brought; None where none did."""
-
-
 class Prover(Protocol):
-    """Proves the segments of one stream, up to one that Python must look at: what is out of the ordinary or wrong. What
-    Python takes then is noted. Its twin is `store.incoming.Intake`, which it serves."""
+    """Proves the segments of one stream, up to one that Python must look at: out of the ordinary, or wrong. A segment
+    that Python takes then is noted. Its twin is `store.incoming.UploadValidator`, which it serves."""
 
     own_meta: bytes
     """The meta of the own record of each segment that it proves."""
@@ -66,15 +47,13 @@ class Prover(Protocol):
 
     def note(self, block: bytes, at: int, rows: Sequence[tuple[int, int, int]] = (), bases: Sequence[int] = ()) -> None:
         """Take a segment that Python has proved. `rows`: depth, chain and lineage of each record; `bases`: the number
-        of its base in the stream, negative where that is stored or there is none. Without them they are as the stream
-        says."""
+        of its base in the stream, else negative. Without them they are as the stream says."""
 
     def revisions(self, first: int) -> Sequence[tuple[bytes, Sequence[int]]]:
-        """The revisions from a number on, and their parents: numbers of the stream, and of stored ones the ordinals,
-        each negative and one less."""
+        """The revisions from a number on, and their parents by number; of stored ones the ordinal, as -1 - ordinal."""
 
     def columns(self, first: int) -> Any:
-        """The records from a number on, as `Arrivals.extend` takes them."""
+        """The records from a number on, as `UploadIndex.extend` takes them."""
 
     def index(self, pack_length: int, pack_hash: bytes, first: int = 0, lineages: Sequence[int] | None = None) -> bytes:
         """The body of the index of a pack that has the segments from a number on. `lineages`: those of its records."""
@@ -83,18 +62,17 @@ class Prover(Protocol):
         """Drop texts and marks: nothing more is proved."""
 
     def tally(self) -> Sequence[int]:
-        """Counts since the last call: frames decoded, their bytes, bytes of texts; texts hashed, their bytes;
-        reads, their bytes."""
+        """Counts since the last call: frames decoded, their bytes, texts' bytes; texts hashed, bytes; reads, bytes."""
 
 
 _WORK: Final = (DECOMPRESSED, DECOMPRESSED_IN, DECOMPRESSED_OUT, HASHED, HASHED_BYTES, READS, BYTES_READ)
 """The meters that `Prover.tally` counts for."""
 
 
-def make_prover(width: int, cache: int, judges: bool, stored: Stored | None) -> Prover | None:
+def make_prover(width: int, cache: int, judges: bool, stored: object) -> Prover | None:
     """Give the prover of segments whose records are of one kind and have hashes of so many bytes as keys; None where
     it was not built, or `width` is 0. `cache`: bytes of texts that are kept. `judges`: whether faults matter. `stored`:
-    None for a repository that has nothing."""
+    `known_records.StoredBases`, or None for a repository that has nothing."""
     made = native("Prover")
     found: Prover | None = made(width, cache, judges, stored) if made is not None and width else None
     return found
@@ -108,8 +86,7 @@ def count_work(prover: Prover) -> None:
 
 
 class RecordReader(Protocol):
-    """Reads records of a snapshot's packs natively, where nothing is damaged. Its twin is
-    `store.stored_records.StoredRecords`."""
+    """Reads sound records of a snapshot's packs natively. Its twin is `store.stored_records.StoredRecords`."""
 
     def add(self, number: int, index: int, content: int | None = None) -> bool:
         """Say how an index, and its pack, are read: descriptors of open files. Whether they can be."""

@@ -30,7 +30,7 @@ import msgspec
 
 from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.records.model import Kind
-from smartserver.store.cleanup import create, make_checkpoint
+from smartserver.store.checkpoint import create, make_checkpoint
 from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, INCOMING, LINE, LOG, LOST, is_old, parse_format
 from smartserver.store.history import CLOCK_MARGIN, History, Horizon, LogEntry
 from smartserver.store.record import (
@@ -51,7 +51,7 @@ from transports.errors import DirectoryNotEmpty, FileExists, NoSuchFile, Transpo
 from transports.steps import Get, Put, Rename, SyncDirectory
 
 OLD = f"{LOST}/format1"
-"""Where an upgrade leaves what was there."""
+"""The folder to which an upgrade moves the old files."""
 ROOT, TABLES, LOCK = "root", "tables", "lock"
 MOVED = (ROOT, LOG, TABLES)
 NONCE = b"upgrade!".hex()
@@ -118,13 +118,7 @@ _LOG = msgspec.msgpack.Decoder(list[_Entry])
 
 
 def upgrade(folder: Transport, place: str, randomness: Callable[[int], bytes]) -> bool:
-    """Change a repository of version 1; False where it is of this release. `place`: its folder on this machine.
-
-    Raises:
-        NoSuchRepository: none is there.
-        CorruptFile, Unsupported: what it has cannot be read.
-        TransportFailed: another process holds its lock, or the store failed.
-    """
+    """Change a repository of version 1; False where it is of this release. `place`: its folder on this machine."""
     with _alone(folder, place) as line:
         if line != LINE:
             with _locked(folder, place, line):
@@ -139,12 +133,7 @@ def upgrade(folder: Transport, place: str, randomness: Callable[[int], bytes]) -
 
 
 def undo(folder: Transport, place: str, randomness: Callable[[int], bytes]) -> None:
-    """Make a repository of version 1 again what it was before its upgrade.
-
-    Raises:
-        NoSuchRepository: no upgraded one is there.
-        TransportFailed: it was changed since, or the store failed.
-    """
+    """Make a repository of version 1 again what it was before its upgrade."""
     with _alone(folder, place) as line:
         if not folder.exists(f"{OLD}/{ROOT}"):
             raise NoSuchRepository(place)
@@ -245,11 +234,7 @@ def _replace_format(folder: Transport, line: bytes, randomness: Callable[[int], 
 
 
 def _claim_next(folder: Transport, place: str, randomness: Callable[[int], bytes]) -> None:
-    """Take the number after the record of the upgrade, so that nobody changes the repository any more.
-
-    Raises:
-        TransportFailed: somebody did.
-    """
+    """Take the number after the record of the upgrade, so that nobody changes the repository any more."""
     number = _decode(folder.get(f"{OLD}/{ROOT}")).version + 1
     first, claim = record_path(number), record_path(number + 1)
     content = encode_record(Record(number=number + 1, parent=NOTHING, time=0))
@@ -269,14 +254,14 @@ def _decode(content: bytes) -> _Root:
         if blake2b(payload, digest_size=16).digest() != check:
             raise CorruptFile(ROOT, 0, "the content does not match its check")
         root = _ROOT.decode(payload)
-    except msgspec.DecodeError as wrong:
-        raise CorruptFile(ROOT, 0, str(wrong)) from wrong
+    except msgspec.DecodeError as error:
+        raise CorruptFile(ROOT, 0, str(error)) from error
     check_features((*root.read_features, *root.write_features))
     return root
 
 
 def _read_state(folder: Transport, place: str) -> State:
-    """What the root says, as the state after the record of the upgrade."""
+    """The content of the root, as the state after the record of the upgrade."""
 
     def read(path: str) -> bytes:
         """A file, where it was or where it has been moved."""
@@ -357,7 +342,7 @@ def _history(root: _Root, read: Callable[[str], bytes]) -> History:
         except (CorruptFile, NoSuchFile, msgspec.DecodeError):
             since = max(since, file.time + CLOCK_MARGIN)
             break
-    logged = [each.now() for each in entries]
+    logged = [entry.now() for entry in entries]
     if not since:
         return History(logged)
     oldest = (logged[0].version, logged[0].mark) if logged else (root.version, root.log_mark)

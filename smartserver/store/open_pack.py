@@ -15,16 +15,16 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from smartserver.errors import CorruptFile, RepositoryChanged
-from smartserver.records.model import Key, Kind
-from smartserver.store import far
+from smartserver.records.model import Kind
+from smartserver.store import remote
 from smartserver.store.blocks import Blocks, Remake
 from smartserver.store.caches import Block
-from smartserver.store.far import FarPack, PackRange, is_far
 from smartserver.store.format import PACKS
-from smartserver.store.index import Index, Row
-from smartserver.store.index_build import rebuild
+from smartserver.store.index import Index
+from smartserver.store.index_build import Resolve, rebuild
 from smartserver.store.pack import MovedPack, PackReader
 from smartserver.store.record import PackEntry
+from smartserver.store.remote import PackRange, RemotePack, is_remote
 from smartserver.store.summaries import LEAST, Summaries, summaries_path
 from transports.base import Transport
 from transports.errors import NoSuchFile, TransportError
@@ -38,23 +38,19 @@ FilesRead = Mapping[str, bytes | None]
 """Files by path, and what is in them; None: there is no such file."""
 NONE_READ: FilesRead = {}
 
-Resolve = Callable[[int, Key], Row | None]
-"""Gives the row of a record that lies in an earlier pack, by its kind and key."""
 
 Seek = Callable[[PackEntry, Index], "tuple[PackEntry, int] | None"]
-"""Looks in the newest state for the pack that has the segments of a pack that is gone, by its index, and how many
-bytes further on they lie there. None: the newest state still names the pack, so that it is missing.
-
-Raises RepositoryChanged where they are nowhere, and CorruptFile, Unsupported and TransportError as `States.read`."""
+"""Looks in the newest state for the pack that has the segments of a pack that is gone, by its index, and the difference
+of their offsets there. None: the newest state still names the pack, so that it is missing."""
 
 
 def pack_path(name: bytes) -> str:
-    """Where a pack lies in its repository."""
+    """The path of a pack in its repository."""
     return f"{PACKS}/{name.hex()}.pack"
 
 
 def index_path(name: bytes) -> str:
-    """Where a pack's index lies in its repository."""
+    """The path of a pack's index in its repository."""
     return f"{PACKS}/{name.hex()}.idx"
 
 
@@ -64,12 +60,12 @@ class OpenPack:
     def __init__(self, transport: Transport, entry: PackEntry, kinds: Sequence[Kind], seek: Seek) -> None:
         self.entry = entry
         self.path = pack_path(entry.name)
-        self.far = is_far(transport)
-        """Whether it lies behind a link."""
+        self.is_remote = is_remote(transport)
+        """True if it lies behind a link."""
         self.index: Index
         self._rebuilt: bytes | None = None
         self._content: bytes | None = None
-        """Of its file, if that was read with the index."""
+        """The content of its file, if that was read with the index."""
         self._transport = transport
         self._kinds = tuple(kinds)
         self._seek = seek
@@ -79,17 +75,11 @@ class OpenPack:
         self._look_again = 0.0
         """When the file of summaries is looked for again, by `time.monotonic`."""
         self._is_damaged = False
-        """Whether that file was damaged when it was last read."""
+        """True if that file was damaged when it was last read."""
 
     @property
     def reader(self) -> PackReader:
-        """The pack's file, opened when first asked for; where it is gone, the one that has its segments now.
-
-        Raises:
-            NoSuchFile: it is gone, and the newest state names it.
-            RepositoryChanged: it is gone, and its segments are nowhere.
-            CorruptFile: not of the length or the kinds the log names.
-        """
+        """The pack's file, opened when first asked for; where it is gone, the one that has its segments now."""
         reader = self._reader
         if reader is None:
             with self._opening:
@@ -105,11 +95,11 @@ class OpenPack:
             found = seek(entry, index)
             return None if found is None else PackRange(pack_path(found[0].name), *found)
 
-        if self.far:
+        if self.is_remote:
             # It holds what it needs to find itself, and not this, which would keep both alive.
-            return FarPack(self._transport, PackRange(self.path, entry, 0), self._kinds, find, self._content)
+            return RemotePack(self._transport, PackRange(self.path, entry, 0), self._kinds, find, self._content)
         place: PackRange | None = None
-        for moves_left in range(far.MOVES, -1, -1):
+        for moves_left in range(remote.MOVES, -1, -1):
             try:
                 if place is None:
                     return self._open_at(self.path, entry)
@@ -129,8 +119,8 @@ class OpenPack:
 
     def _alone(self) -> PackReader:
         """The pack's file, before its index is there to find it elsewhere."""
-        if self.far:
-            return FarPack(self._transport, PackRange(self.path, self.entry, 0), self._kinds, lambda: None)
+        if self.is_remote:
+            return RemotePack(self._transport, PackRange(self.path, self.entry, 0), self._kinds, lambda: None)
         return self._open_at(self.path, self.entry)
 
     @property
@@ -139,15 +129,8 @@ class OpenPack:
         return self._rebuilt or self.index.blocks.remade
 
     def open_index(self, resolve: Resolve, read: FilesRead = NONE_READ) -> None:
-        """Open the index, or make it again from the pack where its file is missing, damaged or another pack's.
-
-        `resolve`: finds records in earlier packs, until `resolve_by` says how else. `read`: files that were read
-        already.
-
-        Raises:
-            NoSuchFile: index and pack are gone.
-            CorruptFile: the pack is damaged too.
-        """
+        """Open the index, or make it again from the pack if its file is missing, damaged or another pack's. `resolve`:
+        finds records in earlier packs, until `resolve_by` says how else. `read`: files that were read already."""
         path, self._content = index_path(self.entry.name), read.get(self.path)
         try:
             file = read[path] if path in read else self._transport.open_read(path)
@@ -172,20 +155,20 @@ class OpenPack:
         self.resolve_by(lambda: resolve)
 
     def summarised(self, block: int, *, messages: bool, changes: bool) -> Block | None:
-        """What a log shows of the revisions of a block (`Summaries.block`); None where the file does not have it, or
+        """The rows of a log for the revisions of a block (`Summaries.block`); None if the file does not have them, or
         cannot be read. Behind a link it is not looked for: it would take trips of its own."""
         found = self._open_summaries()
         if found is None:
             return None
         try:
             return found.block(block, messages=messages, changes=changes)
-        except (CorruptFile, TransportError) as wrong:
-            self._without_summaries(wrong)
+        except (CorruptFile, TransportError) as error:
+            self._without_summaries(error)
             return None
 
     @property
     def has_summaries(self) -> bool:
-        """Whether its file of summaries is there and can be opened, or none is needed."""
+        """True if its file of summaries is there and can be opened, or none is needed."""
         return self.entry.segments < LEAST or (not self._is_damaged and self._open_summaries() is not None)
 
     def check_summaries(self) -> None:
@@ -196,31 +179,31 @@ class OpenPack:
         try:
             for block in range(found.blocks):
                 found.block(block, messages=True, changes=found.columns == 3)
-        except (CorruptFile, TransportError) as wrong:
-            self._without_summaries(wrong)
+        except (CorruptFile, TransportError) as error:
+            self._without_summaries(error)
 
     def look_for_summaries(self) -> None:
         """Say that the file was made."""
         self._summaries, self._look_again, self._is_damaged = None, 0.0, False
 
     def _open_summaries(self) -> Summaries | None:
-        is_due = not self.far and self.entry.segments >= LEAST and time.monotonic() >= self._look_again
+        is_due = not self.is_remote and self.entry.segments >= LEAST and time.monotonic() >= self._look_again
         if self._summaries is None and is_due:
             try:
                 self._summaries = Summaries(self._transport.open_read(summaries_path(self.entry.name)), self.entry)
             except NoSuchFile:
                 self._look_again = time.monotonic() + LOOK_AGAIN
-            except (CorruptFile, TransportError) as wrong:
-                self._without_summaries(wrong)
+            except (CorruptFile, TransportError) as error:
+                self._without_summaries(error)
         return self._summaries
 
-    def _without_summaries(self, wrong: CorruptFile | TransportError) -> None:
-        log.warning("%s: logs read the records instead, until upkeep has made the file again", wrong)
+    def _without_summaries(self, error: CorruptFile | TransportError) -> None:
+        log.warning("%s: logs read the records instead, until upkeep has made the file again", error)
         self._summaries, self._look_again, self._is_damaged = None, time.monotonic() + LOOK_AGAIN, True
 
     def resolve_by(self, resolve: Callable[[], Resolve]) -> None:
         """Say how to find records in earlier packs when damage of the index is met. While a snapshot is being opened,
-        that is by its own packs. Afterwards it must not be: it would keep packs open that were joined long ago."""
+        that is by its own packs. Later it must not be: it would keep packs open that were joined long ago."""
         self._resolve = resolve
 
     def _remake(self) -> Remake:
@@ -254,20 +237,15 @@ class SegmentReader:
         """Bytes in all."""
         self.left = self.size
         """Bytes not read yet."""
-        self._far = any(pack.far for pack, _, _ in self._runs)
+        self._is_remote = any(pack.is_remote for pack, _, _ in self._runs)
         self._ahead = b""
 
     def read(self, size: int) -> bytes:
-        """The next `size` bytes, fewer only at the end; then empty.
-
-        Raises:
-            NoSuchFile: a pack not opened before is gone.
-            CorruptFile: a pack became shorter.
-        """
+        """The next `size` bytes, fewer only at the end; then empty."""
         wanted = min(size, self.left)
         self.left -= wanted
         if len(self._ahead) < wanted:
-            more = self._read(max(wanted - len(self._ahead), far.AT_ONCE if self._far else 0))
+            more = self._read(max(wanted - len(self._ahead), remote.AT_ONCE if self._is_remote else 0))
             self._ahead = self._ahead + more if self._ahead else more
         # Where it is all of them, the slice is no copy.
         read, self._ahead = self._ahead[:wanted], self._ahead[wanted:]
@@ -283,5 +261,5 @@ class SegmentReader:
             size -= taken
             if start + taken < stop:
                 self._runs.append((pack, start + taken, stop))
-        pieces = far.read_across(wanted)
+        pieces = remote.read_across(wanted)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)

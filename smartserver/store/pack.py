@@ -41,11 +41,7 @@ def encode_header(kinds: Sequence[Kind]) -> bytes:
 
 
 def decode_header(head: bytes, name: str) -> tuple[tuple[Kind, ...], int]:
-    """The kinds, and the offset of the first segment.
-
-    Raises:
-        CorruptFile: this is not the header of a pack this release reads.
-    """
+    """The kinds, and the offset of the first segment."""
     if len(head) < _FIXED.size:
         raise CorruptFile(name, len(head), f"{len(head)} bytes, a pack's header has {_FIXED.size} or more")
     magic, version, flags, length = _FIXED.unpack_from(head)
@@ -68,8 +64,8 @@ def decode_header(head: bytes, name: str) -> tuple[tuple[Kind, ...], int]:
                 raise ValueError(f"a kind's base flag is {head[at]}")
             kinds.append(Kind(texts[0], texts[1], bool(head[at])))
             at += 1
-    except (IndexError, ValueError) as wrong:
-        raise CorruptFile(name, at, f"the list of kinds cannot be read: {wrong}") from wrong
+    except (IndexError, ValueError) as error:
+        raise CorruptFile(name, at, f"the list of kinds cannot be read: {error}") from error
     if at != length:
         raise CorruptFile(name, 10, f"says its header has {length} bytes, but it ends after {at}")
     return tuple(kinds), length
@@ -103,11 +99,7 @@ class PackReader:
     """Reads one pack by position; usable from several threads at once."""
 
     def __init__(self, file: ReadFile, length: int, name: str) -> None:
-        """`length`: what the log says the file has; `name`: its path, for messages.
-
-        Raises:
-            CorruptFile: another length, or not a pack this release reads.
-        """
+        """`length`: what the log says the file has; `name`: its path, for messages."""
         self.name = name
         self.length = length
         self._file = file
@@ -121,11 +113,7 @@ class PackReader:
         """Offset of the trailer: where the last segment ends."""
 
     def read(self, offset: int, size: int) -> bytes:
-        """Exactly `size` bytes of the segments.
-
-        Raises:
-            CorruptFile: those bytes are not there.
-        """
+        """Exactly `size` bytes of the segments."""
         self.check_inside(offset, size)
         found = self._read_at(offset, size)
         self.check_whole(found, offset, size)
@@ -133,11 +121,11 @@ class PackReader:
 
     @property
     def descriptor(self) -> int | None:
-        """As of its file: offsets are those of this pack."""
+        """The descriptor of its file: offsets are those of this pack."""
         return self._file.descriptor
 
     def parts(self, offset: int, size: int) -> Iterator[bytes]:
-        """As `read`, in parts that are read when they are asked for."""
+        """A range of the segments, in parts that are read when they are asked for."""
         for at in range(offset, offset + size, PART):
             yield self.read(at, min(PART, offset + size - at))
 
@@ -149,32 +137,19 @@ class PackReader:
         return self.read_ranges([(offset, size)])[0]
 
     def check_inside(self, offset: int, size: int) -> None:
-        """Refuse what is no range of the segments.
-
-        Raises:
-            CorruptFile: it is outside of them.
-        """
+        """Refuse what is no range of the segments."""
         if not self.first <= offset <= offset + size <= self.end:
             raise CorruptFile(
                 self.name, offset, f"{size} bytes are outside of the segments ({self.first} to {self.end})"
             )
 
     def check_whole(self, found: bytes, offset: int, size: int) -> None:
-        """Refuse fewer bytes than were to be read.
-
-        Raises:
-            CorruptFile: the file became shorter.
-        """
+        """Refuse fewer bytes than were to be read."""
         if len(found) != size:
             raise CorruptFile(self.name, offset, f"{len(found)} bytes, expected {size}: the file became shorter")
 
     def chunks(self, read: Callable[[int], bytes] | None = None) -> Iterator[bytes]:
-        """All segments as they lie, in sequential reads, hashed on the way. `read`: gives the next so many bytes, where
-        they are read with those of others.
-
-        Raises:
-            CorruptFile: after the last chunk, when the file is not what was written.
-        """
+        """All segments as they lie, hashed on the way. `read`: reads the next bytes together with other packs."""
         digest = hashlib.blake2b(self.header, digest_size=TRAILER)
         for offset in range(self.first, self.end, CHUNK):
             size = min(CHUNK, self.end - offset)
@@ -189,21 +164,13 @@ class PackReader:
         return self._read_at(self.end, TRAILER)
 
     def replaces(self) -> tuple[bytes, ...]:
-        """The packs it was joined from, in order; none where it was not.
-
-        Raises:
-            CorruptFile: what follows its hash is damaged.
-        """
+        """The packs it was joined from, in order; none where it was not."""
         tail = self._file.read_at(self.length, TAIL)
         trailer = trailer_behind(tail, self._file.read_at, self.length, self.name)
         return () if trailer is None else trailer.joins
 
     def segments(self) -> Iterator[tuple[int, bytes]]:
-        """Each segment with its offset, in order; the file's hash is checked after the last one is given.
-
-        Raises:
-            CorruptFile: a segment cannot be read, or the file is not what was written.
-        """
+        """Each segment with its offset, in order; the file's hash is checked after the last one is given."""
         offset = self.first
         stream = SegmentStream(graph_first=False, limit=self.end - self.first)
         try:
@@ -213,8 +180,8 @@ class PackReader:
                     yield offset, segment
                     offset += len(segment)
             stream.finish()
-        except (Malformed, LimitExceeded) as wrong:
-            raise CorruptFile(self.name, offset, f"segment: {wrong}") from wrong
+        except (Malformed, LimitExceeded) as error:
+            raise CorruptFile(self.name, offset, f"segment: {error}") from error
 
 
 class MovedPack(PackReader):
@@ -238,11 +205,11 @@ class MovedPack(PackReader):
         return None
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """As of any pack."""
+        """Ranges of the pack, by its own offsets."""
         return self._inside.read_ranges([(offset + self.shift, size) for offset, size in ranges])
 
     def is_whole(self) -> bool:
-        """Whether the bytes there are those of the pack."""
+        """Tell whether the bytes there are those of the pack."""
         try:
             for _ in self.chunks():
                 pass
@@ -251,7 +218,7 @@ class MovedPack(PackReader):
         return True
 
     def trailer(self) -> bytes:
-        """As of any pack; the joined one was written only where the bytes had this hash."""
+        """The hash of the pack; the joined one was written only if the bytes had this hash."""
         return self._digest
 
     def replaces(self) -> tuple[bytes, ...]:

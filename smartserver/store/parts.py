@@ -1,4 +1,4 @@
-"""Large texts in parts: what all their readers hold together is bounded, however many of them stop.
+"""Large texts: they are given in parts, and all their readers together hold a bounded number of bytes.
 
 A text is decoded as its reader asks for it. What that needs meanwhile, zstd's window and a base, is kept as long as all
 of it has room. Beyond that the largest is dropped. Its reader decodes the text once more up to where it is, and then
@@ -7,9 +7,11 @@ keeps its share of the text ahead, so that it does so seldom.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Final, NamedTuple
 
 from smartserver.records.charge import Charge
@@ -40,10 +42,7 @@ class Source(NamedTuple):
 class PartedText:
     """A text of `length` bytes, in parts that nothing here keeps. `open_` begins to decode it, and charges what it is
     given; `proof` checks it before its last part is given. `charge` is told of the text once: it is for others that it
-    is decoded again.
-
-    Iterating raises ValueError where it is not what its key says, or cannot be decoded.
-    """
+    is decoded again. Iterating raises ValueError if it is not what its key says, or cannot be decoded."""
 
     def __init__(self, open_: Callable[[Charge], Source], length: int, proof: TextProof | None, charge: Charge) -> None:
         self._open = open_
@@ -52,7 +51,7 @@ class PartedText:
         self._proof = proof
         self._at = 0
         self._source: Source | None = None
-        """What follows, or some of it; None where it is to be decoded again."""
+        """The rest of it, or some of that; None if it is to be decoded again."""
 
     def __iter__(self) -> Iterator[Buffer]:
         return self
@@ -79,7 +78,7 @@ class PartedText:
         return part
 
     def _begin(self) -> Source:
-        """What follows: all of it, or where that has no room, a share."""
+        """The rest of it, or a share if the rest has no room."""
         if not self._at:
             return self._open(self._charge)
         source = self._open(lambda size: self._charge(0))  # Which ends it with its client.
@@ -107,8 +106,7 @@ class _Kept:
         self._lock = threading.Lock()
 
     def use(self, reader: PartedText, held: int) -> None:
-        """Keep the source of a reader. Where all hold too much, drop the largest; of equals what was used longest
-        ago."""
+        """Keep the source of a reader. If all hold too much, drop the largest, of equals the least lately used."""
         with self._lock:
             self._held = self._others(reader)
             self._held[weakref.ref(reader)] = min(held, HELD)
@@ -127,14 +125,14 @@ class _Kept:
         return HELD // max(FEWEST, len(others) + 1)
 
     def _others(self, reader: PartedText) -> dict[weakref.ref[PartedText], int]:
-        return {each: held for each, held in self._held.items() if each() not in (None, reader)}
+        return {other: held for other, held in self._held.items() if other() not in (None, reader)}
 
 
 _kept: Final = _Kept()
 
 
 def _after(passed: int, parts: Iterator[Buffer]) -> Iterator[Buffer]:
-    """What follows the first `passed` bytes."""
+    """The parts without their first `passed` bytes."""
     for part in parts:
         if passed < len(part):
             yield memoryview(part)[passed:] if passed else part
@@ -142,6 +140,39 @@ def _after(passed: int, parts: Iterator[Buffer]) -> Iterator[Buffer]:
 
 
 def cut(text: Buffer) -> Iterator[Buffer]:
-    """What is there whole, in parts."""
+    """A whole text, in parts."""
     view = memoryview(text)
     return (view[at : at + PART] for at in range(0, len(text), PART))
+
+
+ALONE = 32 << 20
+"""Bytes of a record's text and its base's over which no other such record is decoded at the same time, so that all
+pushes to this process together hold the texts of one. The largest takes 1 s, and 16 s if it must be encoded again."""
+
+_turn = threading.Lock()
+"""Held while a large record is decoded."""
+_NOBODY = contextlib.nullcontext()
+
+
+LOOK = 0.5
+"""Seconds between two looks at whether a push that waits for its turn is still wanted."""
+
+
+def turn(
+    chain_kib: int, length: int, base_length: Callable[[], int], go_on: Callable[[], None]
+) -> AbstractContextManager[object]:
+    """A context in which a record is decoded: for a large one, it waits until no other is. `length` and `base_length`:
+    of its text, and of its base's, which is asked for only if `chain_kib`, the KiB of all texts of its chain, leaves
+    room for a large one. `go_on` is called while it waits, and may end that by raising."""
+    large = chain_kib > ALONE >> 10 and length + base_length() > ALONE
+    return _waited(go_on) if large else _NOBODY
+
+
+@contextlib.contextmanager
+def _waited(go_on: Callable[[], None]) -> Iterator[None]:
+    while not _turn.acquire(timeout=LOOK):
+        go_on()
+    try:
+        yield
+    finally:
+        _turn.release()

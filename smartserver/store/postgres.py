@@ -86,18 +86,14 @@ def secrets_in(address: str) -> list[str]:
     """
     try:
         options = psycopg.pq.Conninfo.parse(address.encode())
-    except psycopg.Error as wrong:
-        raise ValueError(str(wrong).strip()) from None
+    except psycopg.Error as error:
+        raise ValueError(str(error).strip()) from None
     return [o.keyword.decode() for o in options if o.val and (o.dispchar == b"*" or o.keyword == b"passfile")]
 
 
 @contextmanager
 def create_tables(address: str, store: str) -> Iterator[None]:
-    """Make the tables for the logs of a store, whose identity is `store`: none if the block raises.
-
-    Raises:
-        TransportFailed: the database is away, or has such tables already.
-    """
+    """Make the tables for the logs of a store, whose identity is `store`: none if the block raises."""
     with _translated(""), _connected(address) as connection, connection.transaction():
         if connection.execute("SELECT to_regclass('smartserver_record')").fetchone() != (None,):
             raise TransportFailed("", f"{address} has the tables of a store already: name an empty database")
@@ -108,8 +104,7 @@ def create_tables(address: str, store: str) -> Iterator[None]:
 
 
 class _Connection(psycopg.Connection[Any]):
-    """A connection whose waits end at `deadline`: a server that is frozen acknowledges what it is sent, so neither the
-    kernel nor a timeout of the server's own ends them."""
+    """A connection whose waits end at `deadline`: no timeout of kernel or server ends that of a frozen server."""
 
     deadline = math.inf
     """By `time.monotonic`."""
@@ -158,44 +153,32 @@ def _no_answer() -> psycopg.OperationalError:
 
 class Database:
     """The records of all repositories of one cluster; usable from several threads. A process that was forked opens its
-    own connections."""
+    own connections. Every method raises TransportFailed if the database is away."""
 
     def __init__(self, address: str, store: str) -> None:
-        """`address`: a connection string of libpq, which finds the password where it always does. `store`: the identity
-        of the store whose logs these are."""
+        """`address`: a connection string of libpq. `store`: the identity of the store whose logs these are."""
         self.address, self.store = address, store
         self._guard = threading.Lock()
         self._process = 0
         self._idle: list[_Connection] = []
 
     def read(self, repository: str, numbers: Sequence[int]) -> dict[int, bytes]:
-        """The content of each of these records that is there, all of one moment.
-
-        Raises:
-            TransportFailed: the database is away.
-            Unsupported: its tables are of another release, or of another store.
-        """
+        """The content of each of these records that is there, all of one moment."""
         return dict(self._ask(_path(repository, max(numbers)), _READ, repository, list(numbers)))
 
     def numbers(self, repository: str) -> list[int]:
-        """The numbers of the records that are there, ascending. Raises as `read`."""
+        """The numbers of the records that are there, ascending."""
         return [number for (number,) in self._ask(paths.join(repository, LOG), _NUMBERS, repository)]
 
     def stat(self, repository: str, number: int) -> Stat | None:
-        """A record's size, and when it was published. Raises as `read`."""
+        """A record's size, and when it was published."""
         for size, made in self._ask(_path(repository, number), _AGE, repository, number):
             return Stat(EntryKind.FILE, size, made)
         return None
 
     def publish(self, repository: str, content: bytes, path: str) -> dict[int, bytes]:
-        """Add a record; the content of it, and of the one that it follows, by their numbers. Empty where its number is
-        taken, or the record that it follows is not there.
-
-        Raises:
-            CorruptFile: it is no record.
-            TransportFailed: whether it was added is unknown.
-            Unsupported: as `read`.
-        """
+        """Add a record; its content and that of the one before it, by number. Empty if it does not follow, or comes too
+        late."""
         record = decode_record(content, path)
         row = repository, record.number, hash_of(content), content
         # That of a recovery follows what may be gone.
@@ -205,27 +188,27 @@ class Database:
         return {record.number: content, record.number - 1: added[0][0]} if added else {}
 
     def delete(self, repository: str, number: int) -> bool:
-        """Delete a record, durably; False where it is not there. Raises as `read`."""
+        """Delete a record, durably; False where it is not there."""
         return bool(self._change(_path(repository, number), _DELETE, repository, number))
 
     def versions(self) -> dict[str, int]:
-        """The version of each file that servers share, by its name. Raises as `read`."""
+        """The version of each file that servers share, by its name."""
         return dict(self._ask("", "SELECT name, version FROM smartserver_file"))
 
     def file(self, name: str) -> bytes | None:
-        """The content of such a file; None where there is none. Raises as `read`."""
+        """The content of such a file; None where there is none."""
         return next((content for (content,) in self._ask("", _FILE, name)), None)
 
     @contextmanager
     def changing(self, name: str) -> Iterator[tuple[bytes | None, Callable[[bytes], object]]]:
-        """A file's content, and what replaces it; nobody else changes it meanwhile. Raises as `read`."""
+        """A file's content, and what replaces it; nobody else changes it meanwhile."""
         with _translated(""), self._connection(time.monotonic() + PATIENCE) as connection, connection.transaction():
             connection.execute("LOCK TABLE smartserver_file IN SHARE ROW EXCLUSIVE MODE")
             row = connection.execute(_FILE, (name,)).fetchone()
             yield None if row is None else row[0], lambda content: connection.execute(_REPLACE, (name, content))
 
     def usage(self) -> tuple[int, int, int]:
-        """The number of repositories that have records, of records, and of bytes of the table. Raises as `read`."""
+        """The number of repositories that have records, of records, and of bytes of the table."""
         ((repositories, records, size),) = self._ask("", _USAGE)
         return repositories, records, size
 
@@ -282,8 +265,8 @@ class Database:
         def connect() -> None:
             try:
                 made.set_result(self._opened())
-            except BaseException as wrong:
-                made.set_exception(wrong)
+            except BaseException as error:
+                made.set_exception(error)
 
         threading.Thread(target=connect, name="database", daemon=True).start()
         try:
@@ -312,9 +295,9 @@ def _translated(path: str) -> Iterator[None]:
     """Errors of the database as a store's."""
     try:
         yield
-    except psycopg.errors.ReadOnlySqlTransaction as wrong:
-        raise PermissionDenied(path, "the database of the logs is read-only") from wrong
-    except psycopg.Error as wrong:
+    except psycopg.errors.ReadOnlySqlTransaction as error:
+        raise PermissionDenied(path, "the database of the logs is read-only") from error
+    except psycopg.Error as error:
         # Where the database is, and as whom it is asked, is no matter of a client's.
-        log.warning("the database of the logs: %s", str(wrong).partition("\n")[0])
-        raise TransportFailed(path, "the database of the logs failed, or is away") from wrong
+        log.warning("the database of the logs: %s", str(error).partition("\n")[0])
+        raise TransportFailed(path, "the database of the logs failed, or is away") from error

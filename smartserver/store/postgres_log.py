@@ -91,7 +91,7 @@ class PostgresLog(PassingTransport):
         if draft is None:
             with suppress(TransportError):  # It is published, whatever becomes of its old name.
                 self.inner.delete(source)
-        return {(repository, number): each for number, each in added.items()}
+        return {(repository, number): record for number, record in added.items()}
 
     def rename(self, source: str, target: str) -> None:
         if self._record(source) is None:
@@ -139,7 +139,7 @@ class PostgresLog(PassingTransport):
             self.inner.sync_directory(path)
 
     def perform(self, steps: Sequence[Step]) -> None:
-        """As ever; what the inner store has is handed on together, and records are read together."""
+        """Perform the inner store's steps together, and read records together."""
         known: dict[tuple[str, int], bytes] = {}
         for kind, group in groupby(steps, self._kind):
             run = list(group)
@@ -157,8 +157,8 @@ class PostgresLog(PassingTransport):
     def _read(self, steps: Sequence[Step], known: dict[tuple[str, int], bytes]) -> None:
         """`known`: what was read just now by the statement that published a record."""
         wanted = {self._record(step.path) or ("", 0): step for step in steps}
-        for repository in {each for each, number in wanted.keys() - known.keys()}:
-            numbers = [number for each, number in wanted.keys() - known.keys() if each == repository]
+        for repository in {name for name, number in wanted.keys() - known.keys()}:
+            numbers = [number for name, number in wanted.keys() - known.keys() if name == repository]
             found = self._database.read(repository, numbers)
             known |= {(repository, number): content for number, content in found.items()}
         for step in steps:
@@ -170,7 +170,7 @@ class PostgresLog(PassingTransport):
             return _Kind.READ
         full = [self.full(path) for path in step.paths]
         rules = (_RECORD, _DRAFT) if isinstance(step, GetStat) else (_RECORD, _DRAFT, _LOG)
-        own = any(rule.fullmatch(each) for rule in rules for each in full)
+        own = any(rule.fullmatch(path) for rule in rules for path in full)
         return _Kind.OWN if own else _Kind.INNER
 
 

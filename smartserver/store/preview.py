@@ -15,13 +15,11 @@ from smartserver.records.model import Entry, Key, RevisionId
 from smartserver.records.system import system_of
 from smartserver.store.allowance import Allowance
 from smartserver.store.content import SnapshotView
-from smartserver.store.draft import entry_of, following
 from smartserver.store.open_pack import index_path, pack_path
-from smartserver.store.record import Record, encode_record, first_record, hash_of
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.state import first_state
+from smartserver.store.state import beginning, following
 from smartserver.store.stored_records import decode_header
-from smartserver.store.transaction import Transaction
+from smartserver.store.transaction import Transaction, entry_of
 from smartserver.store.upload import Upload
 from transports.base import BytesFile, ReadFile, Transport
 from transports.decorators.passing import PassingTransport
@@ -34,26 +32,20 @@ class Preview:
     """A repository as a transaction would leave it."""
 
     def __init__(self, folder: Transport, transaction: Transaction, upload: Upload | None, request: bytes) -> None:
-        """`folder`: the repository's. `upload`: finished, and not published yet.
-
-        Raises:
-            CodedError: as `Snapshot.open` and `draft.following`.
-        """
+        """`folder`: the repository's. `upload`: finished, and not published yet."""
         stored, pack = transaction.snapshot, None if upload is None else upload.entry
-        before = stored.state if stored is not None else first_state(hash_of(encode_record(first_record(request, 0))))
+        before = stored.state if stored is not None else beginning(request, 0)[1]
         entry = entry_of(transaction, before, request, "", b"", pack, request)
-        self.record, self.state = following(
-            before, Record(number=before.version + 1, parent=before.hash, time=0, entries=(entry,))
-        )
+        self.record, self.state = following(before, 0, (entry,))
         self.entry = entry
         """The changes of the push."""
         self.files: Mapping[str, str] = {}
         """The places of the files of the new pack, by the names that they are to have."""
         self.contents: Mapping[str, bytes] = {}
         """The content of those that are in memory."""
-        if upload is not None and pack is not None:
-            self.files = dict(zip((pack_path(pack.name), index_path(pack.name)), upload.places, strict=True))
-            held = upload.held_files
+        if upload is not None and pack is not None and upload.quarantine is not None:
+            held, places = upload.quarantine.held_files, (upload.quarantine.pack_path, upload.quarantine.index_path)
+            self.files = dict(zip((pack_path(pack.name), index_path(pack.name)), places, strict=True))
             self.contents = {name: held[place] for name, place in self.files.items() if place in held}
         self._new = pack
         folder = _MovedFiles(folder, self.files, self.contents)

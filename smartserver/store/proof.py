@@ -1,10 +1,4 @@
-"""What a new revision must prove: that its records rest on and refer to nothing but what comes with it or before it.
-
-A record's base, and each record it refers to, must be introduced by the same revision or an ancestor. What a base from
-an ancestor refers to was proved when that came, so the proof costs what a revision changed, not what it holds; and it
-mostly asks the graph for nothing but parents: a commit's base is one, the trees' bases are what that refers to, and so
-on down to the files.
-"""
+"""The proof of a new revision: its records rest on and refer to nothing but what comes with it or before it."""
 
 # Theory of operation
 # ===================
@@ -45,14 +39,17 @@ on down to the files.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final
 
 from smartserver.errors import CorruptRecord, MissingReference, WrongParents, shown
 from smartserver.records.cache import Cache
+from smartserver.records.charge import Charge, free
+from smartserver.records.faults import Fault, Level, Policy, Role
 from smartserver.records.model import BaseTag, Entry, Key, Record, RecordName, RevisionId, Segment
 from smartserver.records.system import References as ReferenceGroups
-from smartserver.records.system import System
+from smartserver.records.system import System, system_of
 
 REFERENCES_KEPT = 200_000
 """Keys kept of what recent records refer to, some 20 MB: nearly every base is a record seen a moment ago. With
@@ -62,38 +59,29 @@ Group = tuple[int, bytes | None, frozenset[Key]]
 """The kind a record refers to, the meta those records must have (None: any), and the keys."""
 
 References = tuple[Group, ...]
-"""What a record refers to; a key is in one group of a kind, or its type is wrong in one of them."""
+"""The keys a record refers to; a key is in one group of a kind, or its type is wrong in one of them."""
 
 NOTHING: Final[References] = ()
 
 
 class ReferenceCache:
-    """What records refer to, the least recently used dropped first; only where the key is proof of the text."""
+    """The references of records, the least recently used dropped first; only if the key is proof of the text."""
 
     def __init__(self, limit: int = REFERENCES_KEPT) -> None:
         self._found = Cache[tuple[int, Key, Key], tuple[bytes, References, References]](limit, _cost)
 
-    def get(self, kind: int, key: Key, meta: bytes | None = None) -> References | None:
-        """What is kept of that record; nothing where it had another meta, which the key need not prove."""
-        found = self.get_changes(kind, key, b"", meta)
-        return None if found is None else found[0]
-
-    def put(self, kind: int, key: Key, meta: bytes, found: References) -> None:
-        """Keep what a record refers to."""
-        self.put_changes(kind, key, b"", meta, (found, NOTHING))
-
-    def get_changes(
-        self, kind: int, key: Key, base: Key, meta: bytes | None = None
+    def get(
+        self, kind: int, key: Key, meta: bytes | None = None, base: Key = b""
     ) -> tuple[References, References] | None:
-        """What is kept of a record on that base: what only the record and what only the base refers to."""
+        """The references of only the record, and of only `base`. None if it is unknown, or had another meta."""
         found = self._found.get((kind, key, base))
         return None if found is None or (meta is not None and found[0] != meta) else found[1:]
 
-    def put_changes(self, kind: int, key: Key, base: Key, meta: bytes, changes: tuple[References, References]) -> None:
-        """Keep how a record differs from its base in what it refers to."""
+    def put(self, kind: int, key: Key, meta: bytes, found: References, base: Key = b"", lost: References = ()) -> None:
+        """Keep the references of a record; with `base` those that it has beyond that, and those that it has lost."""
         place = (kind, key, base)
         if self._found.get(place) is None:
-            self._found.put(place, (meta, *changes))
+            self._found.put(place, (meta, found, lost))
 
 
 def _cost(changes: tuple[bytes, References, References]) -> int:
@@ -106,12 +94,7 @@ def _cost(changes: tuple[bytes, References, References]) -> int:
 
 
 def check_own_record(system: System, segment: Segment, own: Record | None) -> None:
-    """Check that a segment states the parents its revision's own record names; `own`: that record, where it came.
-
-    Raises:
-        CorruptRecord: the revision's own record is not in the segment or cannot be read, or another's is there.
-        WrongParents: it names others, or one is marked absent that it names, in a system whose parents cannot be.
-    """
+    """Check that a segment states the parents its revision's own record names; `own`: that record, where it came."""
     if system.own_kind is None:
         return
     revision = segment.revision
@@ -123,8 +106,8 @@ def check_own_record(system: System, segment: Segment, own: Record | None) -> No
                 raise CorruptRecord(revision, entry.key, "it belongs to another revision")
     try:
         named = system.own_parents(own.key, own.meta, own.text)
-    except ValueError as wrong:
-        raise CorruptRecord(revision, own.key, str(wrong)) from wrong
+    except ValueError as error:
+        raise CorruptRecord(revision, own.key, str(error)) from error
     if named != tuple(parent.id for parent in segment.parents):
         raise WrongParents(revision)
     if not system.ghosts and any(parent.absent for parent in segment.parents):
@@ -133,12 +116,9 @@ def check_own_record(system: System, segment: Segment, own: Record | None) -> No
 
 @dataclass(eq=False, slots=True)
 class SegmentProof:
-    """The proof of one segment: its entries in order, then `finish`.
-
-    `reaches_any`: whether the revision is or descends from any of some, by ordinals. `copies`: the ordinals of the
-    revisions before this one that introduced a record. `metas`: the metas of records that an ancestor introduced, asked
-    for together.
-    """
+    """The proof of one segment: its entries in order, then `finish`. `reaches_any`: tells whether the revision is or
+    descends from any of some, by ordinals. `copies`: the ordinals of the revisions before this one that introduced a
+    record. `metas`: the metas of records that an ancestor introduced, asked for together."""
 
     _system: System
     _segment: Segment
@@ -153,7 +133,7 @@ class SegmentProof:
     _bases: dict[RecordName, bytes] = field(default_factory=dict)
     """Records that some of them are based on, with their metas."""
     _granted: list[Group] = field(default_factory=list)
-    """What records of ancestors refer to."""
+    """The references of records of ancestors."""
     _needed: list[tuple[Entry, Group]] = field(default_factory=list)
 
     @property
@@ -175,7 +155,7 @@ class SegmentProof:
         return key
 
     def introduced(self, kind: int, key: Key) -> bool:
-        """Whether this revision, in the entries so far, or an ancestor introduced that record."""
+        """Tell whether this revision, in the entries so far, or an ancestor introduced that record."""
         return (kind, key) in self._own or self._reaches(kind, key)
 
     def claim(self, entry: Entry) -> None:
@@ -183,11 +163,7 @@ class SegmentProof:
         self._own[entry.kind, entry.key] = entry.meta
 
     def add(self, entry: Entry, record: Record, base: Record | None) -> None:
-        """Take an entry that was found to be what its key says; `base`: the record it is based on, if any.
-
-        Raises:
-            CorruptRecord: it cannot be read.
-        """
+        """Take an entry that was found to be what its key says; `base`: the record it is based on, if any."""
         if base is not None:
             self._bases[base.kind, base.key] = base.meta
         if base is None or entry.kind not in self._system.content_keys:
@@ -196,30 +172,30 @@ class SegmentProof:
             return
         try:
             changes = self._system.changes(record, base)
-        except ValueError as wrong:
-            raise CorruptRecord(self.revision, record.key, str(wrong)) from wrong
+        except ValueError as error:
+            raise CorruptRecord(self.revision, record.key, str(error)) from error
         if changes is None:
             self._need(entry, self.references(record), self.references(base))
             return
         now, before = (_frozen(groups) for groups in changes)
         if self._system.may_refer(entry.kind, entry.meta):
-            self._cache.put_changes(entry.kind, entry.key, base.key, entry.meta, (now, before))
+            self._cache.put(entry.kind, entry.key, entry.meta, now, base.key, before)
         self._need(entry, now, before)
 
     def add_repeat(self, entry: Entry, base_key: Key | None) -> bool:
         """Take an entry whose bytes were proved before; False, and not taken, where its text must be looked into."""
         needed, granted = NOTHING, NOTHING
         if self._system.may_refer(entry.kind, entry.meta):
-            changes = None if base_key is None else self._cache.get_changes(entry.kind, entry.key, base_key, entry.meta)
+            changes = None if base_key is None else self._cache.get(entry.kind, entry.key, entry.meta, base_key)
             if changes is not None:
                 needed, granted = changes
             else:
                 cached = self._cache.get(entry.kind, entry.key, entry.meta)
                 if cached is None:
                     return False
-                needed = cached
+                needed = cached[0]
                 if needed and base_key is not None:
-                    granted = self._cache.get(entry.kind, base_key) or NOTHING
+                    granted = (self._cache.get(entry.kind, base_key) or (NOTHING,))[0]
         self._need(entry, needed, granted)
         return True
 
@@ -236,30 +212,21 @@ class SegmentProof:
                 self._needed.append((entry, (kind, meta, keys)))
 
     def references(self, record: Record) -> References:
-        """What a record refers to.
-
-        Raises:
-            CorruptRecord: it cannot be read.
-        """
-        found = self._cache.get(record.kind, record.key, record.meta)
-        if found is None:
-            try:
-                groups = self._system.references(record.kind, record.key, record.meta, record.text)
-            except ValueError as wrong:
-                raise CorruptRecord(self.revision, record.key, str(wrong)) from wrong
-            found = _frozen(groups)
-            if record.kind in self._system.content_keys and self._system.may_refer(record.kind, record.meta):
-                self._cache.put(record.kind, record.key, record.meta, found)
+        """The references of a record."""
+        cached = self._cache.get(record.kind, record.key, record.meta)
+        if cached is not None:
+            return cached[0]
+        try:
+            groups = self._system.references(record.kind, record.key, record.meta, record.text)
+        except ValueError as error:
+            raise CorruptRecord(self.revision, record.key, str(error)) from error
+        found = _frozen(groups)
+        if record.kind in self._system.content_keys and self._system.may_refer(record.kind, record.meta):
+            self._cache.put(record.kind, record.key, record.meta, found)
         return found
 
     def finish(self) -> None:
-        """Prove that everything referred to is here and of the type it must have.
-
-        Raises:
-            MissingReference: it is not here.
-            CorruptRecord: it is of another type.
-            CorruptFile, TransportError: the store is damaged or failed.
-        """
+        """Prove that everything referred to is here and of the type it must have."""
         own, bases = self._own, self._bases
         proved: set[tuple[int, bytes | None, Key]] = set()
         # An ancestor introduced these, but nothing of an ancestor that was looked at says what they are.
@@ -295,7 +262,7 @@ class SegmentProof:
         return CorruptRecord(self.revision, entry.key, why)
 
     def _is_granted(self, kind: int, meta: bytes | None, key: Key) -> bool:
-        """Whether a record of an ancestor refers to that one as a record of that type."""
+        """Tell whether a record of an ancestor refers to that one as a record of that type."""
         for granted_kind, granted_meta, keys in self._granted:
             if granted_kind == kind and granted_meta == meta and key in keys:
                 return True
@@ -319,3 +286,75 @@ class UnreachableBase(Exception):
     def __init__(self, key: Key) -> None:
         super().__init__(shown(key))
         self.key = key
+
+
+class Judge:
+    """Judges the new records of one push: those with a fault that harms clients are refused, lesser faults are counted
+    for a warning.
+
+    Only what is new is judged, so a push onto an old history is not refused for that history. A record whose role makes
+    it a file that the system itself reads is decoded a second time, when its segment is complete. Its type and size are
+    judged before that.
+    """
+
+    def __init__(
+        self,
+        vcs: str,
+        policy: Policy,
+        is_stored: Callable[[int, Key], bool],
+        measure: Callable[[int, Key], tuple[bytes, int] | None],
+        read: Callable[[int, Key], AbstractContextManager[Record]],
+        charge: Charge = free,
+    ) -> None:
+        """`measure` gives meta and text length of a record, without decoding; `read` gives it, within a context."""
+        self._checker = system_of(vcs).faults
+        self._policy = policy
+        self._judges = policy.level is not Level.OFF and bool(self._checker.severities)
+        self._is_stored = is_stored
+        self._measure = measure
+        self._read = read
+        self._charge = charge
+        self._roles: dict[Role, Key] = {}
+        """The roles that records of the segment under check give to others, and the first record that does."""
+        self._judged: set[Role] = set()
+        self.warnings: dict[str, tuple[int, Key]] = {}
+        """By the id of a fault that is no reason to refuse: how many records have it, and the first of them."""
+
+    def look(self, revision: RevisionId, record: Record, base: Record | None) -> None:
+        """Judge a record by itself."""
+        if not self._judges:
+            return
+        kind, key, meta, text = record
+        below = None if base is None or base.meta != meta else base.text
+        faults, roles = self._checker.look(kind, meta, text, below)
+        if faults and not self._is_stored(kind, key):
+            self._weigh(revision, key, faults)
+        for role in roles:
+            if role not in self._judged:
+                self._roles.setdefault(role, key)
+
+    def finish(self, revision: RevisionId) -> None:
+        """Judge the records that those of a whole segment give a meaning."""
+        for role, key in self._roles.items():
+            self._judged.add(role)
+            if self._is_stored(role.kind, key):
+                continue
+            self._charge(1)
+            size = self._measure(role.kind, role.key)
+            if size is None:  # `SegmentProof` refuses what must be here.
+                continue
+            faults = self._checker.size_faults(role, *size)
+            if not faults:
+                with self._read(role.kind, role.key) as record:
+                    faults = self._checker.role_faults(role, record, self._charge)
+            self._weigh(revision, role.key, faults)
+        self._roles.clear()
+
+    def _weigh(self, revision: RevisionId, key: Key, faults: Sequence[Fault]) -> None:
+        for fault in faults:
+            if fault.id in self._policy.ignored:
+                continue
+            if self._policy.refuses(self._checker.severities[fault.id]):
+                raise CorruptRecord(revision, key, f"{fault.id}: {fault.why}")
+            count, first = self.warnings.get(fault.id, (0, key))
+            self.warnings[fault.id] = count + 1, first

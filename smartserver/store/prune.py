@@ -23,7 +23,6 @@ from smartserver.records.model import RevisionId
 from smartserver.records.segment import decode_segment
 from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
-from smartserver.store.draft import following
 from smartserver.store.format import LOG
 from smartserver.store.graph import Graph
 from smartserver.store.index import Index, record_digest
@@ -32,15 +31,13 @@ from smartserver.store.lost import RECOVERED
 from smartserver.store.open_pack import OpenPack, index_path, pack_path
 from smartserver.store.pack import PackWriter
 from smartserver.store.quarantine import Quarantine
-from smartserver.store.record import Beginning, Change, Entry, Join, PackEntry, Record
+from smartserver.store.record import Beginning, Change, Entry, Join
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.state import MAP, State
+from smartserver.store.state import MAP, State, following
 from smartserver.store.trailer import Trailer, encode_trailer
-from smartserver.store.verify import index_rows
-from smartserver.store.verify_proved import lineages
+from smartserver.store.verify_packs import lineages
 from transports.errors import TransportFailed
-from transports.steps import GetStat
 
 USER = "prune"
 """The user of the entry of a prune."""
@@ -61,11 +58,7 @@ class Unreached(NamedTuple):
 
 
 def unreached(snapshot: Snapshot) -> Unreached:
-    """The revisions of a repository that no ref and no entry of a map reaches.
-
-    Raises:
-        IncompleteRepository: it is being copied, and its refs come last.
-    """
+    """The revisions of a repository that no ref and no entry of a map reaches."""
     graph, state = snapshot.graph, snapshot.state
     if state.is_incomplete:
         raise IncompleteRepository(snapshot.transport.describe())
@@ -84,12 +77,7 @@ def unreached(snapshot: Snapshot) -> Unreached:
 
 
 def prune(repository: PackRepository, progress: Callable[[int, int], None] = lambda done, total: None) -> int:
-    """Remove what nothing reaches from the newest state; how many revisions that was. `progress`: packs done, in all.
-
-    Raises:
-        OutcomeUnknown: it may have been done.
-        IncompleteRepository, CorruptFile, Unsupported, TransportError: nothing changed.
-    """
+    """Remove the unreached revisions; the number of them. `progress`: packs done, in all."""
     for _ in range(TRIES):
         snapshot = repository.snapshot()
         found = unreached(snapshot)
@@ -121,32 +109,19 @@ class _Pruning:
                 progress(number, len(self._snapshot.packs))
                 self._packs.append(self._written(number, pack) if self._is_touched(number, pack) else pack)
             progress(len(self._packs), len(self._packs))
-            files = [GetStat(pack_path(join.into.name)) for join in self._joins]
             moves = [step for place in self._places for step in place.publication()]
-            head, is_looked_at = line.look_between(line.known, moves, files)
             incarnation = self._repository.randomness(16)
 
             def judge(state: State) -> tuple[bytes, State] | None:
-                nonlocal files, is_looked_at
-                if state.hash != self._snapshot.state.hash:
-                    return None
-                if not is_looked_at:
-                    files = [GetStat(each.path) for each in files]
-                    line.folder.perform(files)
-                is_looked_at = False
-                return None if any(each.result is None for each in files) else self._record(state, incarnation)
+                return self._record(state, incarnation) if state.hash == self._snapshot.state.hash else None
 
-            kept = undo.pop_all()
-            state = line.append(head, judge).state
+            head, kept = line.append_naming(moves, [pack_path(join.into.name) for join in self._joins], judge, undo)
+            state = head.state
             if state.incarnation == incarnation:
                 return True
-            if not any(pack.name in state.dropped for pack in self._made):
+            if not any(join.into.name in state.dropped for join in self._joins):
                 kept.close()
             return False
-
-    @property
-    def _made(self) -> list[PackEntry]:
-        return [join.into for join in self._joins]
 
     def _discard(self) -> None:
         for place in self._places:
@@ -165,7 +140,7 @@ class _Pruning:
         place = self._repository.quarantine(USER.encode())
         self._places.append(place)
         earlier = Snapshot(snapshot.transport, state, self._packs, Graph(), snapshot.texts)
-        builder = IndexBuilder(lambda kind, key: earlier.first_row(kind, key) is not None)
+        builder = IndexBuilder(earlier.first_row)
         known = iter(lineages(pack.index))
         first = snapshot.graph.parts[number].first
         with contextlib.closing(place.pack) as file:
@@ -173,24 +148,23 @@ class _Pruning:
             for ordinal, (offset, content) in enumerate(pack.reader.segments(), first):
                 try:
                     segment = decode_segment(content, 0, state.kinds)
-                except (Malformed, LimitExceeded) as wrong:
-                    raise CorruptFile(pack.path, offset, f"segment: {wrong}") from wrong
-                own = islice(known, len(segment.entries))
+                except (Malformed, LimitExceeded) as error:
+                    raise CorruptFile(pack.path, offset, f"segment: {error}") from error
                 if ordinal in self._gone:
-                    list(own)
-                    continue
-                builder.add(writer.length, segment, index_rows(earlier, segment, own))
-                writer.append(content)
+                    list(islice(known, len(segment.entries)))
+                else:
+                    builder.add(writer.length, segment, known)
+                    writer.append(content)
             if pack.reader.trailer() != pack.entry.hash:
                 raise CorruptFile(pack.path, pack.reader.end, "does not end with the hash the log names")
             length, digest = writer.finish()
             file.write(encode_trailer(Trailer(state.incarnation, state.version, state.hash, None)))
             file.sync()
             pieces = list(builder.finish(length, digest))
-            written = place.put_index(pieces)
-        entry = PackEntry(place.name, length, digest, written.length, written.hash, builder.segments, builder.records)
+            entry = place.put_index(length, digest, pieces, builder.segments, builder.records)
         self._joins.append(Join((pack.entry.name,), entry))
-        made = OpenPack(snapshot.transport, entry, state.kinds, _never)
+        # It is in quarantine, and nobody moves it.
+        made = OpenPack(snapshot.transport, entry, state.kinds, lambda entry, index: None)
         made.open_index(earlier.first_row, {index_path(entry.name): b"".join(pieces)})
         self._note_changes(pack.index, made.index)
         return made
@@ -210,11 +184,7 @@ class _Pruning:
         begins = Beginning(incarnation, state.vcs, state.kinds)
         said = RECOVERED + state.incarnation + incarnation  # What a crash left in packs is found as before.
         entry = Entry(self._repository.randomness(16), USER, said, tuple(self._entries(state)), begins=begins)
-        time = int(self._repository.clock() * 1000)
-        record = Record(
-            number=state.version + 1, parent=state.hash, time=time, entries=(entry,), joins=tuple(self._joins)
-        )
-        return following(state, record)
+        return following(state, self._repository.clock(), (entry,), self._joins)
 
     def _entries(self, state: State) -> Iterator[Change]:
         """Entries of maps that are about revisions which go: of maps that keep none alive."""
@@ -225,7 +195,3 @@ class _Pruning:
                     revision = system.entry_revision(name, key, value)
                     if revision and graph.ordinal(revision) in self._gone:
                         yield Change(MAP + name, key, value, None)
-
-
-def _never(entry: PackEntry, index: Index) -> None:
-    """Find a pack that was moved (`open_pack.Seek`): this one is in quarantine, and nobody moves it."""

@@ -9,52 +9,42 @@ from __future__ import annotations
 import contextlib
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from smartserver.store import far
+from smartserver.records.model import Kind, Segment
+from smartserver.spans import Part, span
+from smartserver.store import remote
+from smartserver.store.blocks import Blocks, seal
 from smartserver.store.format import INCOMING, PACKS
-from smartserver.store.pack import TRAILER
+from smartserver.store.index import Index, Row
+from smartserver.store.index_build import IndexBuilder, Numbering
+from smartserver.store.native import Prover
+from smartserver.store.pack import TRAILER, PackWriter
+from smartserver.store.record import PackEntry
 from transports.base import BytesFile, ReadFile, Step, Transport, WriteFile
-from transports.errors import NoSuchFile, TransportError
+from transports.errors import NoSuchFile, TransportError, TransportFailed
 from transports.steps import Delete, GetStat, Put, Rename, SyncDirectory
 
 SMALL = 64 << 10
 """Bytes of an index, of some thousand records, that is not synced, and of files that are not read again."""
 
 
-class WrittenIndex(NamedTuple):
-    """What a record says of an index."""
-
-    length: int
-    hash: bytes
-    """The file's last bytes."""
-
-
-def nothing() -> None:
-    """What is to be made where all is there."""
-
-
 class Quarantine:
-    """A place for one pack and its index until a record names them.
-
-    What writes or reads raises NoSuchFile, PermissionDenied, NoSpace or TransportFailed.
-    """
+    """A place for one pack and its index until a record names them."""
 
     def __init__(
         self,
         folder: Transport,
         request: bytes,
         randomness: Callable[[int], bytes],
-        prepare: Callable[[], None] = nothing,
+        prepare: Callable[[], None] | None = None,
     ) -> None:
-        """`folder`: the repository's; `request`: whose id tells a person what a leftover is; `prepare` makes the
-        repository's folders before the first file, where there is no repository yet."""
+        """`request`: its id tells a person what a leftover is; `prepare` makes the folders of a new repository."""
         self.folder = folder
         self.name = randomness(16)
         """The pack's name, used once."""
         self._stem = f"{INCOMING}/{request.hex()}-{self.name.hex()}"
-        self._prepare = prepare
+        self.prepare = prepare
         self.pack = HeldFile(self)
         """The pack, to be written and read."""
         self._index: bytes | None = None
@@ -63,26 +53,17 @@ class Quarantine:
 
     @property
     def pack_path(self) -> str:
-        """Where the pack is at present."""
+        """The present path of the pack."""
         return f"{PACKS}/{self.name.hex()}.pack" if self._published else f"{self._stem}.pack"
 
     @property
     def index_path(self) -> str:
-        """Where the index is at present."""
+        """The present path of the index."""
         return f"{PACKS}/{self.name.hex()}.idx" if self._published else f"{self._stem}.idx"
 
-    def create_file(self) -> WriteFile:
-        """The file of the pack, once it is to be one."""
-        self._prepare()
-        return self.folder.create(self.pack_path)
-
-    def open_index(self) -> ReadFile:
-        """The index, to be read by position."""
-        return self.folder.open_read(self.index_path) if self._index is None else BytesFile(self._index)
-
-    def put_index(self, index: Iterable[bytes]) -> WrittenIndex:
-        """Write the index, or keep it in memory as the pack is. A small one may be lost with the power, and is then
-        made again from its pack: that costs less than to wait for the disk with each push."""
+    def put_index(self, length: int, digest: bytes, index: Iterable[bytes], segments: int, records: int) -> PackEntry:
+        """Write the index of the pack, or keep it in memory as the pack is; the entry of a record for both. A small
+        index may be lost with the power, and is made again then, which costs less than to wait for the disk."""
         size, last = 0, b""
 
         def count() -> Iterator[bytes]:
@@ -100,7 +81,7 @@ class Quarantine:
                     file.write(piece)
                 if size > SMALL:
                     file.sync()
-        return WrittenIndex(size, last[-TRAILER:])
+        return PackEntry(self.name, length, digest, size, last[-TRAILER:], segments, records)
 
     @property
     def held_files(self) -> dict[str, bytes]:
@@ -115,8 +96,7 @@ class Quarantine:
         return self.held_files
 
     def publication(self) -> list[Step]:
-        """The steps that move both files among the packs, durably; none where that was done. As long as no record names
-        them they are nobody's."""
+        """The steps that move both files among the packs, durably; none if that was done."""
         if self._published:
             return []
         pack, index = self.pack_path, self.index_path
@@ -135,26 +115,25 @@ class Quarantine:
         looks = [GetStat(path) for path in files]
         with contextlib.suppress(TransportError):
             self.folder.perform(looks)
-            self.folder.perform([Delete(each.path) for each in looks if each.result is not None])
+            self.folder.perform([Delete(look.path) for look in looks if look.result is not None])
 
 
 class HeldFile(WriteFile, ReadFile):
-    """The pack of a quarantine: in memory until it is too large for that, then a file. It may be read meanwhile, and
-    after `close`."""
+    """The pack of a quarantine, to be read at any time: in memory until it is too large, then a file."""
 
     def __init__(self, quarantine: Quarantine) -> None:
         self.content = bytearray()
         """All of it, while it is in memory."""
         # A strong reference would form a cycle and keep the content in memory until the next garbage collection.
         self._quarantine: Quarantine = weakref.proxy(quarantine)
-        self.most = far.AT_ONCE if far.is_far(quarantine.folder) else 0
+        self.most = remote.AT_ONCE if remote.is_remote(quarantine.folder) else 0
         """Bytes that are held in memory at most."""
         self._file: WriteFile | None = None
         self._reader: ReadFile | None = None
 
     @property
     def is_held(self) -> bool:
-        """Whether it is in memory."""
+        """True if it is in memory."""
         return self._file is None
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -163,7 +142,9 @@ class HeldFile(WriteFile, ReadFile):
             self.content += data
             return
         if self._file is None:
-            self._file = self._quarantine.create_file()
+            if self._quarantine.prepare is not None:
+                self._quarantine.prepare()
+            self._file = self._quarantine.folder.create(self._quarantine.pack_path)
             content, self.content = self.content, bytearray()
             self._file.write(content)
         self._file.write(data)
@@ -175,13 +156,13 @@ class HeldFile(WriteFile, ReadFile):
 
     def close(self) -> None:
         """Close the file, where there is one."""
-        for each in (self._file, self._reader):
-            if each is not None:
-                each.close()
+        for file in (self._file, self._reader):
+            if file is not None:
+                file.close()
         self._reader = None
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """As of a `ReadFile`, whatever was written so far."""
+        """A range of the bytes that were written so far."""
         if self._file is None:
             return bytes(self.content[offset : offset + size])
         return self._opened().read_at(offset, size)
@@ -208,3 +189,90 @@ def store_time(folder: Transport, randomness: Callable[[int], bytes]) -> float:
     if made.result is None:
         raise NoSuchFile(made.path)
     return made.result.modified
+
+
+GATHERED = 64 << 10
+"""Bytes of segments that are written at once to a file: most have some hundred."""
+
+
+class DraftPack:
+    """The pack in a quarantine while it is written."""
+
+    def __init__(
+        self, quarantine: Quarantine, kinds: Sequence[Kind], numbering: Numbering, prover: Prover | None = None
+    ) -> None:
+        """Begin the pack; `numbering`: as of an `IndexBuilder`. `prover`: has what the index says, in its place."""
+        self.quarantine = quarantine
+        self.index: IndexBuilder | Prover = prover or IndexBuilder(numbering=numbering)
+        self._pending = bytearray()
+        """The bytes that are not written yet."""
+        self._file = quarantine.pack
+        self._writer = PackWriter(self._file, kinds)
+
+    @property
+    def length(self) -> int:
+        """Bytes so far: where the next segment will lie."""
+        return len(self._pending) + self._writer.length
+
+    def add(self, content: bytes, segment: Segment, rows: Sequence[Row], bases: Sequence[int]) -> None:
+        """Append a segment; `rows`, `bases`: as of `IndexBuilder.add_numbered`."""
+        if isinstance(self.index, IndexBuilder):
+            self.index.add_numbered(self.length, segment, rows, bases)
+        else:
+            self.index.note(content, self.length, rows, bases)
+        self.append(content)
+
+    def append(self, content: bytes) -> None:
+        """Append a segment that the prover has."""
+        if len(content) >= GATHERED:
+            self.flush()
+            self._writer.append(content)
+            return
+        self._pending += content
+        if len(self._pending) >= GATHERED:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is pending."""
+        content, self._pending = bytes(self._pending), bytearray()
+        if content:
+            self._writer.append(content)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Exactly those bytes of what was added."""
+        if offset + size > self._writer.length:
+            self.flush()
+        found = self._file.read_at(offset, size)
+        if len(found) != size:
+            why = f"{len(found)} bytes at {offset}, {size} were written"
+            raise TransportFailed(self.quarantine.pack_path, why)
+        return found
+
+    def seal(self) -> PackEntry:
+        """End the pack and write its index, or hold both in memory; the entry of a record for them."""
+        self.flush()
+        length, digest = self._writer.finish()
+        if isinstance(self.index, IndexBuilder):
+            pieces = self.index.finish(length, digest)
+        else:
+            pieces = seal([self.index.index(length, digest)])
+        return self.quarantine.put_index(length, digest, pieces, self.index.segments, self.index.records)
+
+    @contextlib.contextmanager
+    def open_index(self) -> Iterator[Index]:
+        """The index of the sealed pack."""
+        place = self.quarantine
+        held = place.held_files.get(place.index_path)
+        with contextlib.closing(place.folder.open_read(place.index_path) if held is None else BytesFile(held)) as file:
+            yield Index(Blocks(file, place.index_path))
+
+    def write_down(self, trailer: bytes) -> None:
+        """Append the trailer to the sealed pack and make that durable, or hold it in memory with the pack."""
+        self._file.write(trailer)
+        with span(Part.DISK, "sync the pack"):
+            self._file.sync()
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; closing twice is harmless."""
+        self._file.close()

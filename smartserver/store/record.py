@@ -35,8 +35,8 @@ FEATURES: frozenset[str] = frozenset()
 """Features of repositories that this release knows."""
 
 MARK = 2
-"""Bytes of a mark: of clients that know the same version of another line one in 65,536 is not noticed. It is in every
-request and reply: with four bytes a small push had more than another tool's."""
+"""Bytes of a mark: one client in 65,536 does not notice another line. It is in every request and reply: with four bytes
+a small push had more than another tool's."""
 
 
 Bytes16 = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
@@ -57,7 +57,7 @@ class PackEntry(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def has_index(self) -> bool:
-        """Whether there is an index of it."""
+        """True if there is an index of it."""
         return self.index_length > 0
 
 
@@ -77,11 +77,11 @@ class Beginning(msgspec.Struct, frozen=True, array_like=True):
     vcs: str
     kinds: tuple[Kind, ...]
     complete: bool = True
-    """Whether the entries tell every request that was carried out here before. After a recovery they may not."""
+    """True if the entries tell every request that was carried out here before. After a recovery they may not."""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
-    """What one request did, and what it was answered."""
+    """The effect of one request, and the answer to it."""
 
     request: bytes
     user: str
@@ -91,7 +91,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     """The pack that came with it."""
     begins: Beginning | None = None
     deletes: bool = False
-    """Whether the repository is deleted: nothing of it is left but its entries."""
+    """True if the repository is deleted: nothing of it is left but its entries."""
 
 
 class Join(msgspec.Struct, frozen=True, array_like=True):
@@ -102,7 +102,7 @@ class Join(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
-    """What one change did. Later releases append fields; what a reader must not overlook is a feature.
+    """The effect of one change. Later releases append fields; a feature is what a reader must not overlook.
 
     `parent`: the hash of record `number` - 1. `features`: those that the repository has from here on, besides those
     before. `time`: milliseconds since the epoch, by the writer's clock. `random`: makes record 1 one of its own.
@@ -121,7 +121,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
 
 class _Head(msgspec.Struct, array_like=True):
-    """What begins every record and every head of a checkpoint for ever, so that a foreign one can be refused by the
+    """The begin of every record and every head of a checkpoint for ever, so that a foreign one can be refused by the
     name of its feature. `hash`: in a record that of the record before it."""
 
     number: Natural
@@ -134,22 +134,13 @@ _RECORD = msgspec.msgpack.Decoder(Record)
 _HEAD = msgspec.msgpack.Decoder(_Head)
 
 
-def first_record(random: bytes, now: int) -> Record:
-    """Record 1, which says that no repository is here yet. `random`: 16 bytes; `now`: milliseconds since the epoch."""
-    return Record(number=1, parent=NOTHING, time=now, random=random)
-
-
 def record_path(number: int) -> str:
-    """Where a record lies in the repository."""
+    """The path of a record in the repository."""
     return f"log/{number:010}"
 
 
 def encode_record(record: Record) -> bytes:
-    """The bytes of a record.
-
-    Raises:
-        LimitExceeded: they are more than `MAX_RECORD`.
-    """
+    """The bytes of a record."""
     payload = _encode(record)
     size = HEADER.size + len(payload)
     if size > MAX_RECORD:
@@ -163,7 +154,7 @@ def hash_of(content: bytes) -> bytes:
 
 
 def is_record(content: bytes | None, record_hash: bytes) -> bool:
-    """Whether it is the whole record that has this hash."""
+    """Tell whether it is the whole record that has this hash."""
     return content is not None and hash_of(content) == record_hash == _hash(memoryview(content)[HEADER.size :])
 
 
@@ -177,7 +168,6 @@ def decode_record(content: bytes, path: str) -> Record:
 
     Raises:
         CorruptFile: it is damaged, or none.
-        Unsupported: it has a feature that this release does not know.
     """
     if len(content) < HEADER.size:
         raise CorruptFile(path, 0, f"{len(content)} bytes, too short for a record")
@@ -189,29 +179,21 @@ def decode_record(content: bytes, path: str) -> Record:
         raise CorruptFile(path, HEADER.size, "the content does not match its check")
     try:
         record = _RECORD.decode(payload)
-    except msgspec.DecodeError as wrong:
+    except msgspec.DecodeError as error:
         check_head(payload)
-        raise CorruptFile(path, HEADER.size, str(wrong)) from wrong
+        raise CorruptFile(path, HEADER.size, str(error)) from error
     check_features(record.features)
     return record
 
 
 def check_head(payload: bytes | memoryview) -> None:
-    """Refuse what cannot be decoded by its features, where it says them: one may change what follows.
-
-    Raises:
-        Unsupported: this release does not know one.
-    """
+    """Refuse what cannot be decoded by its features, where it says them: one may change what follows."""
     with contextlib.suppress(msgspec.DecodeError):
         check_features(_HEAD.decode(payload).features)
 
 
 def check_features(features: Sequence[str]) -> None:
-    """Accept a repository with these features.
-
-    Raises:
-        Unsupported: this release does not know one.
-    """
+    """Accept a repository with these features."""
     for feature in features:
         if feature not in FEATURES:
             raise Unsupported(f"the repository feature {feature!r}", ", ".join(sorted(FEATURES)) or "none")

@@ -28,39 +28,25 @@ from smartserver.errors import (
     OutcomeUnknown,
 )
 from smartserver.records.faults import Level, Policy
-from smartserver.store.checkpoint import checkpoint_path
-from smartserver.store.cleanup import create, make_checkpoint
-from smartserver.store.draft import following
+from smartserver.store.checkpoint import checkpoint_path, create, make_checkpoint
 from smartserver.store.format import CHECKPOINTS, FOLDERS, FORMAT, INCOMING, LINE, LOG, LOST, PACKS, is_marked
 from smartserver.store.lost import RECOVERED, Findings, LostChange
 from smartserver.store.model import INCOMPLETE
 from smartserver.store.open_pack import pack_path
 from smartserver.store.pack import PackReader
-from smartserver.store.record import (
-    NOTHING,
-    Beginning,
-    Change,
-    Entry,
-    PackEntry,
-    Record,
-    decode_record,
-    encode_record,
-    first_record,
-    hash_of,
-    record_path,
-)
+from smartserver.store.record import NOTHING, Beginning, Change, Entry, PackEntry, decode_record, record_path
 from smartserver.store.repack import cut_out
 from smartserver.store.repository import PackRepository
-from smartserver.store.state import DECLARED, MAP, REFS, SETTINGS, decode_value, encode_value, first_state
+from smartserver.store.state import DECLARED, MAP, REFS, SETTINGS, beginning, decode_value, encode_value, following
 from smartserver.store.transaction import Transaction
 from transports.base import Step
 from transports.errors import CodedError, FileExists, TransportError, TransportFailed
 from transports.steps import GetPublished, ListDirectory, Rename, SyncDirectory, Withdraw
 
 RESTS = (MissingParents, MissingBase, MissingRevision)
-"""What is raised for a change that rests on another one."""
+"""The errors of a change that rests on another one."""
 TAKEN = Policy(Level.OFF)
-"""What is brought back was taken once, whatever a server would say of it now."""
+"""The policy for restored records: they were taken once, whatever a server would say of them now."""
 
 Report = Callable[[str, str], None]
 
@@ -72,19 +58,14 @@ def restore(
     report: Report = lambda what, why: None,
     conflict: Report = lambda what, why: None,
 ) -> int:
-    """Mend the log and restore changes; how many. `report`: told what could not be restored, and why. `conflict`: told
-    which part of a change that was restored is not what it was to be, and why.
-
-    Raises:
-        CorruptFile: a pack that the state names is gone, and in no joined pack.
-        Unsupported, TransportError, OutcomeUnknown: the repository cannot be read or written.
-    """
+    """Mend the log and restore changes; the number of these. `report`: told each change that could not be restored, and
+    why. `conflict`: told each part of a restored change that is not as it was, and why."""
     folder = repository.folder
     for name in (*FOLDERS, LOST):
         with contextlib.suppress(FileExists):
             folder.make_directory(name)
     for entry in findings.gone:
-        if not any(_cut_out(repository, entry, each) for each in findings.joined):
+        if not any(_cut_out(repository, entry, joined) for joined in findings.joined):
             raise CorruptFile(pack_path(entry.name), 0, "it is gone, and no joined pack has its segments")
     _mend(repository, findings)
     # Of joined packs only a change says which refs lead there: what is not reached does no harm.
@@ -93,12 +74,12 @@ def restore(
         later: list[tuple[LostChange, CodedError]] = []
         for change in todo:
             try:
-                for each in _carry_out(repository, change):
-                    conflict(change.id, each)
+                for why in _carry_out(repository, change):
+                    conflict(change.id, why)
             except (TransportError, OutcomeUnknown):
                 raise
-            except CodedError as wrong:
-                later.append((change, wrong))
+            except CodedError as error:
+                later.append((change, error))
         if len(later) == len(todo):  # What they rest on did not come with any other.
             for change, reason in later:
                 if change in chosen or not isinstance(reason, RESTS):
@@ -107,23 +88,21 @@ def restore(
         todo = [change for change, _ in later]
     if findings.gone:
         repository.repack()  # Which gives them an index.
-    with contextlib.suppress(
-        TransportError, NoSuchRepository
-    ):  # The changes are made, and another recovery clears the rest.
+    # The changes are made, and another recovery clears the rest.
+    with contextlib.suppress(TransportError, NoSuchRepository):
         _clear(repository)
     return sum(change not in todo for change in chosen)
 
 
-def _reason(change: LostChange, wrong: CodedError) -> str:
+def _reason(change: LostChange, error: CodedError) -> str:
     """Why a change was not restored."""
-    if isinstance(wrong, RESTS):
-        return f"{wrong}; restore the change that it rests on, too"
-    return str(wrong) if change.pack is None else f"{change.pack[0]}: {wrong}"
+    if isinstance(error, RESTS):
+        return f"{error}; restore the change that it rests on, too"
+    return str(error) if change.pack is None else f"{change.pack[0]}: {error}"
 
 
 def _cut_out(repository: PackRepository, entry: PackEntry, joined: LostChange) -> bool:
-    """Make a pack that is gone again from a joined one, where that has its segments. Its index is made when the
-    repository is opened."""
+    """Make a missing pack again from a joined one that has its segments. Its index is made at the next opening."""
     if joined.pack is None:
         return False
     path, length = joined.pack
@@ -143,21 +122,18 @@ def _mend(repository: PackRepository, findings: Findings) -> None:
         new = randomness(16)
         begins = Beginning(new, state.vcs, state.kinds, complete=False)
         entries.append(Entry(randomness(16), "recover", RECOVERED + state.incarnation + new, begins=begins))
-    time = int(repository.clock() * 1000)
-    record = Record(number=state.version + 1, parent=state.hash, time=time, entries=tuple(entries))
-    content, after = following(state, record)
+    content, after = following(state, repository.clock(), entries)
     if state.hash == NOTHING:
-        content = encode_record(first_record(randomness(16), time))
-        after = first_state(hash_of(content))
+        content, after = beginning(randomness(16), repository.clock())
     make_checkpoint(folder, after, randomness)
     # Those below may be what servers answer from until then.
     below = [path for path in findings.misfits if int(path.rpartition("/")[2][:10]) < after.version]
     _move_to_lost(repository, [path for path in findings.misfits if path not in below])
     try:
         create(folder, record_path(after.version), content, randomness)
-    except FileExists as wrong:
+    except FileExists as error:
         folder.delete(checkpoint_path(after.version, after.hash))
-        raise TransportFailed(LOG, "somebody changed the repository meanwhile; try again") from wrong
+        raise TransportFailed(LOG, "somebody changed the repository meanwhile; try again") from error
     if not is_marked(folder):
         create(folder, FORMAT, LINE, randomness)
     _move_to_lost(repository, below)
@@ -209,17 +185,18 @@ def _clear(repository: PackRepository) -> None:
     folder.perform([names])
     records = [GetPublished(f"{LOST}/{name}") for name in names.result or () if name.partition(".")[0].isdecimal()]
     folder.perform(records)
-    for each in records:
+    for step in records:
         with contextlib.suppress(CorruptFile):
-            record = decode_record(each.result or b"", each.path)
+            record = decode_record(step.result or b"", step.path)
             if all(history.find(entry.request) is not None for entry in record.entries):
-                folder.perform([Withdraw(each.path, f"{INCOMING}/{repository.randomness(8).hex()}.withdrawn")])
+                folder.perform([Withdraw(step.path, f"{INCOMING}/{repository.randomness(8).hex()}.withdrawn")])
 
 
 def _begin_again(transaction: Transaction, entry: Entry) -> None:
     """Create the repository where an entry did, and none is there."""
     if entry.begins is not None:
-        settings = {each.key.decode(): each.new for each in entry.changes if each.table == SETTINGS and each.new}
+        changes = [change for change in entry.changes if change.table == SETTINGS]
+        settings = {change.key.decode(): change.new for change in changes if change.new}
         incomplete = settings.pop(INCOMPLETE, None) is not None
         transaction.create(entry.begins.vcs, entry.begins.kinds, settings, incomplete=incomplete)
 
@@ -228,12 +205,12 @@ def _replay(transaction: Transaction, change: LostChange) -> list[str]:
     """Make a change, except the parts that were changed since; each of these in words."""
     entry = change.entry
     _begin_again(transaction, entry)
-    kinds = {each.key.decode(): (each.new or b"").decode() for each in entry.changes if each.table == DECLARED}
+    kinds = {change.key.decode(): (change.new or b"").decode() for change in entry.changes if change.table == DECLARED}
     conflicts: list[str] = []
-    for each in entry.changes:
-        if not _apply(transaction, each, kinds):
-            word = each.key.decode(errors="replace")
-            conflicts.append(f"{word} was changed since{_keep(transaction, change, each)}")
+    for part in entry.changes:
+        if not _apply(transaction, part, kinds):
+            word = part.key.decode(errors="replace")
+            conflicts.append(f"{word} was changed since{_keep(transaction, change, part)}")
     transaction.remember()
     return conflicts
 
@@ -276,11 +253,11 @@ def _apply(transaction: Transaction, change: Change, kinds: dict[str, str]) -> b
 
 
 def _has_passed(transaction: Transaction, change: Change) -> bool:
-    """Whether a ref was moved past what a change made of it: its client has pushed on from there since."""
+    """Tell whether a ref was moved past the value of a change: its client has pushed on from there since."""
     value = transaction.ref(change.key)
     new = [] if change.new is None else decode_value(change.new)
     return (
         bool(new and value)
         and all(transaction.is_stored(tip.id) for tip in new)
-        and all(any(transaction.is_ancestor(tip.id, each.id) for each in value or ()) for tip in new)
+        and all(any(transaction.is_ancestor(tip.id, now.id) for now in value or ()) for tip in new)
     )

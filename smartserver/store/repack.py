@@ -7,17 +7,22 @@ often as the repository doubles. Packs of more than 1 GiB are left alone.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from smartserver.errors import CorruptFile
-from smartserver.store.index_build import Before, Pace, merge, nowhere, unpaced
+from smartserver.store.format import INCOMING, PACKS
+from smartserver.store.index_build import Pace, Resolve, merge, nowhere, unpaced
+from smartserver.store.log import Log
 from smartserver.store.open_pack import OpenPack, SegmentReader
 from smartserver.store.pack import MovedPack, PackReader, PackWriter
-from smartserver.store.quarantine import WrittenIndex
-from smartserver.store.record import PackEntry
-from smartserver.store.state import State
+from smartserver.store.quarantine import Quarantine, store_time
+from smartserver.store.record import Join, PackEntry
+from smartserver.store.snapshot import Snapshot
+from smartserver.store.state import State, following
 from smartserver.store.trailer import Trailer, encode_trailer
-from transports.base import Transport, WriteFile
+from transports.base import Transport
+from transports.errors import FileExists, NoSuchFile, TransportError
+from transports.steps import Delete, GetStat, Publish, Put, Withdraw
 
 MOST_PACKS = 12
 """Packs that may lie about, those of more than `LARGE` apart, before any is rewritten."""
@@ -29,6 +34,12 @@ FEW_PACKS = 6
 """Packs a repack leaves at most: the next one is then this many pushes off at least, `MOST_PACKS` less this."""
 LARGE = 1 << 30
 """Bytes of a pack that is left alone."""
+REPACK = b"repack"
+"""The name of the quarantine of a joined pack, where a push has its request."""
+TURN = f"{PACKS}/joining"
+"""The server that has published this file joins packs."""
+LONGEST_TURN = 900
+"""Seconds after which another may do so."""
 
 
 def plan(packs: Sequence[PackEntry], *, whole: bool = False) -> slice | None:
@@ -52,7 +63,7 @@ def plan(packs: Sequence[PackEntry], *, whole: bool = False) -> slice | None:
 
 
 def rows(packs: Sequence[PackEntry]) -> int:
-    """How many repacks of the whole join all that may be joined."""
+    """The number of repacks of the whole that join all that may be joined."""
     return sum(stop - start > 1 for start, stop in _runs(packs))
 
 
@@ -70,47 +81,33 @@ def _runs(packs: Sequence[PackEntry]) -> list[tuple[int, int]]:
 
 
 def run(
-    file: WriteFile,
-    packs: Sequence[OpenPack],
-    name: bytes,
-    state: State,
-    before: Before = nowhere,
-    pace: Pace = unpaced,
-    *,
-    put_index: Callable[[Iterable[bytes]], WrittenIndex],
+    place: Quarantine, packs: Sequence[OpenPack], state: State, resolve: Resolve = nowhere, pace: Pace = unpaced
 ) -> PackEntry:
-    """Write neighbouring packs to `file` as one new pack, durably, and its index; what a record says of them.
-
-    `put_index`: as of a quarantine. The caller closes the file, puts both among the packs, and appends a record if
-    all of `packs` are still side by side. Each pack is checked against its hash on the way: damage never gets a new
-    trailer. `state`: that names the packs, for the trailer. `before`: whether a record lies in a
-    pack before the first one.
-
-    Raises:
-        CorruptFile: a pack or index is damaged; what was written is to be deleted.
-        LimitExceeded: more records or revisions than an index holds.
-        NoSpace, NoSuchFile, TransportFailed.
-    """
+    """Write neighbouring packs to a quarantine as one new pack, durably, and its index; the entry of a record for them.
+    The caller puts both among the packs, and appends a record if all of `packs` are still side by side. Each pack is
+    checked against its hash on the way: damage never gets a new trailer. `state`: that names the packs, for the
+    trailer. `resolve`: finds records in packs before
+    the first one."""
     header = packs[0].reader.header
     for pack in packs:
         if pack.reader.header != header:
             raise CorruptFile(pack.reader.name, 0, "its kinds are not those of the pack before it")
-    writer = PackWriter(file, packs[0].reader.kinds)
     segments = sum(pack.entry.segments for pack in packs)
     together = SegmentReader([(pack, pack.reader.first, pack.reader.end) for pack in packs], segments)
-    for pack in packs:
-        for chunk in pack.reader.chunks(together.read):
-            writer.append(chunk)
-            pace()
-        if pack.reader.trailer() != pack.entry.hash:
-            raise CorruptFile(pack.reader.name, pack.reader.end, "does not end with the hash the log names")
-    length, digest = writer.finish()
-    joined = tuple(pack.entry.name for pack in packs)
-    file.write(encode_trailer(Trailer(state.incarnation, state.version, state.hash, None, joined)))
-    file.sync()
-    written = put_index(merge([pack.index for pack in packs], length, digest, before, pace))
-    records = sum(pack.entry.records for pack in packs)
-    return PackEntry(name, length, digest, written.length, written.hash, segments, records)
+    with contextlib.closing(place.pack) as file:
+        writer = PackWriter(file, packs[0].reader.kinds)
+        for pack in packs:
+            for chunk in pack.reader.chunks(together.read):
+                writer.append(chunk)
+                pace()
+            if pack.reader.trailer() != pack.entry.hash:
+                raise CorruptFile(pack.reader.name, pack.reader.end, "does not end with the hash the log names")
+        length, digest = writer.finish()
+        joined = tuple(pack.entry.name for pack in packs)
+        file.write(encode_trailer(Trailer(state.incarnation, state.version, state.hash, None, joined)))
+        file.sync()
+        index = merge([pack.index for pack in packs], length, digest, resolve, pace)
+        return place.put_index(length, digest, index, segments, sum(pack.entry.records for pack in packs))
 
 
 def cut_out(folder: Transport, joined: PackReader, entry: PackEntry, path: str) -> bool:
@@ -118,7 +115,7 @@ def cut_out(folder: Transport, joined: PackReader, entry: PackEntry, path: str) 
     offsets = [offset for offset, _ in joined.segments()]
     ends = {*offsets, joined.end}
     places = [MovedPack(joined, offset - joined.first, entry.length, entry.hash, path) for offset in offsets]
-    found = next((each for each in places if each.end + each.shift in ends and each.is_whole()), None)
+    found = next((place for place in places if place.end + place.shift in ends and place.is_whole()), None)
     if found is None:
         return False
     with contextlib.closing(folder.create(path)) as file:
@@ -128,3 +125,65 @@ def cut_out(folder: Transport, joined: PackReader, entry: PackEntry, path: str) 
         writer.finish()
         file.sync()
     return True
+
+
+def repack(
+    line: Log,
+    snapshot: Snapshot,
+    quarantine: Callable[[], Quarantine],
+    clock: Callable[[], float],
+    *,
+    whole: bool = False,
+    pace: Pace = unpaced,
+) -> State | None:
+    """Join the neighbouring packs that `plan` names, and give the new state; None if there are none, or another changed
+    them meanwhile, or is at it. `whole`: as many as may be joined, however few there are, whoever is at it."""
+    span = plan(snapshot.state.packs, whole=whole)
+    if span is None:
+        return None
+    chosen = snapshot.packs[span]
+    old = tuple(pack.entry.name for pack in chosen)
+    with contextlib.ExitStack() as turns, contextlib.ExitStack() as undo:
+        if not whole and not turns.enter_context(_turn(line)):
+            return None
+        place = quarantine()
+        undo.callback(place.discard)
+        entry = run(place, chosen, snapshot.state, snapshot.only(snapshot.packs[: span.start]).first_row, pace)
+
+        def judge(state: State) -> tuple[bytes, State] | None:
+            names = tuple(pack.name for pack in state.packs)
+            there = any(names[at : at + len(old)] == old for at in range(len(names)))
+            if not there or entry.name in state.dropped:
+                return None
+            return following(state, clock(), joins=(Join(old, entry),))
+
+        moves = place.publication()
+        head, kept = line.append_naming(moves, [place.pack_path, place.index_path], judge, undo)
+        if entry in head.state.packs:
+            return head.state
+        if entry.name not in head.state.dropped:
+            kept.close()
+        return None
+
+
+@contextlib.contextmanager
+def _turn(line: Log) -> Iterator[bool]:
+    """True if it is this process's turn to join packs: it has published the file `TURN`. Two at once do no harm, but
+    one works for nothing. So the turn of a process that died ends by itself."""
+    folder, stem = line.folder, f"{INCOMING}/{line.randomness(8).hex()}"
+    leave, temporary, there = Withdraw(TURN, f"{stem}.withdrawn"), f"{stem}.turn", GetStat(TURN)
+    folder.perform([there])
+    if there.result is not None and store_time(folder, line.randomness) - there.result.modified >= LONGEST_TURN:
+        with contextlib.suppress(NoSuchFile):
+            folder.perform([leave])
+    try:
+        folder.perform([Put(temporary, b"\n"), Publish(temporary, TURN)])
+    except FileExists:
+        folder.perform([Delete(temporary)])
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        with contextlib.suppress(TransportError):
+            folder.perform([leave])

@@ -19,18 +19,16 @@ from smartserver.records.model import GraphNode
 from smartserver.store import upkeep
 from smartserver.store.allowance import Allowance
 from smartserver.store.caches import TextCache
-from smartserver.store.commit import Commit, CommitOutcome, Plan, earlier
+from smartserver.store.commit import Commit, CommitOutcome, Group, Plan, earlier
 from smartserver.store.creation import Creation
-from smartserver.store.far import is_far
-from smartserver.store.group import Group
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import Log
 from smartserver.store.log_view import Perform
 from smartserver.store.model import PackReport, VerifyReport
-from smartserver.store.quarantine import Quarantine, nothing
-from smartserver.store.repack import AHEAD, rows
-from smartserver.store.snapshot import Snapshot
-from smartserver.store.states import RepositoryLook, States
+from smartserver.store.quarantine import Quarantine
+from smartserver.store.remote import is_remote
+from smartserver.store.repack import AHEAD, REPACK, repack, rows
+from smartserver.store.snapshot import RepositoryLook, Snapshot, States
 from smartserver.store.summarise import summarise, summarise_joined
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report, Upload, unreported
@@ -46,11 +44,7 @@ COLLECT_INTERVAL = 3600.0
 
 
 class PackRepository:
-    """The repository at `path` below `transport`, or the place where one can be made.
-
-    Every method may raise TransportError: the store failed. Those that need a repository raise NoSuchRepository where
-    there is none.
-    """
+    """The repository at `path` below `transport`, or a place for one. Methods that need one raise NoSuchRepository."""
 
     def __init__(
         self,
@@ -62,9 +56,7 @@ class PackRepository:
         texts: TextCache | None = None,
         policy: Policy = SAFE,
     ) -> None:
-        """`clock`: seconds since the epoch; `texts`: a cache to share with other repositories. `policy`: what is done
-        about faults of new records.
-        """
+        """`clock`: seconds since the epoch; `texts`: a cache to share. `policy`: about faults of new records."""
         self.path = path
         self.folder = transport.child(path) if path else transport
         """The repository's own folder."""
@@ -79,7 +71,7 @@ class PackRepository:
         self._policy = policy
         self._repacking = threading.Lock()
         self._joins_packs = False
-        """Whether the repack that holds the lock found packs to join."""
+        """True if the repack that holds the lock found packs to join."""
         self._awaited = threading.Event()
         """Somebody waits for the repack that is being made."""
         self._collected: float | None = None
@@ -87,39 +79,26 @@ class PackRepository:
     # -- reading
 
     def exists(self) -> bool:
-        """Whether there is a repository; a deleted one is none.
-
-        Raises:
-            CorruptFile, Unsupported: its log cannot be read.
-        """
+        """Tell whether there is a repository; a deleted one is none."""
         return self._states.look().exists
 
     def deleted(self) -> bool:
-        """Whether there was a repository, and its log still is.
-
-        Raises:
-            CorruptFile, Unsupported: its log cannot be read.
-        """
+        """Tell whether there was a repository, and its log still is."""
         head = self._states.look().head
         return head is not None and not head.state.exists and len(head.state.history) > 0
 
     def describe_place(self) -> str:
-        """What lies where no repository is, for a message, which names the tool; empty where nothing does, or it cannot
-        be told."""
+        """A description of a place without a repository, for a message; empty if nothing is there, or unknown."""
         with contextlib.suppress(TransportError):
             return self._place.seen().describe()
         return ""
 
     def has_root(self) -> bool:
-        """Whether the folder below which all paths lie is there."""
+        """Tell whether the folder below which all paths lie is there."""
         return self._place.seen().has_root
 
     def snapshot(self) -> Snapshot:
-        """The repository as it is now; the log is looked at each time, what did not change is taken over.
-
-        Raises:
-            CorruptFile, Unsupported: its log, or a pack and its index, cannot be read.
-        """
+        """The repository as it is now; the log is looked at each time, what did not change is taken over."""
         found = self._states.read().snapshot
         if found is None:
             raise NoSuchRepository(self.path)
@@ -128,14 +107,7 @@ class PackRepository:
     def verify(
         self, progress: Callable[[int, int], None] = lambda done, total: None, allowance: Allowance | None = None
     ) -> VerifyReport:
-        """Read and check everything, not in this machine's copies; damage is reported, never raised. `progress`: bytes
-        done, bytes in all. `allowance`: as of `store.verify`.
-
-        Raises:
-            LimitExceeded: as `store.verify`.
-            Unsupported: this release cannot read it.
-            TransportFailed: the store cannot be reached, or no more, and no damage was found before.
-        """
+        """Read and check everything, not in this machine's copies; damage is reported. Arguments: of `store.verify`."""
         folder = without_copies(self.folder)
         line = self.log if folder is self.folder else Log(folder, self.path, self.randomness)
         return verify(line, progress, allowance)
@@ -148,26 +120,17 @@ class PackRepository:
     # -- changing
 
     def look(self) -> RepositoryLook:
-        """Whether it is there, as a request begins.
-
-        Raises:
-            CorruptFile, Unsupported: its log cannot be read.
-        """
+        """The newest state, as a request begins."""
         return self._states.look()
 
     @property
     def known(self) -> RepositoryLook | None:
         """The repository as it was last seen, behind a link, where to look takes trips; None elsewhere."""
-        head = self.log.known if is_far(self.folder) else None
+        head = self.log.known if is_remote(self.folder) else None
         return None if head is None else RepositoryLook(head)
 
     def look_around(self, perform: Perform | None = None) -> RepositoryLook:
-        """As `look`. Of a store behind a link, what a creation looks at is asked in the same trip. `perform`: performs
-        steps of that store.
-
-        Raises:
-            CorruptFile, Unsupported: its log cannot be read.
-        """
+        """The newest state; in a remote store a creation looks at the place in the same trip."""
         return self._states.look(partial(self._place.look, perform or self._above.perform))
 
     def begin(
@@ -176,44 +139,24 @@ class PackRepository:
         look: RepositoryLook | None = None,
         allowance: Allowance | None = None,
     ) -> Transaction:
-        """A transaction on the repository as `look` saw it, or as it is now. The repository need not exist.
-
-        `allowance`: the limits of the request; unlimited where it is left out.
-
-        Raises:
-            CorruptFile, Unsupported, TransportError: as `snapshot`.
-        """
+        """A transaction on the repository as `look` saw it, or as it is now, if it exists. `allowance`: or no limit."""
         stored = self._states.read(look or self.look_around())
-        if stored.latest.head is None:  # The folder may have been removed since.
+        if stored.head is None:  # The folder may have been removed since.
             self._place.forget()
         return Transaction(self.path, stored.snapshot, announced, self._place.line, allowance)
 
     def receive(
-        self,
-        transaction: Transaction,
-        graph_first: bool = False,
-        request: bytes = b"",
-        policy: Policy | None = None,
+        self, transaction: Transaction, graph_first: bool = False, request: bytes = b"", policy: Policy | None = None
     ) -> Upload:
-        """A place for the body of a request; nothing is written before its first new segment. `policy`: in place of the
-        repository's.
-
-        Raises:
-            NoSuchRepository: there is none, and `transaction` makes none.
-        """
+        """A place for the body of a request. `policy`: in place of the repository's."""
         if not transaction.exists:
             raise NoSuchRepository(self.path)
         makes = transaction.snapshot is None or self.log.lacks_folders
-        quarantine = partial(self.quarantine, request, self._place.make if makes else nothing)
+        quarantine = partial(self.quarantine, request, partial(self._place.perform, ()) if makes else None)
         return Upload(transaction, quarantine, graph_first=graph_first, policy=policy or self._policy)
 
     def earlier(self, request: bytes, age: int) -> CommitOutcome | None:
-        """What became of a request that is repeated; `age`: milliseconds since its first sending, 0 for the first.
-
-        Raises:
-            OutcomeUnknown: the log does not reach back to it, or it may not be durable.
-            CorruptFile, TransportError: the log cannot be read.
-        """
+        """The outcome of a request that is repeated; `age`: milliseconds since its first sending, 0 for the first."""
         head = self._states.look().head
         found = earlier(head, self.clock, request, age)
         if found is not None and head is not None:
@@ -231,30 +174,20 @@ class PackRepository:
         allowance: Allowance | None = None,
         look: RepositoryLook | None = None,
     ) -> CommitOutcome:
-        """Carry out a request: one record, or none where nothing changes. A repeat gets the first answer.
+        """Carry out a request: one record, or none if nothing changes. A repeat gets the first answer.
 
         `upload` is finished, and given up afterwards whatever happens. `plan` may be called several times. `progress`:
-        what is being done, how much of it is, and of how much (0: not known). `allowance`: as of `begin`. `look`: what
+        told the phase, the part done, and the whole (0: not known). `allowance`: as of `begin`. `look`: the state that
         the request saw, if it did.
 
         Raises:
-            OutcomeUnknown: it may have been carried out.
-            NestedRepository, InvalidPath: a repository cannot be made there.
-            MissingBase, MissingParents, ...: what landed meanwhile made the body unsound.
-            NoSuchRepository: it went away meanwhile, and `plan` makes none.
-            LimitExceeded: a reply could not carry what there would be; nothing changed.
-            CorruptFile, Unsupported, TransportError: as `snapshot`; nothing changed.
+            OutcomeUnknown: it may have been carried out. After any other error nothing has changed.
         """
         parts = self.path, self.log, self._group, self._states, self._place, self.clock, self.randomness
         return Commit(*parts, request, age, user, plan, upload, progress, allowance, look).run()
 
     def delete(self, request: bytes, age: int, user: str) -> CommitOutcome:
-        """Delete the repository; its packs go a day later. A repeat deletes nothing more.
-
-        Raises:
-            OutcomeUnknown: it may have been deleted.
-            CorruptFile, Unsupported, TransportError: nothing changed.
-        """
+        """Delete the repository; its packs go a day later. A repeat deletes nothing more."""
 
         def plan(transaction: Transaction) -> bytes:
             transaction.delete()
@@ -265,12 +198,7 @@ class PackRepository:
     # -- upkeep
 
     def repack_if_needed(self, pace: Pace = unpaced) -> bool:
-        """Join packs where there are many; False where that is not needed, or another is at it.
-
-        Raises:
-            OutcomeUnknown: the packs may have been replaced; both sets of files are there.
-            CorruptFile, Unsupported, TransportError: nothing changed.
-        """
+        """Join packs if there are many; False if that is not needed, or another is at it."""
         if not self._repacking.acquire(blocking=False):
             return False
         self._joins_packs = False
@@ -279,7 +207,7 @@ class PackRepository:
             if snapshot is None:
                 return False
             paced = partial(self._unless_pressed, pace, len(snapshot.packs))
-            made = upkeep.repack(self.log, snapshot, self._begin_repack, self.clock, self.randomness, pace=paced)
+            made = repack(self.log, snapshot, self._begin_repack, self.clock, pace=paced)
             if made is not None:
                 self._try(partial(summarise_joined, self.folder, snapshot, made, self.randomness, paced))
             return made is not None
@@ -288,21 +216,16 @@ class PackRepository:
 
     @property
     def is_repacking(self) -> bool:
-        """Whether packs are being joined."""
+        """True if packs are being joined."""
         return self._joins_packs and self._repacking.locked()
 
     def _begin_repack(self) -> Quarantine:
         """Asked for once there are packs to join."""
         self._joins_packs = True
-        return self.quarantine(upkeep.REPACK)
+        return self.quarantine(REPACK)
 
     def repack(self, progress: Callable[[int, int], None] = lambda done, total: None) -> PackReport:
-        """Join all packs that are there now and may be, however few they are. `progress`: packs joined, packs in all.
-
-        Raises:
-            OutcomeUnknown: as `repack_if_needed`.
-            CorruptFile, Unsupported, TransportError: what is live is not touched.
-        """
+        """Join all packs that are there now and may be, however few. `progress`: packs joined, packs in all."""
         self._awaited.set()
         with self._repacking:
             self._awaited.clear()
@@ -314,29 +237,26 @@ class PackRepository:
             for done in range(rows(packs)):  # Not until there is none: each push that comes makes another.
                 if done:
                     snapshot = self.snapshot()
-                made = upkeep.repack(self.log, snapshot, self._begin_repack, self.clock, self.randomness, whole=True)
+                made = repack(self.log, snapshot, self._begin_repack, self.clock, whole=True)
                 if made is None:
                     break
                 self._try(partial(summarise_joined, self.folder, snapshot, made, self.randomness))
                 packs = made.packs
                 left = min(left, len(packs))  # A push may have come meanwhile.
                 progress(before - left, before)
-            if not is_far(self.folder):
+            if not is_remote(self.folder):
                 self._try(self._summarise_whole)
             return PackReport(before, len(packs), sum(entry.length for entry in packs))
 
     def _unless_pressed(self, pace: Pace, packs: int) -> None:
         """Keep to a pace unless somebody waits for the end, or so many packs came meanwhile that it would fall behind.
-
-        Requests of this process see them when they look at the log, also those that another process brought.
-        """
+        Requests of this process see packs when they look at the log, also those that another process brought."""
         latest = self._states.latest
         if not self._awaited.is_set() and (latest is None or len(latest.packs) < packs + AHEAD):
             pace()
 
     def summarise(self, pace: Pace = unpaced) -> None:
-        """Write the summaries that packs of the state which was read last lack, as far as that works: logs are only
-        slower without."""
+        """Write the summaries that the packs of the last state lack. Without them logs are only slower."""
         latest = self._states.latest
         if latest is not None and self._repacking.acquire(blocking=False):
             try:
@@ -356,57 +276,37 @@ class PackRepository:
             work()
         except NoSuchRepository:
             return
-        except CodedError as wrong:
-            log.warning("summaries of %s: %s", self.path or "the repository", wrong)
+        except CodedError as error:
+            log.warning("summaries of %s: %s", self.path or "the repository", error)
 
     def tidy(self, pace: Pace = unpaced) -> None:
-        """Make a checkpoint, repack if needed, write summaries, and collect garbage files if that was not done within
-        the last hour. A large record gets a small one after it.
-
-        `pace`: as `index_build.Pace`.
-
-        Raises:
-            OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
-        """
+        """Make a checkpoint, repack if needed, write summaries, and, once an hour, collect garbage files."""
         long_ago = self._collected is None or self.clock() - self._collected >= COLLECT_INTERVAL
-        upkeep.tidy_log(self.log, self.clock, self.randomness)
+        upkeep.tidy_log(self.log, self.clock)
         self.repack_if_needed(pace)
         self.summarise(pace)
         if long_ago:
             self.collect_garbage_files()
 
     def save_log(self) -> None:
-        """Make a checkpoint if one is due and little is moved for it, as after a change over a link.
-
-        Raises:
-            CorruptFile, Unsupported, TransportError: nothing changed.
-        """
-        upkeep.tidy_log(self.log, self.clock, self.randomness, upkeep.MOST_OVER_LINK)
+        """Make a checkpoint if one is due and little is moved for it, as after a change over a link."""
+        upkeep.tidy_log(self.log, self.clock, upkeep.MOST_OVER_LINK)
 
     def clean_up(self) -> None:
-        """Do what nobody does unasked in a store behind a link: make a checkpoint if due, delete what is left.
-
-        Raises:
-            OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
-        """
-        upkeep.tidy_log(self.log, self.clock, self.randomness)
+        """Do what nobody does unasked in a store behind a link: make a checkpoint if due, delete what is left."""
+        upkeep.tidy_log(self.log, self.clock)
         self.collect_garbage_files()
 
     def collect_garbage_files(self, kept: float = upkeep.KEPT) -> int:
-        """Delete what dead writers left and what was dropped a day ago; how many files and folders that was. `kept`: as
-        of `upkeep.collect`.
-
-        Raises:
-            OutcomeUnknown, CorruptFile, Unsupported, TransportError: what is live is not touched.
-        """
+        """Delete leftovers of dead writers, and files dropped `kept` seconds ago; the number of them."""
         self._collected = self.clock()
         try:
-            return upkeep.collect(self.log, self.clock, self.randomness, kept)
+            return upkeep.collect(self.log, self.clock, kept)
         except NoSuchRepository:  # It went away meanwhile.
             return 0
 
     # -- steps
 
-    def quarantine(self, request: bytes, prepare: Callable[[], None] = nothing) -> Quarantine:
+    def quarantine(self, request: bytes, prepare: Callable[[], None] | None = None) -> Quarantine:
         """A place for a pack; as of `Quarantine`."""
         return Quarantine(self.folder, request, self.randomness, prepare)

@@ -7,30 +7,37 @@ neither ordinals nor segments have changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, takewhile
 from operator import eq
+from typing import NamedTuple
 
-from smartserver.errors import CorruptFile, LimitExceeded, RepositoryChanged, shown
+from smartserver.errors import CorruptFile, LimitExceeded, NoSuchRepository, RepositoryChanged, shown
 from smartserver.records.model import Key, Parent, RevisionId
 from smartserver.records.segment import decode_parents
 from smartserver.records.system import system_of
 from smartserver.records.varint import Malformed
-from smartserver.store import far
+from smartserver.store import remote
 from smartserver.store.caches import TextCache
 from smartserver.store.format import LOG
 from smartserver.store.graph import Graph, Part
 from smartserver.store.index import Index, Row
-from smartserver.store.open_pack import NONE_READ, FilesRead, OpenPack, Resolve, SegmentReader, index_path, pack_path
+from smartserver.store.index_build import Resolve
+from smartserver.store.log_view import TRIES, Head, LogView, Perform
+from smartserver.store.open_pack import NONE_READ, FilesRead, OpenPack, SegmentReader, index_path, pack_path
 from smartserver.store.record import PackEntry
 from smartserver.store.state import State
 from smartserver.store.stored_records import HEADER, StoredRecords
 from transports.base import Capability, Transport
+from transports.errors import NoSuchFile
 
 
 class Snapshot(StoredRecords):
-    """What one state names, opened."""
+    """The content of one state, opened."""
 
     @classmethod
     def open(
@@ -42,13 +49,8 @@ class Snapshot(StoredRecords):
         again: Reopen | None = None,
         brought: FilesRead = NONE_READ,
     ) -> Snapshot:
-        """The snapshot of a state; packs `previous` has open are taken over, and its cache of texts. `again`: finds
-        packs that are deleted while this is read; without it they are missing. `brought`: files that need not be read.
-
-        Raises:
-            NoSuchFile: a pack is gone: look again.
-            CorruptFile: a pack is damaged and its index too, or names a parent that is in no pack before it.
-        """
+        """The snapshot of a state; open packs and the cache of texts of `previous` are taken over. `again`: finds packs
+        that are deleted while this is read. `brought`: files that need not be read."""
         if texts is None:
             texts = previous.texts if previous is not None else TextCache()
         opened: dict[PackEntry, tuple[OpenPack, Part]] = {}
@@ -63,21 +65,21 @@ class Snapshot(StoredRecords):
         packs: list[OpenPack] = []
         graph = Graph()
         read = NONE_READ
-        is_far = far.is_far(transport)
-        if is_far or Capability.OBJECTS in transport.capabilities:
+        is_remote = remote.is_remote(transport)
+        if is_remote or Capability.OBJECTS in transport.capabilities:
             came = [entry for entry in state.packs if entry not in opened]
-            if not is_far:  # Of a large one there is a copy, which is read in blocks.
-                came = [entry for entry in came if entry.index_length <= far.SMALL]
+            if not is_remote:  # Of a large one there is a copy, which is read in blocks.
+                came = [entry for entry in came if entry.index_length <= remote.SMALL]
             files = {index_path(entry.name): entry.index_length for entry in came}
-            if is_far and (opened or Capability.OBJECTS not in transport.capabilities):
+            if is_remote and (opened or Capability.OBJECTS not in transport.capabilities):
                 size = 0
                 for entry in reversed(came):
                     size += entry.length
-                    if size > far.SMALL:
+                    if size > remote.SMALL:
                         break
                     files[pack_path(entry.name)] = entry.length
             left = {path: size for path, size in files.items() if path not in brought}
-            read = {**brought, **dict(far.get_all(transport, left))}
+            read = {**brought, **dict(remote.get_all(transport, left))}
         for entry in state.packs:
             pack, part = opened.get(entry) or (OpenPack(transport, entry, state.kinds, seek), None)
             if part is None:
@@ -103,19 +105,13 @@ class Snapshot(StoredRecords):
 
     @property
     def extent(self) -> tuple[int, int]:
-        """How many records it has, and how many bytes they take in the packs."""
+        """The number of records, and the bytes that they take in the packs."""
         packs = self.state.packs
         return sum(pack.records for pack in packs), sum(pack.length for pack in packs)
 
     def continues(self, before: Snapshot) -> bool:
-        """Whether its revisions begin with those of an earlier snapshot, as they are.
-
-        Packs with the same name are the same, since names are never reused. Of joined packs the revisions are compared,
-        and the lengths of their segments: see `place_of`.
-
-        Raises:
-            CorruptFile, NoSuchFile, TransportFailed: an index cannot be read.
-        """
+        """Tell whether its revisions begin with those of an earlier snapshot. Packs of one name are the same. Of joined
+        packs the revisions are compared, and the lengths of their segments: see `place_of`."""
         count = before.graph.count
         if _family(before.state) != _family(self.state) or self.graph.count < count:
             return False
@@ -139,7 +135,7 @@ class Snapshot(StoredRecords):
         return self.graph.revision(ordinal)
 
     def runs(self, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[OpenPack, int, int]]:
-        """Where half-open ranges of global ordinals lie: pack, first and last offset; one run a range and pack."""
+        """The places of half-open ranges of global ordinals: pack, first and last offset; one run a range and pack."""
         for start, stop in ranges:
             while start < stop:
                 number = self.graph.part_at(start)
@@ -159,11 +155,8 @@ class Snapshot(StoredRecords):
         return SegmentReader(self.runs(ranges), sum(stop - start for start, stop in ranges))
 
     def place_of(self, index: Index) -> tuple[PackEntry, int] | None:
-        """The pack that has the segments of an index side by side, and how many bytes further on; None where none has.
-
-        A revision has one segment in a repository. That the lengths agree too tells it from what was pushed again over
-        a backup that was put back.
-        """
+        """The pack that has the segments of an index side by side, and the difference of their offsets, or None. Equal
+        lengths tell a segment from one that was pushed again over a backup that was put back."""
         ordinal = self.graph.ordinal(index.revision(0)) if index.segments else None
         if ordinal is None:
             return None
@@ -180,26 +173,18 @@ class Snapshot(StoredRecords):
         return self.packs[number].entry, shift
 
     def first_parent(self, ordinal: int) -> int | None:
-        """The ordinal of a revision's first parent; None where it has none, or that one is a ghost.
-
-        Raises:
-            IndexError, CorruptFile, NoSuchFile, TransportFailed: as `parents`.
-        """
+        """The ordinal of a revision's first parent; None where it has none, or that one is a ghost."""
         stored = self.graph.parents(ordinal)
         if not stored or self.parents(ordinal)[0].absent:
             return None
         return stored[0]
 
     def first_parents(self, ordinals: Sequence[int]) -> dict[int, int | None]:
-        """The `first_parent` of several revisions, their headers read in one go.
-
-        Raises:
-            IndexError, CorruptFile, NoSuchFile, TransportFailed: as `parents`.
-        """
+        """The `first_parent` of several revisions, their headers read in one go."""
         found: dict[int, int | None] = {}
         asked = [ordinal for ordinal in ordinals if self.graph.parents(ordinal)]
         runs = [run for ordinal in asked for run in self.runs(((ordinal, ordinal + 1),))]
-        read = far.read_across([(pack.reader, start, min(HEADER, stop - start)) for pack, start, stop in runs])
+        read = remote.read_across([(pack.reader, start, min(HEADER, stop - start)) for pack, start, stop in runs])
         for ordinal, header in zip(asked, read, strict=True):
             try:
                 parents = decode_parents(header, 0)
@@ -209,12 +194,7 @@ class Snapshot(StoredRecords):
         return {ordinal: found.get(ordinal) for ordinal in ordinals}
 
     def parents(self, ordinal: int) -> tuple[Parent, ...]:
-        """The parents of a revision, absent ones too, which the graph does not know.
-
-        Raises:
-            CorruptFile: its header cannot be read.
-            NoSuchFile, TransportFailed: as `SegmentReader.read`.
-        """
+        """The parents of a revision, absent ones too, which the graph does not know."""
         if not system_of(self.state.vcs).ghosts:
             return tuple([Parent(self.revision(parent)) for parent in self.graph.parents(ordinal)])
         ((pack, start, stop),) = self.runs(((ordinal, ordinal + 1),))
@@ -225,9 +205,9 @@ class Snapshot(StoredRecords):
                 if sum(not parent.absent for parent in parents) != len(self.graph.parents(ordinal)):
                     raise CorruptFile(pack.path, start, "segment header: its parents are not those of the index")
                 return parents
-            except (Malformed, LimitExceeded) as wrong:
-                if size == stop - start or isinstance(wrong, LimitExceeded):
-                    raise CorruptFile(pack.path, start, f"segment header: {wrong}") from wrong
+            except (Malformed, LimitExceeded) as error:
+                if size == stop - start or isinstance(error, LimitExceeded):
+                    raise CorruptFile(pack.path, start, f"segment header: {error}") from error
                 size = min(size * 16, stop - start)
 
 
@@ -236,9 +216,7 @@ def _family(state: State) -> tuple[object, ...]:
 
 
 Reopen = Callable[[], Snapshot | None]
-"""Opens the repository as it is now; None where there is none any more.
-
-Raises CorruptFile, Unsupported and TransportError as `States.read`."""
+"""Opens the repository as it is now; None if there is none any more."""
 
 
 def _seek(again: Reopen, family: tuple[object, ...], entry: PackEntry, index: Index) -> tuple[PackEntry, int] | None:
@@ -268,3 +246,104 @@ def _rows_before(again: Reopen, family: tuple[object, ...], count: int) -> Resol
         return Row(found.depth, found.chain_kib, found.lineage)
 
     return resolve
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryLook:
+    """A look at a repository; `head` is None if none was ever made."""
+
+    head: Head | None
+
+    @property
+    def state(self) -> State | None:
+        """The state of the repository; a deleted one has none."""
+        return self.head.state if self.head is not None and self.head.state.exists else None
+
+    @property
+    def exists(self) -> bool:
+        """True if there is a repository."""
+        return self.state is not None
+
+
+class OpenedState(NamedTuple):
+    """The newest state of a repository, and its packs; None where none was ever made, or there is none."""
+
+    head: Head | None
+    snapshot: Snapshot | None
+
+
+class States:
+    """The states of one repository, one after the other; usable from several threads at once."""
+
+    def __init__(self, log: LogView, texts: TextCache) -> None:
+        self._log = log
+        self._texts = texts
+        self._guard = threading.Lock()
+        self.latest: Snapshot | None = None
+        """The newest snapshot that was opened."""
+        self._brought: dict[str, bytes] = {}
+        """Small files of packs that this process wrote and has not opened."""
+        self._again = reader(log, texts, self)
+
+    def forget(self) -> None:
+        """Forget the newest snapshot: the next request opens its files again."""
+        with self._guard:
+            self.latest = None
+
+    def look(self, perform: Perform | None = None) -> RepositoryLook:
+        """The repository as it is now. `perform`: as of `Log.look`."""
+        try:
+            head = self._log.look(perform)
+        except NoSuchRepository:
+            return RepositoryLook(None)
+        if head.damage is not None and not head.state.exists:
+            raise head.damage
+        return RepositoryLook(head)
+
+    def read(self, look: RepositoryLook | None = None) -> OpenedState:
+        """The repository as it is now, or as it was looked at."""
+        for tries_left in range(TRIES, 0, -1):
+            latest = look or self.look()
+            look = None
+            try:
+                return OpenedState(latest.head, self.open(latest.state))
+            except NoSuchFile:
+                if tries_left == 1:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    def bring(self, files: Mapping[str, bytes]) -> None:
+        """Take files of a pack that a record names now, so that they are not read."""
+        with self._guard:
+            self._brought = dict(files)
+
+    def open(self, state: State | None) -> Snapshot | None:
+        """The snapshot of a state.
+
+        Raises:
+            NoSuchFile: a file that it names is gone: look again.
+        """
+        if state is None or not state.exists:
+            return None
+        with self._guard:
+            latest = self.latest
+        if latest is None or latest.state.hash != state.hash:
+            latest = Snapshot.open(self._log.folder, state, latest, self._texts, self._again, self._brought)
+            with self._guard:
+                # Never back to an older one, which a slower thread may have opened.
+                kept = self.latest
+                if kept is None or kept.state.incarnation != state.incarnation or kept.state.version <= state.version:
+                    self.latest = latest
+        return latest
+
+
+def reader(log: LogView, texts: TextCache, states: States | None = None) -> Reopen:
+    """Opens the repository as it is now. `states`: their newest snapshot is taken over while they live. A strong
+    reference would form a cycle, and keep the files of an unused repository open until the next garbage collection."""
+    known = None if states is None else weakref.ref(states)
+
+    def again() -> Snapshot | None:
+        living = None if known is None else known()
+        return (living or States(log, texts)).read().snapshot
+
+    return again

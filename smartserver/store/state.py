@@ -1,4 +1,4 @@
-"""What a repository is after a record: a value. `after` gives the state after the next record.
+"""A repository after a record, as a value. `after` gives the state after the next record.
 
 It says what a snapshot opens, what requests are judged on, and what a client is told of changes. `checkpoint` writes
 one to a file.
@@ -14,21 +14,40 @@ from typing import Annotated, TypeGuard
 
 import msgspec
 
-from smartserver.errors import CorruptFile
+from smartserver.errors import CorruptFile, LimitExceeded
 from smartserver.records.model import Kind, RefValue, Tip, encode_ref
 from smartserver.records.system import system_of
 from smartserver.store.history import History
 from smartserver.store.model import INCOMPLETE, Changes, KnownVersion
-from smartserver.store.record import Beginning, Bytes16, Change, Entry, Join, Natural, PackEntry, Record
-from smartserver.store.table import DecodedTable, Table
+from smartserver.store.record import (
+    NOTHING,
+    Beginning,
+    Bytes16,
+    Change,
+    Entry,
+    Join,
+    Natural,
+    PackEntry,
+    Record,
+    encode_record,
+    hash_of,
+)
+from smartserver.store.table import OVERHEAD, DecodedTable, Table
 
 REFS = "refs"
 MAP = "map/"
 """Names of tables; a map's is `map/` and its own."""
 SETTINGS = "settings"
 DECLARED = "maps"
-"""What records call changes of settings and of the kinds of maps, where else they name a table."""
+"""The tables that records name for changes of settings and of the kinds of maps."""
 
+MAX_STATE = 60 << 20
+"""Bytes of all refs, entries of maps and settings, at most: a reply of 64 MiB carries them to a client that knows none.
+500,000 refs of 120 bytes are 57.2 MiB; 4 MiB are left for what else a reply says. An entry counts as `LEAST_ENTRY` at
+least, so that there are 2**19 at most: a client takes no more, as a short one costs it as much memory as a long one."""
+
+MAX_MAPS = 64
+"""Maps of a repository; a client takes no more."""
 _REF = msgspec.msgpack.Decoder(Annotated[tuple[Tip, ...], msgspec.Meta(min_length=1)])
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -56,15 +75,11 @@ def encode_value(value: RefValue) -> bytes:
 
 
 def decode_value(value: bytes) -> RefValue:
-    """The other way round.
-
-    Raises:
-        CorruptFile: it is not one.
-    """
+    """The other way round."""
     try:
         found: RefValue = _REF.decode(value)
-    except msgspec.DecodeError as wrong:
-        raise CorruptFile("log", 0, f"the value of a ref: {wrong}") from wrong
+    except msgspec.DecodeError as error:
+        raise CorruptFile("log", 0, f"the value of a ref: {error}") from error
     return found
 
 
@@ -91,12 +106,12 @@ class State:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a repository; a deleted one is none."""
+        """True if there is a repository; a deleted one is none."""
         return bool(self.vcs)
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether a copy into the repository takes more requests than have come."""
+        """True if a copy into the repository takes more requests than have come."""
         return INCOMPLETE in self.settings
 
     @property
@@ -125,7 +140,7 @@ class State:
         return self.table(MAP + word)
 
     def map_kind(self, word: str) -> str | None:
-        """How a map was declared, or None."""
+        """The declared kind of a map, or None."""
         found = self.tables.get(MAP + word)
         return None if found is None else found.kind
 
@@ -136,9 +151,9 @@ class State:
     # -- what changed
 
     def changes_since(self, known: KnownVersion | None) -> Changes:
-        """What changed since the version a client knows; everything when that cannot be told."""
+        """The changes since the version a client knows; everything if that cannot be told."""
         untold = system_of(self.vcs).untold
-        if not self._continues(known):
+        if not self.continues(known):
             told = {word: entries for word, entries in self.maps.items() if word not in untold}
             settings = dict(self.settings)
             whole = self.table(REFS)
@@ -157,21 +172,26 @@ class State:
 
     def changed_keys(self, word: str, known: KnownVersion) -> frozenset[bytes] | None:
         """The keys of a map's entries that changed since a version; None where that cannot be told."""
-        if not self._continues(known):
+        if not self.continues(known):
             return None
         return frozenset(change.key for change in self._changes(known.version) if change.table == MAP + word)
 
     def _changes(self, version: int) -> Iterator[Change]:
         return (change for entry in self.history.after(version) for change in entry.changes)
 
-    def _continues(self, known: KnownVersion | None) -> TypeGuard[KnownVersion]:
-        """Whether the entries say what changed since a version."""
+    def continues(self, known: KnownVersion | None) -> TypeGuard[KnownVersion]:
+        """Tell whether the entries have all changes since a version."""
         return (
             known is not None
             and known.incarnation == self.incarnation
             and self.history.horizon.version <= known.version <= self.version
             and known.mark == self.history.mark(known.version)
         )
+
+    def known(self, version: int | None = None) -> KnownVersion:
+        """The name of a version for those who are told changes, by default of this one."""
+        number = self.version if version is None else version
+        return KnownVersion(self.incarnation, number, self.history.mark(number))
 
     # -- what comes after it
 
@@ -180,27 +200,22 @@ class State:
 
         Raises:
             Misfit: the record does not follow.
-            Unsupported: it creates a repository of a system that this release does not know.
         """
         return self.after_all([(record, record_hash)])
 
     def after_all(self, records: Sequence[tuple[Record, bytes]]) -> State:
-        """The state after the next records, each with its hash.
-
-        Raises:
-            Misfit, Unsupported: as `after`.
-        """
+        """The state after the next records, each with its hash."""
         draft = _Draft(self)
         try:
             for record, record_hash in records:
                 draft.carry_out(record, record_hash)
             return draft.state()
-        except (KeyError, ValueError) as wrong:
+        except (KeyError, ValueError) as error:
             if len(records) == 1:
-                raise Misfit(str(wrong) if isinstance(wrong, ValueError) else f"{wrong} is not there", self) from wrong
+                raise Misfit(str(error) if isinstance(error, ValueError) else f"{error} is not there", self) from error
         state = self
-        for each in records:  # One of them does not follow.
-            state = state.after_all([each])
+        for pair in records:  # One of them does not follow.
+            state = state.after_all([pair])
         return state
 
 
@@ -209,21 +224,26 @@ def first_state(record_hash: bytes) -> State:
     return State(1, record_hash)
 
 
+def beginning(random: bytes, time: float) -> tuple[bytes, State]:
+    """Record 1 and the state after it. `random`: 16 bytes of its own; `time`: seconds since the epoch."""
+    content = encode_record(Record(number=1, parent=NOTHING, time=int(time * 1000), random=random))
+    return content, first_state(hash_of(content))
+
+
 class _Draft:
     """The next state while records are carried out."""
 
     def __init__(self, state: State) -> None:
         self._made = made = copy.copy(state)
-        made.settings, made.tables, made.history = dict(state.settings), dict(state.tables), state.history.copy()
+        made.settings, made.tables, made.history = dict(state.settings), dict(state.tables), copy.copy(state.history)
         self._time = 0
         self._changes: dict[str, list[tuple[bytes, bytes | None, bytes | None]]] = {}
 
     def carry_out(self, record: Record, record_hash: bytes) -> None:
-        """What the record did.
+        """Apply a record.
 
         Raises:
             KeyError, ValueError: it does not follow; the draft is of no use then.
-            Unsupported: as `State.after`.
         """
         made = self._made
         if (record.number, record.parent) != (made.version + 1, made.hash):
@@ -240,17 +260,13 @@ class _Draft:
             self._drop(name)
         for name in record.forgotten:
             made.dropped.pop(name, None)
-        made.features += tuple(each for each in record.features if each not in made.features)
+        made.features += tuple(feature for feature in record.features if feature not in made.features)
         made.history.extend(record, record_hash)
         if any(entry.begins is not None and not entry.begins.complete for entry in record.entries):
             made.history.forget(record.time)
 
     def state(self) -> State:
-        """What the records gave.
-
-        Raises:
-            KeyError, ValueError: they change values that are not there.
-        """
+        """The state after the records."""
         for table in list(self._changes):
             self._settle(table)
         return self._made
@@ -319,3 +335,49 @@ class _Draft:
         changes = self._changes.pop(table, [])
         if changes:
             self._made.tables[table] = self._made.tables[table].changed(changes)
+
+
+def kind_of(state: State, word: str) -> bytes | None:
+    """The declared kind of a map, as the value of a change."""
+    found = state.map_kind(word)
+    return None if found is None else found.encode()
+
+
+def changed(table: str, key: bytes, old: bytes | None, new: bytes | None) -> Iterator[Change]:
+    """A key of a table that another value takes; nothing where it has that one."""
+    if old != new:
+        yield Change(table, key, old, new)
+
+
+def following(
+    state: State,
+    time: float,
+    entries: Sequence[Entry] = (),
+    joins: Sequence[Join] = (),
+    dropped: Sequence[bytes] = (),
+    forgotten: Sequence[bytes] = (),
+) -> tuple[bytes, State]:
+    """The bytes of the record that follows a state, and the state then. `time`: seconds since the epoch; the rest as in
+    `Record`. LimitExceeded: a reply could not carry the state. One that is too large already may become smaller."""
+    record = Record(
+        number=state.version + 1,
+        parent=state.hash,
+        time=int(time * 1000),
+        entries=tuple(entries),
+        joins=tuple(joins),
+        dropped=tuple(dropped),
+        forgotten=tuple(forgotten),
+    )
+    content = encode_record(record)
+    after = state.after(record, hash_of(content))
+    before, size = _size(state), _size(after)
+    if size > MAX_STATE and size > before:
+        raise LimitExceeded("bytes of refs, map entries and settings of a repository", size, MAX_STATE)
+    if len(after.maps) > max(MAX_MAPS, len(state.maps)):
+        raise LimitExceeded("maps of a repository", len(after.maps), MAX_MAPS)
+    return content, after
+
+
+def _size(state: State) -> int:
+    settings = sum(len(name.encode()) + len(value) + OVERHEAD for name, value in state.settings.items())
+    return settings + sum(table.held for table in state.tables.values())

@@ -15,7 +15,7 @@ from smartserver.records.hunks import Buffer
 from smartserver.records.model import BaseTag, Entry, Key, Kind, Record, RevisionId
 from smartserver.records.segment import ZSTD
 from smartserver.records.varint import Malformed, decode
-from smartserver.store import far, parts
+from smartserver.store import parts, remote
 from smartserver.store.caches import OF_TEXT, CachedText, TextCache, decode_text, encode_text
 from smartserver.store.graph import Graph
 from smartserver.store.index import EXTERNAL, NO_BASE, IndexRow, Row, record_digest
@@ -31,6 +31,10 @@ NEAR = 4 << 10
 records of the revision: with 64 KiB a verification read three times as many bytes, in four fifths of the reads."""
 HEADER = 512
 """Bytes read for a header whose length is not known; a longer one is read again."""
+
+
+Spot = tuple[int, int]
+"""The place of a record: of its pack among a snapshot's, and its row in the index."""
 
 
 class Location(NamedTuple):
@@ -65,10 +69,11 @@ class StoredRecords:
         self._external: dict[tuple[int, int], tuple[int, int]] = {}
         """External bases found so far: pack and entry -> pack and row."""
         self.transport = transport
-        self.far = far.is_far(transport)
-        """Whether what it reads lies behind a link."""
-        self._fetched = far.RecordBuffer()
-        self._native = None if self.far else record_reader(state.kinds, len(self.packs))
+        self.is_remote = remote.is_remote(transport)
+        """True if what it reads lies behind a link."""
+        self._fetched: dict[Spot, bytes] = {}
+        """The bytes of records that were read together, each until it is asked for."""
+        self._native = None if self.is_remote else record_reader(state.kinds, len(self.packs))
 
     def introducers(self, kind: int, key: Key) -> Iterator[int]:
         """The ordinals of the revisions that brought a copy of a record, ascending; none where it is not stored."""
@@ -88,11 +93,7 @@ class StoredRecords:
         return None if found is None else self.packs[found[0]].index.row(found[1])
 
     def base(self, location: Location) -> Location | None:
-        """The base of a record, or None where it has none.
-
-        Raises:
-            CorruptFile: it is in no pack before the record's.
-        """
+        """The base of a record, or None where it has none."""
         number, row = location.pack, location.row
         said = self.packs[number].index.at(row)
         found = self._base(number, row, said)
@@ -102,24 +103,14 @@ class StoredRecords:
         return self._location(*found)
 
     def record(self, location: Location) -> Record:
-        """A record, its chain decoded. It is proved to be what its key or check says.
-
-        Raises:
-            CorruptFile: it cannot be read, or is not what it says.
-            NoSuchFile: its pack is gone: look again.
-        """
+        """A record, its chain decoded. It is proved to be what its key or check says."""
         number, row = location.pack, location.row
         pack = self.packs[number]
         return self._read(number, row, self.texts.get(_text_key(pack, row)))
 
     def lookup(self, kind: int, key: Key, charge: Charge = free) -> Record | None:
-        """The record of a kind and key, proved; None where there is none. Nothing is read where its text is cached.
-
-        `charge` is told the bytes of each text before it is decoded, and of the record's.
-
-        Raises:
-            CorruptFile, NoSuchFile: as `record`.
-        """
+        """The record of a kind and key, proved; None if there is none. Nothing is read if its text is cached. `charge`
+        is told the bytes of each text before it is decoded, and of the record's."""
         digest = record_digest(kind, key)
         found = self._first(digest, len(self.packs))
         if found is None:
@@ -139,10 +130,9 @@ class StoredRecords:
         asked: tuple[int, Key] | None = None,
         charge: Charge = free,
     ) -> Record:
-        """The record of a row, proved, by what the index and the cache of texts have of it. `asked`: as of `_header`;
-        `charge`: as of `lookup`."""
+        """The record of a row, proved. `asked`: as of `_header`; `charge`: as of `lookup`."""
         pack = self.packs[number]
-        if self.far and (number, row) not in self._fetched:
+        if self.is_remote and (number, row) not in self._fetched:
             self.fetch([self._location(number, row)])
         said = pack.index.at(row)
         charge(said.length)
@@ -154,8 +144,8 @@ class StoredRecords:
         if cached is None or not cached.proved:
             try:
                 verify_record(kind, entry.key, entry.meta, text, entry.check)
-            except ValueError as wrong:
-                raise _damaged(pack, said.header_offset, entry, str(wrong)) from wrong
+            except ValueError as error:
+                raise _damaged(pack, said.header_offset, entry, str(error)) from error
             if kind.base:
                 self.texts.put(_text_key(pack, row), CachedText(text, True, entry.meta))
         return Record(entry.kind, entry.key, entry.meta, text)
@@ -163,8 +153,7 @@ class StoredRecords:
     def _read_natively(
         self, number: int, row: int, said: IndexRow, asked: tuple[int, Key] | None, charge: Charge
     ) -> Record | None:
-        """The record of a row, proved; None where Python must read it: what is wrong, and what rests on a text that is
-        in the cache."""
+        """The record of a row, proved; None if Python must read it: it is damaged, or rests on a text in the cache."""
         if self._native is None:
             return None
         base = self._base(number, row, said)
@@ -200,13 +189,7 @@ class StoredRecords:
         return reader.add(number, index, content)
 
     def text(self, kind: int, key: Key, charge: Charge = free) -> Text | None:
-        """The text of the record of a kind and key; None where there is none. A large one is decoded as it is read.
-
-        `charge`: as of `lookup`.
-
-        Raises:
-            CorruptFile, NoSuchFile: as `record`; of a large text, its parts too.
-        """
+        """The text of a record; or None. A large one is decoded as it is read. `charge`: as of `lookup`."""
         found = self._first(record_digest(kind, key), len(self.packs))
         if found is None:
             return None
@@ -216,17 +199,17 @@ class StoredRecords:
             charge(len(cached.text))
             return Text(cached.meta, len(cached.text), (cached.text,))
         said = self.packs[number].index.at(row)
-        if self.far or said.length <= parts.LARGE:
-            remote, name = self.texts.remote, b""
-            if remote is not None and cached is None:
+        if self.is_remote or said.length <= parts.LARGE:
+            others, name = self.texts.remote, b""
+            if others is not None and cached is None:
                 name = b"%b %d %b" % (self.state.incarnation, kind, key)
-                cached = self._remote(remote.get(name), number, row, said, (kind, key))
+                cached = self._remote(others.get(name), number, row, said, (kind, key))
                 if cached is not None:
                     charge(len(cached.text))
                     return Text(cached.meta, len(cached.text), (cached.text,))
             record = self._read(number, row, cached, (kind, key), charge)
-            if remote is not None and name:
-                remote.put(name, encode_text(CachedText(record.text, True, record.meta)) or b"")
+            if others is not None and name:
+                others.put(name, encode_text(CachedText(record.text, True, record.meta)) or b"")
             return Text(record.meta, len(record.text), (record.text,))
         entry = self._entry(number, row, said, (kind, key))
         return Text(entry.meta, entry.length, self._in_parts(number, row, said, entry, charge), entry.check)
@@ -256,7 +239,7 @@ class StoredRecords:
         return self._header(number, row, said, self.packs[number].reader.read(said.header_offset, size), asked)
 
     def _is_kept(self, kind: int, length: int) -> bool:
-        """Whether a text is kept in the cache: then it is decoded whole."""
+        """Tell whether a text is kept in the cache: then it is decoded whole."""
         return self.state.kinds[kind].base and self.texts.takes(length + OF_TEXT)
 
     def _in_parts(self, number: int, row: int, said: IndexRow, entry: Entry, charge: Charge) -> Iterator[Buffer]:
@@ -268,8 +251,8 @@ class StoredRecords:
             proof = TextProof(self.state.kinds[entry.kind], entry.key, entry.meta, entry.length, entry.check)
             source = partial(self._source, number, row, said, entry)
             yield from parts.PartedText(source, entry.length, proof, charge)
-        except ValueError as wrong:  # Malformed is one.
-            raise _damaged(pack, said.header_offset, entry, str(wrong)) from wrong
+        except ValueError as error:  # Malformed is one.
+            raise _damaged(pack, said.header_offset, entry, str(error)) from error
 
     def _whole(self, number: int, row: int, charge: Charge) -> parts.Source:
         """A text that is decoded whole, and cached."""
@@ -302,12 +285,7 @@ class StoredRecords:
         return parts.Source(decoded, base.held + held)
 
     def framed(self, kind: int, key: Key) -> tuple[Entry, bytes] | None:
-        """The header and the frame of a record, as they lie, where its base is named by its key. None: the record has
-        no base or another name of it, is large, or is not stored.
-
-        Raises:
-            CorruptFile, NoSuchFile: as `record`.
-        """
+        """The header and the frame of a record that names its base by its key, as they lie, if it is not large."""
         found = self._first(record_digest(kind, key), len(self.packs))
         said = None if found is None else self.packs[found[0]].index.at(found[1])
         if found is None or said is None or said.base == NO_BASE or said.frame_length > parts.LARGE:
@@ -316,11 +294,7 @@ class StoredRecords:
         return (entry, frame) if entry.base == BaseTag.FULL_KEY else None
 
     def metas(self, places: Sequence[tuple[int, Key]]) -> list[bytes]:
-        """The metas of stored records, each by kind and key, from their headers, which are read in one go.
-
-        Raises:
-            CorruptFile, NoSuchFile, TransportFailed: as `record`.
-        """
+        """The metas of stored records, each by kind and key, from their headers, which are read in one go."""
         rows: list[tuple[int, int, IndexRow]] = []
         for kind, key in places:
             digest = record_digest(kind, key)
@@ -328,37 +302,36 @@ class StoredRecords:
             if found is None:
                 raise LookupError(f"{shown(key)} is not stored")
             rows.append((*found, self.packs[found[0]].index.at(found[1])))
-        read = far.read_across(
+        read = remote.read_across(
             [
                 (self.packs[number].reader, said.header_offset, min(HEADER, said.frame_offset - said.header_offset))
                 for number, _, said in rows
             ]
         )
-        return [self._header(*row, each).meta for row, each in zip(rows, read, strict=True)]
+        return [self._header(*row, header).meta for row, header in zip(rows, read, strict=True)]
 
     def fetch(self, locations: Iterable[Location]) -> None:
-        """Read records, with the bases of each down to a text that is known, in one go: `record` has them then.
-
-        Raises:
-            CorruptFile, NoSuchFile, TransportFailed: as `record`.
-        """
-        wanted: dict[far.Spot, tuple[PackReader, int, int]] = {}
-        met: set[far.Spot] = set()
+        """Read records, with the bases of each down to a text that is known, in one go: `record` has them then."""
+        wanted: dict[Spot, tuple[PackReader, int, int]] = {}
+        met: set[Spot] = set()
         size = 0
         for location in locations:
-            place: far.Spot | None = (location.pack, location.row)
+            place: Spot | None = (location.pack, location.row)
             while place is not None and place not in met:
                 met.add(place)
                 number, row = place
                 found = self.packs[number].index.at(row)
                 start, stop = found.header_offset, found.frame_offset + found.frame_length
-                if place not in self._fetched and stop - start <= far.NEAR and size + stop - start <= far.AT_ONCE:
+                if place not in self._fetched and stop - start <= remote.NEAR and size + stop - start <= remote.AT_ONCE:
                     wanted[place] = (self.packs[number].reader, start, stop - start)
                     size += stop - start
                 place = self._base(number, row, found)
                 if place is not None and self.texts.get(_text_key(self.packs[place[0]], place[1])):
                     break
-        self._fetched.read(wanted)
+        held = sum(map(len, list(self._fetched.values())))
+        if held + size > remote.AT_ONCE:  # Some of that is not asked for any more.
+            self._fetched.clear()
+        self._fetched.update(zip(wanted, remote.read_across(list(wanted.values())), strict=True))
 
     def _location(self, number: int, row: int) -> Location:
         pack = self.packs[number]
@@ -374,7 +347,7 @@ class StoredRecords:
                 return number, rows[0]
         return None
 
-    def _base(self, number: int, row: int, said: IndexRow) -> far.Spot | None:
+    def _base(self, number: int, row: int, said: IndexRow) -> Spot | None:
         """Pack and row of the base of a row."""
         index = self.packs[number].index
         raw = said.base
@@ -396,8 +369,8 @@ class StoredRecords:
             self._external[place] = found
         return found
 
-    def _base_row(self, base: far.Spot, number: int, row: int, said: IndexRow) -> IndexRow:
-        """What the index says of the base of a row. The row must lie behind it, or a chain could be endless."""
+    def _base_row(self, base: Spot, number: int, row: int, said: IndexRow) -> IndexRow:
+        """The row of the base of a row. It must lie before that row, or a chain could be endless."""
         found = self.packs[base[0]].index.at(base[1])
         if base[0] == number and found.header_offset >= said.header_offset:
             name = self.packs[number].index.name
@@ -409,7 +382,7 @@ class StoredRecords:
         pack = self.packs[number]
         start, frame_at, frame_length = said.header_offset, said.frame_offset, said.frame_length
         stop = frame_at + frame_length
-        read = self._fetched.take((number, row))
+        read = self._fetched.pop((number, row), None)
         whole = read is not None or stop - start <= NEAR
         if read is None:
             read = pack.reader.read(start, stop - start if whole else min(HEADER, frame_at - start))
@@ -427,9 +400,9 @@ class StoredRecords:
             try:
                 entry = decode_header(read, b"", self.state.kinds)
                 break
-            except Malformed as wrong:
+            except Malformed as error:
                 if len(read) >= most:
-                    raise CorruptFile(pack.path, start, f"record header: {wrong}") from wrong
+                    raise CorruptFile(pack.path, start, f"record header: {error}") from error
                 read = pack.reader.read(start, min(len(read) * 16, most))
         if not entry.key:  # That of its revision. Two reads of the index that others need not.
             entry = entry._replace(key=pack.index.revision(said.segment) if asked is None else asked[1])
@@ -443,8 +416,7 @@ class StoredRecords:
     def _decode(
         self, number: int, row: int, said: IndexRow, entry: Entry, frame: bytes, charge: Charge = free
     ) -> bytes:
-        """The fulltext: down the chain to what is known or rests on nothing, and up again. `charge` is told the bytes
-        of each text on the way."""
+        """The fulltext: down the chain to a known text or to none, and up again, charged by the bytes of each text."""
         steps = [(number, said.frame_offset, b"", entry, frame)]
         text = b""
         while (found := self._base(number, row, said)) is not None:
@@ -462,8 +434,8 @@ class StoredRecords:
             number, frame_at, key, entry, frame = steps.pop()
             try:
                 text = decompress(entry.encoding, frame, entry.length, text)
-            except Malformed as wrong:
-                raise _damaged(self.packs[number], frame_at, entry, str(wrong)) from wrong
+            except Malformed as error:
+                raise _damaged(self.packs[number], frame_at, entry, str(error)) from error
             if steps:
                 # Of a chain of forty, that is read for its end, the others would push out what was read before.
                 self.texts.put(key, CachedText(text, False, entry.meta), spare=True)
@@ -471,8 +443,7 @@ class StoredRecords:
 
 
 def _text_key(pack: OpenPack, row: int) -> bytes:
-    """Of a text in the cache: by its pack, for a copy of the repository has its incarnation, and may be given other
-    texts under the same keys."""
+    """The key of a text in the cache: by pack, since a copy of a repository may get other texts under its keys."""
     return pack.entry.name + row.to_bytes(4, "little")
 
 

@@ -43,7 +43,7 @@ MOST: Final = 16 << 20
 """Bytes of a column of a block. Each row has 16 KiB at most (`browse.LONGEST`)."""
 
 _ROW: Final = struct.Struct("<IIIB")
-"""Of a column: bytes of the frame and of the text, CRC-32 of the frame, encoding."""
+"""The row of a column: bytes of the frame and of the text, CRC-32 of the frame, encoding."""
 _END: Final = struct.Struct("<8sHHI16s")
 """Magic, version, columns of a block, revisions, the hash of the pack."""
 MAGIC: Final = b"hpss-sum"
@@ -53,7 +53,7 @@ _column = msgspec.msgpack.Decoder(tuple[bytes | None, ...])
 
 
 def summaries_path(name: bytes) -> str:
-    """Where the summaries of a pack lie in its repository."""
+    """The path of the summaries of a pack in its repository."""
     return f"{PACKS}/{name.hex()}.summaries"
 
 
@@ -85,17 +85,12 @@ class Summaries:
     """An opened file; usable from several threads at once."""
 
     def __init__(self, file: ReadFile, entry: PackEntry) -> None:
-        """`entry`: of the pack.
-
-        Raises:
-            CorruptFile: these are no summaries of that pack.
-            TransportError: they cannot be read.
-        """
+        """`entry`: of the pack."""
         self.path = summaries_path(entry.name)
         self._file = file
         self._entry = entry
         self.blocks = -(-entry.segments >> BITS)
-        """How many blocks there are."""
+        """The number of blocks."""
         size = file.size()
         wanted = min(size, 3 * self.blocks * _ROW.size + _END.size + TRAILER)
         tail = file.read_at(size - wanted, wanted)
@@ -112,7 +107,7 @@ class Summaries:
             raise self._damage(size, "the table does not have the hash behind it")
         self._table = self._places(table[: -_END.size], size - length - TRAILER)
         self._runs = [(0, b"")] * self.columns
-        """What was read ahead last of each column: where it begins, and the bytes."""
+        """The last read-ahead of each column: its begin, and the bytes."""
 
     def _places(self, table: bytes, end: int) -> list[list[_Column]]:
         """The columns of each block. `end`: where the last one ends."""
@@ -130,12 +125,7 @@ class Summaries:
         return found
 
     def block(self, number: int, *, messages: bool, changes: bool) -> Block | None:
-        """The revisions of a block, encoded as a log has them; None where their changes are not in this file.
-
-        Raises:
-            CorruptFile: it is damaged.
-            TransportError: it cannot be read.
-        """
+        """The revisions of a block, encoded as a log has them; None where their changes are not in this file."""
         if changes and self.columns < 3:
             return None
         heads = self._rows(number, 0)
@@ -153,8 +143,8 @@ class Summaries:
             if crc32(frame) != place.check or place.text > MOST:
                 raise Malformed(0, "it does not have its checksum")
             rows = _column.decode(decompress(place.encoding, frame, place.text))
-        except (Malformed, msgspec.DecodeError) as wrong:
-            raise self._damage(place.offset, f"block {number}: {wrong}") from wrong
+        except (Malformed, msgspec.DecodeError) as error:
+            raise self._damage(place.offset, f"block {number}: {error}") from error
         if len(rows) != min(BLOCK, self._entry.segments - (number << BITS)):
             raise self._damage(place.offset, f"block {number} has {len(rows)} revisions")
         return rows

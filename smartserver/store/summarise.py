@@ -14,10 +14,10 @@ from smartserver.store.allowance import Allowance
 from smartserver.store.browse import row_of, rows_of
 from smartserver.store.caches import Block
 from smartserver.store.content import SnapshotView
-from smartserver.store.far import is_far
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.record import PackEntry
+from smartserver.store.remote import is_remote
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.state import State
 from smartserver.store.summaries import BITS, BLOCK, LEAST, Summaries, encode_summaries, summaries_path
@@ -27,7 +27,7 @@ from transports.steps import Delete, Rename, SyncDirectory
 
 
 class Summariser:
-    """Says what a log shows of the revisions of a snapshot."""
+    """Reads the rows of a log for the revisions of a snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         """Prepare to read it.
@@ -43,7 +43,7 @@ class Summariser:
 
     @property
     def columns(self) -> int:
-        """Of each block, as of `encode_summaries`."""
+        """The columns of each block, as of `encode_summaries`."""
         return 3 if self._changes else 2
 
     def blocks(self, packs: range, pace: Pace) -> Iterator[Block]:
@@ -56,8 +56,7 @@ class Summariser:
             yield block
 
     def differing(self, number: int, file: Summaries) -> int | None:
-        """Read all summaries of a pack; the number of the first block whose first revision differs from its records.
-        Raises as `Summaries.block`."""
+        """Read all summaries of a pack; the number of the first block whose first revision differs from its records."""
         first = self._snapshot.graph.parts[number].first
         differ: list[int] = []
         for block in range(file.blocks):
@@ -76,14 +75,8 @@ def write_summaries(
     randomness: Callable[[int], bytes],
     pace: Pace = unpaced,
 ) -> None:
-    """Write the file of summaries of a pack, durably, if its system has a log. Another may do the same at once.
-
-    `packs`: of the snapshot, neighbours: the pack itself, or those that it joins.
-
-    Raises:
-        CorruptFile: the graph of the packs cannot be read.
-        TransportError: nothing was written.
-    """
+    """Write the file of summaries of a pack, durably, if its system has a log. `packs`: the pack, or those that it
+    joins."""
     try:
         summariser = Summariser(snapshot)
     except Unsupported:
@@ -104,20 +97,18 @@ def write_summaries(
 def summarise_joined(
     folder: Transport, before: Snapshot, after: State, randomness: Callable[[int], bytes], pace: Pace = unpaced
 ) -> None:
-    """Write the summaries of the pack that packs of a snapshot were joined into, out of theirs. Raises as
-    `write_summaries`."""
+    """Write the summaries of the pack that packs of a snapshot were joined into, out of theirs."""
     gone = [number for number, pack in enumerate(before.packs) if pack.entry not in after.packs]
     packs = range(gone[0], gone[-1] + 1) if gone else range(0)
     entry = after.packs[packs.start] if packs else None
     segments = sum(before.packs[number].entry.segments for number in packs)
-    if entry is not None and entry.segments == segments >= LEAST and not is_far(folder):
+    if entry is not None and entry.segments == segments >= LEAST and not is_remote(folder):
         write_summaries(folder, before, packs, entry, randomness, pace)
 
 
 def summarise(folder: Transport, snapshot: Snapshot, randomness: Callable[[int], bytes], pace: Pace = unpaced) -> None:
-    """Write the summaries of each pack that lacks them. Behind a link none are written, as none are read. Raises as
-    `write_summaries`."""
-    for number, pack in enumerate(() if is_far(folder) else snapshot.packs):
+    """Write the summaries of each pack that lacks them. Behind a link none are written, as none are read."""
+    for number, pack in enumerate(() if is_remote(folder) else snapshot.packs):
         if not pack.has_summaries:
             write_summaries(folder, snapshot, range(number, number + 1), pack.entry, randomness, pace)
             pack.look_for_summaries()

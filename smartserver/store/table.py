@@ -37,11 +37,7 @@ V = TypeVar("V")
 
 
 def check_name(name: bytes) -> None:
-    """Accept the name of a ref or of an entry: 1 to 1,024 bytes, no NUL.
-
-    Raises:
-        InvalidName: it is not one.
-    """
+    """Accept the name of a ref or of an entry: 1 to 1,024 bytes, no NUL."""
     if not 1 <= len(name) <= MAX_NAME:
         raise InvalidName(name[:MAX_NAME], f"{len(name)} bytes, expected 1 to {MAX_NAME}")
     if b"\0" in name:
@@ -49,11 +45,7 @@ def check_name(name: bytes) -> None:
 
 
 def check_key(key: bytes) -> None:
-    """Accept a key of a map: a name, or that of the ref it belongs to, NUL, and a name or nothing.
-
-    Raises:
-        InvalidName: it is neither.
-    """
+    """Accept a key of a map: a name, or that of the ref it belongs to, NUL, and a name or nothing."""
     of, belongs, name = key.partition(b"\0")
     check_name(of)
     if belongs and name:
@@ -64,11 +56,7 @@ class SortedBytes:
     """Entries in key order, encoded; nothing is decoded but the entries a lookup touches."""
 
     def __init__(self, content: memoryview, path: str) -> None:
-        """`path`: the file they lie in, for errors.
-
-        Raises:
-            CorruptFile: the sizes in it do not fit.
-        """
+        """`path`: the file they lie in, for errors."""
         self.content = content
         self._path = path
         try:
@@ -118,11 +106,7 @@ class SortedBytes:
 
 
 def encode_entries(items: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """The bytes of entries that come in key order.
-
-    Raises:
-        ValueError: they do not.
-    """
+    """The bytes of entries that come in key order."""
     entries: list[bytes] = []
     last = b""
     for key, value in items:
@@ -210,11 +194,9 @@ class Table(Mapping[bytes, bytes]):
             size += len(new or b"") - len(old or b"") + len(key) * ((old is None) - (new is None))
         table = self._with(self.kind, over, count, size)
         below = 0 if self._below is None else self._below.count
-        return table if len(over) <= FEW + below // SHARE else table.folded()
-
-    def folded(self) -> Table:
-        """The same entries, all of them sorted bytes."""
-        return Table(self.kind, SortedBytes(memoryview(self.encode()), "memory"), self.size)
+        if len(over) <= FEW + below // SHARE:
+            return table
+        return Table(self.kind, SortedBytes(memoryview(table.encode()), "memory"), table.size)
 
     def encode(self) -> bytes:
         """All entries as sorted bytes."""

@@ -20,7 +20,7 @@ from transports.steps import ReadRanges
 MAGIC = b"hpss-trl"
 VERSION = 1
 OLD_MAGIC = b"hpss-int"
-"""What begins what follows a pack that came before the repository was upgraded (`old_root`): nothing reads that."""
+"""The begin of the bytes after a pack that came before the repository was upgraded (`old_root`): nothing reads them."""
 
 HEADER = struct.Struct("<8sHH")
 """Magic, version, flags (0); the msgpack of the trailer follows."""
@@ -68,12 +68,7 @@ def ranges_of(folder: Transport, path: str) -> Read:
 
 
 def trailer_of(folder: Transport, path: str, size: int) -> tuple[int, Trailer | None]:
-    """Where the trailer at the end of a file of that size begins, and what it says; the size and None where there is
-    none, or a damaged one.
-
-    Raises:
-        NoSuchFile: there is no such file.
-    """
+    """The offset and the content of the trailer at the end of a file; the size and None if none is whole."""
     read = ranges_of(folder, path)
     content = read(max(0, size - TAIL), TAIL)
     length = _length(content)
@@ -86,12 +81,7 @@ def trailer_of(folder: Transport, path: str, size: int) -> tuple[int, Trailer | 
 
 
 def trailer_behind(content: bytes, read: Read, length: int, path: str) -> Trailer | None:
-    """The trailer that follows the first `length` bytes of a file; None where nothing follows. `content`: the `TAIL`
-    bytes that follow.
-
-    Raises:
-        CorruptFile: what follows is no trailer, or damaged.
-    """
+    """The trailer after the first `length` bytes of a file, or None. `content`: the `TAIL` bytes that follow."""
     while content and len(content) % TAIL == 0 and (more := read(length + len(content), TAIL)):
         content += more
     if not content or content.startswith(OLD_MAGIC):
@@ -102,7 +92,7 @@ def trailer_behind(content: bytes, read: Read, length: int, path: str) -> Traile
 
 
 def _length(tail: bytes) -> int:
-    """What a footer says, or 0."""
+    """The length in a footer, or 0."""
     length: int = FOOTER.unpack_from(tail, len(tail) - FOOTER.size)[0] if len(tail) >= FOOTER.size else 0
     return length
 
@@ -115,5 +105,5 @@ def _decode(content: bytes, path: str, offset: int) -> Trailer:
         raise CorruptFile(path, offset, "the trailer does not match its check")
     try:
         return _DECODER.decode(memoryview(content)[HEADER.size : -FOOTER.size])
-    except msgspec.DecodeError as wrong:
-        raise CorruptFile(path, offset, f"the trailer cannot be read: {wrong}") from wrong
+    except msgspec.DecodeError as error:
+        raise CorruptFile(path, offset, f"the trailer cannot be read: {error}") from error

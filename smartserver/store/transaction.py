@@ -4,22 +4,20 @@ record.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from smartserver.errors import (
-    InvalidName,
-    MissingParents,
-    WrongMapKind,
-    WrongTip,
-    WrongVcs,
-)
-from smartserver.records.model import GraphNode, Kind, RefValue, RevisionId
+from smartserver.errors import InvalidName, MissingParents, WrongMapKind, WrongTip, WrongVcs
+from smartserver.records.announced import AnnouncedGraph, AnnouncedRevisions
+from smartserver.records.model import GraphNode, Kind, RefValue, RevisionId, Tip
 from smartserver.records.system import System, system_of
+from smartserver.store.allowance import Allowance
+from smartserver.store.graph import Graph
 from smartserver.store.model import INCOMPLETE
-from smartserver.store.state import MAP
+from smartserver.store.record import Beginning, Change, Entry, PackEntry
+from smartserver.store.snapshot import Snapshot
+from smartserver.store.state import DECLARED, MAP, REFS, SETTINGS, State, changed, encode_value, kind_of
 from smartserver.store.table import check_key, check_name
-from smartserver.store.tips import TipProof
 from smartserver.store.view import RepositoryView, folders_of
 
 MISSING_NAMED = 1024
@@ -27,7 +25,8 @@ MISSING_NAMED = 1024
 
 
 class Transaction(RepositoryView):
-    """The changes of one request."""
+    """The changes of one request. A method refuses a change by an error, which a verb that calls it lists: InvalidName,
+    MissingRevision, WrongTip, WrongMapKind, WrongVcs, MissingParents."""
 
     def announcing(self, announced: Sequence[GraphNode]) -> Transaction:
         """Another view of the same, which nothing was changed in yet, with these revisions announced."""
@@ -36,14 +35,7 @@ class Transaction(RepositoryView):
     def create(
         self, vcs: str, kinds: Sequence[Kind], settings: Mapping[str, bytes], *, incomplete: bool = False
     ) -> bool:
-        """Make the repository with this request; False where one of the same `vcs` exists. `incomplete`: as
-        `is_incomplete` says from then on.
-
-        Raises:
-            Unsupported: a kind's check is not one this release knows.
-            WrongVcs: one of another `vcs` exists.
-            InvalidName: a setting names a ref that cannot be one, or is `INCOMPLETE`.
-        """
+        """Make the repository with this request; False if one of the same `vcs` exists."""
         there = self.vcs if self.exists else vcs
         if there != vcs:
             raise WrongVcs(self.path, there, vcs)
@@ -58,13 +50,7 @@ class Transaction(RepositoryView):
         return True
 
     def set_ref(self, name: bytes, value: RefValue | None) -> None:
-        """Change, make or (None) remove a ref; the rule was checked by the caller.
-
-        Raises:
-            InvalidName: not 1 to 1,024 bytes, NUL in it, or not a name the repository's VCS allows.
-            MissingRevision: a tip is neither stored nor announced.
-            WrongTip: a tip is of a type that this ref cannot point at.
-        """
+        """Change, make or (None) remove a ref; the rule was checked by the caller."""
         stored = self._stored_ref(name)
         check_name(name)
         if value:
@@ -95,13 +81,13 @@ class Transaction(RepositoryView):
 
     @cached_property
     def tips(self) -> TipProof:
-        """What proves the attributes of tips."""
+        """The proof of the attributes of tips."""
         system = system_of(self.vcs)
         return TipProof(system, self.snapshot, self._graph, self.announced, self._fact, self.allowance)
 
     def prove_tips(self) -> None:
-        """Give the tips of changed refs the attributes that are proved, whatever the client said of them. Where nothing
-        else was to change, the ref is as it was, and the log says that this was answered."""
+        """Give the tips of changed refs their proved attributes, whatever the client said of them. If nothing else was
+        to change, the ref is as it was, and the log says that this was answered."""
         claimed = {name: value for name, value in self.changes.items() if value is not None}
         stored = {name: value for name in claimed if (value := self._stored_ref(name)) is not None}
         for name, value in self.tips.values(claimed, stored).items() if claimed else ():
@@ -118,13 +104,7 @@ class Transaction(RepositoryView):
         return found
 
     def set_map(self, name: str, kind: str, key: bytes, value: bytes | None) -> None:
-        """Change, make or (None) remove an entry of a map; the caller decided that it may be.
-
-        Raises:
-            WrongMapKind: the map is of another kind.
-            InvalidName: the map's name or the key cannot be one.
-            MissingRevision: as `check_entry`.
-        """
+        """Change, make or (None) remove an entry of a map; the caller decided that it may be."""
         declared = self.map_kind(name)
         known = system_of(self.vcs).maps.get(name)
         expected = known.kind if known is not None else declared or kind
@@ -147,12 +127,7 @@ class Transaction(RepositoryView):
             self.declared[name] = kind
 
     def check_map(self, name: str, kind: str, *, of_refs: bool) -> None:
-        """Check that the system has a map of that name and kind. `of_refs`: whether entries are to belong to a ref.
-
-        Raises:
-            InvalidName: it has none of that name, or its entries belong otherwise.
-            WrongMapKind: it is of another kind.
-        """
+        """Check that the system has a map of that name and kind. `of_refs`: whether entries are to belong to a ref."""
         system = system_of(self.vcs)
         known = system.maps.get(name)
         if known is None:
@@ -164,12 +139,7 @@ class Transaction(RepositoryView):
             raise WrongMapKind(name, known.kind, kind)
 
     def check_entry(self, name: str, key: bytes, value: bytes) -> None:
-        """Check what the system says of an entry of a map.
-
-        Raises:
-            InvalidName: it cannot have this key or value.
-            MissingRevision: the revision that it is about is neither stored nor announced.
-        """
+        """Check what the system says of an entry of a map."""
         system = system_of(self.vcs)
         problem = system.entry_problem(name, key, value)
         if problem:
@@ -189,26 +159,16 @@ class Transaction(RepositoryView):
                 self.set_map(name, self.map_kind(name) or "", key, None)
 
     def remember(self) -> None:
-        """Have the log say that this request was answered, even if nothing changes: a repeat of it, carried out after
-        somebody else's change, would undo that."""
+        """Have the log say that this was answered, even if nothing changes, so that a later repeat changes nothing."""
         self.remembered = True
 
     def check_parents(self) -> None:
-        """Check that each announced revision's parents are stored, announced before it, or marked absent.
-
-        Raises:
-            MissingParents: some are not.
-        """
+        """Check that each announced revision's parents are stored, announced before it, or marked absent."""
         if self._missing:
             raise MissingParents(self._missing[:MISSING_NAMED])
 
     def set_setting(self, name: str, value: bytes | None) -> None:
-        """Change, make or (None) remove a setting. The system adds entries of maps that keep the meaning of what is
-        stored.
-
-        Raises:
-            InvalidName: it names a ref that cannot be one, or is `INCOMPLETE`, which can only be removed.
-        """
+        """Change, make or (None) remove a setting. The system adds entries that keep the meaning of what is stored."""
         if value is not None:
             _check_setting(self.vcs, name, value)
         before = dict(self.settings)
@@ -242,3 +202,143 @@ def _check_setting(vcs: str, name: str, value: bytes) -> None:
 def _described(vcs: str, kinds: Sequence[Kind]) -> str:
     listed = ", ".join(f"{kind.name} ({kind.check}, {'may be a base' if kind.base else 'no base'})" for kind in kinds)
     return f"{vcs} with the kinds {listed}"
+
+
+AHEAD = 256
+"""Revisions whose headers are read at once from a remote store: those that arrived together are mostly in one line."""
+
+
+class TipProof:
+    """Proves attributes of tips by records and by the graph: a `records.content.TipReader` over a repository and the
+    revisions that a request brought.
+
+    A client's word about a tip (what a tag peels to, the number of a revision) would be shown to everybody else. So
+    nothing of it is stored: the system is asked, once the revisions of the request are here.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        snapshot: Snapshot | None,
+        graph: Graph,
+        announced: AnnouncedGraph | AnnouncedRevisions,
+        fact: Callable[[RevisionId], bytes | None],
+        allowance: Allowance,
+    ) -> None:
+        """`graph`: of what is stored and what is announced. `fact`: the `System.tip_fact` of a revision that came."""
+        self._system = system
+        self._snapshot = snapshot
+        self._stored = 0 if snapshot is None else snapshot.graph.count
+        self._graph = graph
+        self._announced = announced
+        self._fact = fact
+        self._allowance = allowance
+        self._first_parents: dict[int, int | None] = {}
+        self._proved: dict[RevisionId, Tip] = {}
+        self._trusts_stored = True
+
+    def values(
+        self, claimed: Mapping[bytes, RefValue], stored: Mapping[bytes, RefValue], *, trusts_stored: bool = True
+    ) -> dict[bytes, RefValue]:
+        """The values of refs with proved attributes. `stored`: the present values. `trusts_stored`: whether the
+        attributes of stored refs count as proved. An earlier release stored any."""
+        self._trusts_stored = trusts_stored
+        self._allowance.charge(len(claimed))
+        # Where the ref says which type its tip has, no record adds to that.
+        any_type = {name: value for name, value in claimed.items() if self._system.tip_meta(name) is None}
+        known = {name: {tip.id: tip for tip in stored.get(name, ()) if trusts_stored} for name in any_type}
+        tips = (tip.id for name, value in any_type.items() for tip in value if tip.id not in known[name])
+        new = list(dict.fromkeys(tip for tip in tips if tip not in self._proved))
+        if new:
+            self._proved |= {tip.id: tip for tip in self._system.prove_tips(self, new)}
+        return {
+            name: tuple([self._proved.get(tip.id) or known[name][tip.id] for tip in value])
+            if name in known
+            else tuple([Tip(tip.id) for tip in value])
+            for name, value in claimed.items()
+        }
+
+    def proved(self) -> Iterator[Tip]:
+        """The tips of stored refs, where these are trusted."""
+        if self._snapshot is not None and self._trusts_stored:
+            for value in self._snapshot.state.refs().values():
+                self._allowance.charge(1)
+                yield from value
+
+    def ordinal(self, revision: RevisionId) -> int | None:
+        """The ordinal of a revision that is stored or announced."""
+        return self._graph.ordinal(revision)
+
+    def first_parent(self, ordinal: int) -> int | None:
+        """The first parent of a revision; None where it has none, or that is absent."""
+        self._allowance.charge(1)
+        if ordinal >= self._stored:
+            place = self._announced.find(self._graph.revision(ordinal))
+            assert place is not None, "it is stored or announced"
+            parents = self._announced[place].parents
+            return self._graph.ordinal(parents[0].id) if parents and not parents[0].absent else None
+        assert self._snapshot is not None, "something is stored"
+        if not self._snapshot.is_remote:
+            return self._snapshot.first_parent(ordinal)
+        if ordinal not in self._first_parents:
+            self._first_parents |= self._snapshot.first_parents(range(max(0, ordinal + 1 - AHEAD), ordinal + 1))
+        return self._first_parents[ordinal]
+
+    def facts(self, revisions: Sequence[RevisionId]) -> Sequence[bytes]:
+        """The facts of revisions: those that came are known, the records of the others are read."""
+        self._allowance.charge(len(revisions))
+        found = {revision: self._fact(revision) for revision in revisions}
+        snapshot, kind = self._snapshot, self._system.own_kind
+        if snapshot is not None and kind is not None:
+            unknown = (revision for revision, fact in found.items() if fact is None)
+            read = [revision for revision in unknown if snapshot.ordinal(revision) is not None]
+            if self._system.label is not None:  # Nothing else has facts, and a header takes less than a record.
+                metas = snapshot.metas([(kind, revision) for revision in read])
+                read = [revision for revision, meta in zip(read, metas, strict=True) if meta == self._system.label]
+            places = {revision: place for revision in read if (place := snapshot.first(kind, revision)) is not None}
+            if snapshot.is_remote:
+                snapshot.fetch(places.values())
+            for revision, place in places.items():
+                self._allowance.decode(place.chain_kib << 10)
+                record = snapshot.record(place)
+                found[revision] = self._system.tip_fact(record.meta, record.text)
+        return [found[revision] or b"" for revision in revisions]
+
+
+def entry_of(
+    transaction: Transaction,
+    state: State,
+    request: bytes,
+    user: str,
+    outcomes: bytes,
+    pack: PackEntry | None,
+    incarnation: bytes,
+) -> Entry:
+    """The entry of a record for a transaction on a state. `incarnation`: of a repository that it creates."""
+    begins = None
+    if transaction.created is not None:
+        begins = Beginning(incarnation, *transaction.created[:2])
+    changes = () if transaction.deleted else tuple(_changes(transaction, state))
+    return Entry(request, user, outcomes, changes, pack, begins, transaction.deleted)
+
+
+def _changes(transaction: Transaction, state: State) -> Iterator[Change]:
+    """In an order in which each finds what it changes: a map is declared before its entries, and removed after them."""
+    for word, kind in transaction.declared.items():
+        if kind is not None:
+            check_name(word.encode())
+            yield from changed(DECLARED, word.encode(), kind_of(state, word), kind.encode())
+    for name, value in transaction.changes.items():
+        check_name(name)
+        new = None if value is None else encode_value(value)
+        yield from changed(REFS, name, state.table(REFS).get(name), new)
+    for word, entries in transaction.entries.items():
+        for key, entry in entries.items():
+            check_key(key)
+            yield from changed(MAP + word, key, state.table(MAP + word).get(key), entry)
+    for word, kind in transaction.declared.items():
+        if kind is None:
+            yield from changed(DECLARED, word.encode(), kind_of(state, word), None)
+    settings = transaction.setting_changes if transaction.created is None else transaction.created[2]
+    for setting, content in settings.items():
+        yield from changed(SETTINGS, setting.encode(), state.settings.get(setting), content)

@@ -10,39 +10,38 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
 
-from smartserver.errors import CorruptFile, NoSuchRepository, Unsupported, shown
-from smartserver.records.model import BaseTag, RevisionId, Segment
+from smartserver.errors import CorruptFile, InvalidName, MissingRevision, NoSuchRepository, Unsupported, shown
+from smartserver.records.model import RefValue
+from smartserver.records.system import system_of
 from smartserver.store.allowance import Allowance
 from smartserver.store.caches import TextCache
-from smartserver.store.far import is_far
 from smartserver.store.format import LOG
-from smartserver.store.index import Index, Row, kib
+from smartserver.store.index import Index
 from smartserver.store.index_build import IndexBuilder
 from smartserver.store.log import Log
 from smartserver.store.log_view import Head
 from smartserver.store.lost import find
-from smartserver.store.mend import mend
 from smartserver.store.model import VerifyReport
 from smartserver.store.open_pack import OpenPack, index_path
 from smartserver.store.pack import CHUNK, TRAILER
 from smartserver.store.quarantine import SMALL
 from smartserver.store.record import PackEntry
-from smartserver.store.snapshot import Snapshot
-from smartserver.store.states import reader
+from smartserver.store.remote import is_remote
+from smartserver.store.snapshot import Snapshot, reader
 from smartserver.store.summaries import Summaries, summaries_path
 from smartserver.store.summarise import Summariser
 from smartserver.store.trailer import TAIL, ranges_of, trailer_behind
 from smartserver.store.transaction import Transaction
-from smartserver.store.verify_proved import check_packs, lineages
-from smartserver.store.verify_share import MAX_PROBLEMS, SegmentCheck, damage
+from smartserver.store.verify_packs import SegmentCheck, SegmentReport, check_packs, damage, lineages
 from transports.errors import NoSuchFile, PermissionDenied, TransportError, TransportFailed
 from transports.steps import ReadRanges
 
+MAX_PROBLEMS = 10_000
+"""Damages listed; one more line says that there are others."""
 LEAST_HOLE = 8
 """Bytes in the midst of a file that a loss of power leaves as zeros, at least: fewer are damage."""
 NO_INDEX = "missing or damaged: the pack is read in its place each time the repository is opened, which takes longer"
-"""Nothing writes such an index to the disk again. Lineages are lost with it, so it may differ from the one whose hash
-the log names."""
+"""Such an index is not written to the disk again. Lineages are lost with it, so its hash may differ from the log's."""
 
 MEND = "smartserver verify --mend puts it right"
 REMADE = "logs read the records instead; smartserver pack makes it again"
@@ -51,19 +50,12 @@ Progress = Callable[[int, int], None]
 
 
 def verify(log: Log, progress: Progress, allowance: Allowance | None = None) -> VerifyReport:
-    """Read and check everything a repository has. `progress`: bytes of packs done, bytes in all. `allowance`:
-    who is charged for refs and entries of maps; nobody where it is left out.
-
-    Raises:
-        LimitExceeded: these are too many.
-        Unsupported: this release cannot read it.
-        TransportFailed: the store cannot be reached, or no more, and no damage was found before.
-        PermissionDenied: a file of it may not be read, and no damage was found before.
-    """
+    """Read and check all of a repository. `progress`: bytes done, in all. `allowance`: charged for refs and map
+    entries."""
     try:
         head = log.look()
-    except (CorruptFile, TransportError) as wrong:
-        return VerifyReport(0, 0, 0, 0, (damage(wrong),))
+    except (CorruptFile, TransportError) as error:
+        return VerifyReport(0, 0, 0, 0, (damage(error),))
     if not head.state.exists and head.damage is not None:
         return VerifyReport(0, 0, 0, 0, (damage(head.damage),))
     if not head.state.exists:
@@ -81,11 +73,8 @@ class _Verification:
         self._allowance = allowance
         self._total = sum(pack.length for pack in head.state.packs)
         self._done = 0
-        self._segments = 0
-        self._records = 0
+        self._found = SegmentReport()
         self._problems: list[str] = []
-        self._ghosts: set[RevisionId] = set()
-        """Parents that are said to be absent; some may have been stored since."""
         self._lost = 0
         """Changes that lie there and that the log does not have; a push under way is one for a moment."""
 
@@ -97,7 +86,7 @@ class _Verification:
             if not self._problems:
                 raise
             self._problems.append(f"{lost}: what comes after that was not checked")
-        read = len(self._state.packs), self._segments, self._records, self._done
+        read = len(self._state.packs), self._found.segments, self._found.records, self._done
         return VerifyReport(*read, tuple(self._problems), ghosts, self._lost)
 
     def _verify(self) -> int:
@@ -105,27 +94,26 @@ class _Verification:
         self._check_log()
         snapshot = self._open()
         self._check_trailers(snapshot)
-        found = check_packs(snapshot, self._tell_read) if len(snapshot.packs) == len(self._state.packs) else None
+        found = None
+        if len(snapshot.packs) == len(self._state.packs):
+            found = check_packs(snapshot, lambda done: self._progress(done, self._total))
         if found is None:
             self._done = 0
             self._check_packs(snapshot)
         else:
-            self._segments, self._records, self._done = found.segments, found.records, self._total
-            self._ghosts.update(found.ghosts)
+            self._found, self._done = found, self._total
         self._check_summaries(snapshot)
         if len(snapshot.packs) == len(self._state.packs):
             self._check_refs(snapshot)
         self._progress(self._total, self._total)
-        return sum(snapshot.ordinal(each) is None for each in self._ghosts)
+        return sum(snapshot.ordinal(ghost) is None for ghost in set(self._found.ghosts))
 
     def _check_packs(self, snapshot: Snapshot) -> None:
         # Not an attribute: it calls this object, and a cycle would keep files open until the next garbage collection.
-        check = SegmentCheck(snapshot, pulse=self._tell)
+        check = SegmentCheck(snapshot, self._report, self._tell)
+        self._found = check.found
         for number, pack in enumerate(snapshot.packs):
             self._check_pack(snapshot, number, pack, check)
-
-    def _tell_read(self, done: int) -> None:
-        self._progress(done, self._total)
 
     def _check_log(self) -> None:
         problems = [] if self._head.damage is None else [str(self._head.damage)]
@@ -134,8 +122,8 @@ class _Verification:
             self._lost = len(found.changes)
             problems += found.damages
             deque(self._state.refs().values(), maxlen=0)  # They travel as they are stored.
-        except CorruptFile as wrong:
-            problems.append(str(wrong))
+        except CorruptFile as error:
+            problems.append(str(error))
         for problem in dict.fromkeys(problems):
             self._report(problem)
 
@@ -150,8 +138,8 @@ class _Verification:
                 for pack in snapshot.packs:
                     pack.index.blocks.check()
                 break
-            except (CorruptFile, TransportError) as wrong:
-                count, problem = count - 1, damage(wrong)
+            except (CorruptFile, TransportError) as error:
+                count, problem = count - 1, damage(error)
         if problem:
             self._report(f"{problem}; {len(packs) - count} of {len(packs)} packs cannot be checked")
         return snapshot
@@ -176,7 +164,7 @@ class _Verification:
 
     def _check_summaries(self, snapshot: Snapshot) -> None:
         """Read the files of summaries, and compare one revision of each block with its records."""
-        if is_far(self._folder):  # Nobody reads them there.
+        if is_remote(self._folder):  # Nobody reads them there.
             return
         for number, pack in enumerate(snapshot.packs):
             path = summaries_path(pack.entry.name)
@@ -187,8 +175,8 @@ class _Verification:
                     self._report(f"{path}: block {block} is not what the records say: {REMADE}")
             except (NoSuchFile, Unsupported):
                 continue
-            except (CorruptFile, TransportError) as wrong:
-                self._report(f"{damage(wrong)}: {REMADE}")
+            except (CorruptFile, TransportError) as error:
+                self._report(f"{damage(error)}: {REMADE}")
 
     def _check_pack(self, snapshot: Snapshot, number: int, pack: OpenPack, check: SegmentCheck) -> None:
         index, entry = pack.index, pack.entry
@@ -199,27 +187,22 @@ class _Verification:
             why = f"holds {found}, the log says {entry.segments} and {entry.records}"
             self._report(damage(CorruptFile(pack.path, 0, why)))
         earlier = snapshot.only(snapshot.packs[:number])
-        builder = IndexBuilder(lambda kind, key: earlier.first_row(kind, key) is not None)
+        builder = IndexBuilder(earlier.first_row)
         try:
             digest = blake2b(pack.reader.header, digest_size=TRAILER)
             trailer = pack.reader.trailer()
-        except (CorruptFile, TransportError) as wrong:
-            self._report(damage(wrong))
+        except (CorruptFile, TransportError) as error:
+            self._report(damage(error))
             return
         self._done += len(pack.reader.header) + len(trailer)
         known = iter(lineages(index))
-        try:
-            for local, content, segment in check.segments(number):
-                digest.update(content)
-                self._done += len(content)
-                if self._done // CHUNK != (self._done - len(content)) // CHUNK:
-                    self._tell()
-                if segment is not None:
-                    builder.add(index.segment_offsets[local], segment, index_rows(earlier, segment, known))
-        except (TransportFailed, PermissionDenied):
-            self._take(check)
-            raise
-        self._take(check)
+        for local, content, segment in check.segments(number):
+            digest.update(content)
+            self._done += len(content)
+            if self._done // CHUNK != (self._done - len(content)) // CHUNK:
+                self._tell()
+            if segment is not None:
+                builder.add(index.segment_offsets[local], segment, known)
         if digest.digest() != trailer or trailer != entry.hash:
             why = "the pack's bytes, the hash it ends with and the log's are not the same"
             self._report(damage(CorruptFile(pack.path, pack.reader.end, why)))
@@ -238,35 +221,26 @@ class _Verification:
                     said = None if trailer is None or trailer.entry is None else trailer.entry.pack
                     if said is not None and said.name != pack.entry.name:
                         raise CorruptFile(pack.path, pack.entry.length, f"the trailer of the pack {said.name.hex()}")
-                except CorruptFile as wrong:
-                    self._report(damage(wrong))
+                except CorruptFile as error:
+                    self._report(damage(error))
 
     def _tell(self) -> None:
         self._progress(self._done, self._total)
 
-    def _take(self, check: SegmentCheck) -> None:
-        """Note what was found of a pack's segments."""
-        found = check.take()
-        self._segments += found.segments
-        self._records += found.records
-        self._ghosts.update(found.ghosts)
-        for problem in found.problems:
-            self._report(problem)
-
     def _is_torn(self, entry: PackEntry, whole: bytes) -> bool:
-        """Whether an index that was not synced is as a loss of power leaves it, which is no fault: cut, or partly
-        zeros."""
+        """Tell whether an index is as a loss of power leaves one that was not synced: cut, or partly zeros."""
         if entry.index_length > SMALL:
             return False
         try:
             found = self._folder.get(index_path(entry.name))
         except TransportError:
             return False
-        wrong = [at for at, byte in enumerate(found) if whole[at : at + 1] != bytes([byte])]
-        if not wrong:
+        differing = [at for at, byte in enumerate(found) if whole[at : at + 1] != bytes([byte])]
+        if not differing:
             return len(found) < len(whole)
-        is_hole = len(wrong) >= LEAST_HOLE and not any(found[at] for at in wrong)
-        return len(found) < len(whole) or is_hole or not any(found[: wrong[-1] + 1]) or not any(found[wrong[0] :])
+        is_hole = len(differing) >= LEAST_HOLE and not any(found[at] for at in differing)
+        first, last = differing[0], differing[-1]
+        return len(found) < len(whole) or is_hole or not any(found[: last + 1]) or not any(found[first:])
 
     def _compare(self, pack: OpenPack, builder: IndexBuilder) -> None:
         index = pack.index
@@ -281,13 +255,75 @@ class _Verification:
         self._report(f"{index.name}: not the index of its pack")
 
 
-def index_rows(earlier: Snapshot, segment: Segment, lineages: Iterator[int]) -> list[Row]:
-    """What the index should say of each entry; of a base in the same pack its builder knows depth and chain."""
-    rows = []
-    for entry in segment.entries:
-        depth, chain = 0, kib(entry.length)
-        if entry.base != BaseTag.NONE:
-            base = earlier.first_row(entry.kind, segment.base_of(entry)) if earlier.packs else None
-            depth, chain = (1, chain) if base is None else (base.depth + 1, base.chain_kib + chain)
-        rows.append(Row(depth, chain, next(lineages, 0)))
-    return rows
+SHOWN = 80
+"""Characters of attributes in a line."""
+
+MOST = 1 << 16
+"""Entries that one request removes: the log says of each what it was."""
+
+
+def mend(transaction: Transaction) -> tuple[list[str], bool]:
+    """Mend as much as one request may; a line for each thing that is not as it should be, and whether any is left."""
+    if transaction.snapshot is not None:
+        transaction.allowance.reads(*transaction.snapshot.extent)
+    lines = list(_mend_refs(transaction))
+    left = MOST
+    for name in transaction.maps():
+        faults = _wrong_entries(transaction, name)
+        removed = list(faults)[: max(left, 0)]
+        if removed:
+            count = f"{len(removed)} of {len(faults)}" if len(removed) < len(faults) else f"{len(faults)}"
+            why = f"{shown(removed[0])}: {faults[removed[0]]}"
+            lines.append(f"the map {name!r} has entries that it cannot have: {count}, as {why}")
+        transaction.entries.setdefault(name, {}).update(dict.fromkeys(removed))
+        left -= len(faults)
+        lines += _mend_kind(transaction, name, is_empty=left >= 0)
+    return lines, left < 0
+
+
+def _mend_refs(transaction: Transaction) -> Iterator[str]:
+    refs = {
+        name: value
+        for name, value in transaction.refs().items()
+        if all(transaction.is_stored(tip.id) for tip in value)  # Else that is the damage.
+    }
+    for name, value in transaction.tips.values(refs, refs, trusts_stored=False).items():
+        if value != refs[name]:
+            transaction.changes[name] = value
+            yield f"the ref {shown(name)} has {_said(refs[name])}; what is stored proves {_said(value)}"
+
+
+def _said(value: RefValue) -> str:
+    said = [shown(tip.attributes)[:SHOWN] + (" (closed)" if tip.closed else "") for tip in value]
+    return f"the attributes {', '.join(attributes or 'none' for attributes in said)}"
+
+
+def _wrong_entries(transaction: Transaction, name: str) -> dict[bytes, str]:
+    """The entries that a map of the system cannot have, and why; those of another map, which has none."""
+    system = system_of(transaction.vcs)
+    known = system.maps.get(name)
+    found = {}
+    for key, value in transaction.map(name).items():
+        transaction.charge(1)
+        try:
+            if known is None:
+                raise InvalidName(key, f"a repository of {system.name} has no such map")
+            if known.of_refs != (b"\0" in key):
+                raise InvalidName(key, f"it belongs to {'no' if known.of_refs else 'a'} ref")
+            transaction.check_entry(name, key, value)
+        except (InvalidName, MissingRevision) as error:
+            found[key] = str(error)
+    return found
+
+
+def _mend_kind(transaction: Transaction, name: str, *, is_empty: bool) -> Iterator[str]:
+    """`is_empty`: whether all entries of a map that the system has not are removed."""
+    system = system_of(transaction.vcs)
+    known = system.maps.get(name)
+    declared = transaction.declared_kind(name)
+    if known is None and is_empty:
+        transaction.declared[name] = None
+        yield f"the map {name!r} is none of {system.name}"
+    elif known is not None and declared != known.kind:
+        transaction.declared[name] = known.kind
+        yield f"the map {name!r} is declared {declared}; it is {known.kind}"

@@ -14,10 +14,7 @@ from itertools import pairwise
 
 import msgspec
 
-from smartserver.errors import (
-    MissingRevision,
-    NoSuchRepository,
-)
+from smartserver.errors import MissingRevision, NoSuchRepository
 from smartserver.records.browse import decode_selector
 from smartserver.records.content import ReadScope
 from smartserver.records.model import HERE, GraphNode, Kind, RefValue, RevisionId
@@ -32,15 +29,10 @@ from smartserver.store.open_pack import SegmentReader
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.state import MAP
 
-MISSING_NAMED = 1024
-"""Missing parents an error names: it travels in one small reply."""
-
 
 class RepositoryView:
-    """A snapshot with what a request is about to change; None where there is no repository (a deleted one is none).
-
-    Whatever needs one raises NoSuchRepository then.
-    """
+    """A snapshot with the changes of a request so far. A method that needs a repository raises NoSuchRepository if
+    there is none, and one that is given an unknown revision raises MissingRevision."""
 
     def __init__(
         self,
@@ -52,12 +44,12 @@ class RepositoryView:
         own_meta: Callable[[RevisionId], bytes | None] = lambda revision: None,
         fact: Callable[[RevisionId], bytes | None] = lambda revision: None,
     ) -> None:
-        """`line`: what its format file says. `allowance`: who is charged; nobody where it is left out. `own_meta`: the
-        meta of the own record of a revision that came; `fact`: its `System.tip_fact`."""
+        """`line`: of its format file. `allowance`: charged for the work; nobody if it is left out. `own_meta`: the meta
+        of the own record of a revision that came; `fact`: its `System.tip_fact`."""
         self.allowance = allowance or Allowance(limited=False)
-        """What the request may still cost."""
+        """The limits of the request."""
         self.snapshot = snapshot
-        """What it looks at; None where there is no repository yet."""
+        """The repository it looks at; None if there is none yet."""
         self.created: tuple[str, tuple[Kind, ...], dict[str, bytes]] | None = None
         """VCS, kinds and settings of the repository this request makes."""
         self.changes: dict[bytes, RefValue | None] = {}
@@ -69,11 +61,11 @@ class RepositoryView:
         self.setting_changes: dict[str, bytes | None] = {}
         """Settings that differ from the snapshot's, None for one that goes."""
         self.deleted = False
-        """Whether this request deletes the repository."""
+        """True if this request deletes the repository."""
         self.remembered = False
-        """Whether the log must have it even where nothing changes."""
+        """True if the log must have it even if nothing changes."""
         self._folders: Counter[bytes] | None = None
-        """How many refs lie below each part of a name; counted when it is first asked for."""
+        """The number of refs below each part of a name; counted when it is first asked for."""
         self._belonging: dict[bytes, set[tuple[str, bytes]]] = {}
         """By ref, what was set here that belongs to it: map and key."""
         self.path = path
@@ -83,25 +75,21 @@ class RepositoryView:
         self._fact = fact
         self.announced = announced_graph(announced)
         """The revisions this request brings, parents first."""
-        self._charge = self.allowance.charge
+        self.charge = self.allowance.charge
         self._stored = snapshot.graph if snapshot is not None else Graph()
         self.allowance.rests_on(self._stored.size)
-        self._graph, self._missing = self._stored.with_announced(self.announced, self._charge)
-
-    def charge(self, steps: int) -> None:
-        """Charge the request."""
-        self._charge(steps)
+        self._graph, self._missing = self._stored.with_announced(self.announced, self.charge)
 
     @property
     def changed(self) -> bool:
-        """Whether there is anything to write."""
+        """True if there is anything to write."""
         of_maps = bool(self.declared) or any(self.entries.values())
         of_rest = bool(self.created or self.changes or self.setting_changes or self.deleted)
         return of_rest or of_maps or self.remembered
 
     @property
     def exists(self) -> bool:
-        """Whether there is a repository (a `create` before counts)."""
+        """True if there is a repository (a `create` before counts)."""
         return self.snapshot is not None or self.created is not None
 
     @property
@@ -116,7 +104,7 @@ class RepositoryView:
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether a copy into the repository takes more requests than have come."""
+        """True if a copy into the repository takes more requests than have come."""
         return self.snapshot is not None and self.snapshot.state.is_incomplete
 
     @property
@@ -140,7 +128,7 @@ class RepositoryView:
 
     @property
     def had_refs(self) -> bool:
-        """Whether there was a ref before this request."""
+        """True if there was a ref before this request."""
         return self.created is None and bool(self._present().state.refs())
 
     def ref(self, name: bytes) -> RefValue | None:
@@ -161,57 +149,38 @@ class RepositoryView:
         return name + b"/..." if self._folders[name] else None
 
     def has_revision(self, revision: RevisionId) -> bool:
-        """Whether it is stored or announced."""
+        """Tell whether it is stored or announced."""
         return self._graph.ordinal(revision) is not None
 
     def is_stored(self, revision: RevisionId) -> bool:
-        """Whether it is stored."""
+        """Tell whether it is stored."""
         return self._stored.ordinal(revision) is not None
 
     def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:
-        """Whether `revision` is or descends from `ancestor`, over stored and announced edges that are not cut.
-
-        Raises:
-            MissingRevision: one of them is neither stored nor announced.
-        """
-        return self._graph.is_ancestor(self._ordinal(ancestor), self._ordinal(revision), self._charge)
+        """Tell whether `revision` is or descends from `ancestor`, over stored and announced edges that are not cut."""
+        return self._graph.is_ancestor(self._ordinal(ancestor), self._ordinal(revision), self.charge)
 
     def heads(self, revisions: Sequence[RevisionId]) -> list[RevisionId]:
-        """Those of `revisions` that no other of them descends from.
-
-        Raises:
-            MissingRevision: one of them is neither stored nor announced.
-        """
-        found = self._graph.heads([self._ordinal(revision) for revision in revisions], self._charge)
+        """The `revisions` that no other of them descends from."""
+        found = self._graph.heads([self._ordinal(revision) for revision in revisions], self.charge)
         return [self._graph.revision(ordinal) for ordinal in found]
 
     def beyond(self, revisions: Sequence[RevisionId], others: Sequence[RevisionId]) -> list[RevisionId]:
-        """Those of `revisions` that none of `others` is or descends from.
-
-        Ids of `others` that are neither stored nor announced are ignored.
-
-        Raises:
-            MissingRevision: one of `revisions` is neither stored nor announced.
-        """
+        """The `revisions` that none of `others` is or descends from. Unknown ids in `others` are ignored."""
         ordinals = [self._ordinal(revision) for revision in revisions]
         reached = [ordinal for ordinal in map(self._graph.ordinal, others) if ordinal is not None]
-        found = set(self._graph.missing(ordinals, reached, charge=self._charge)) if reached else set(ordinals)
+        found = set(self._graph.missing(ordinals, reached, charge=self.charge)) if reached else set(ordinals)
         return [revision for revision, ordinal in zip(revisions, ordinals, strict=True) if ordinal in found]
 
     def leads_forward(self, name: bytes, old: RevisionId, new: RevisionId) -> bool:
-        """Whether a ref moves forward from `old` to `new`: `new` descends from `old` or, where `old` is a label (an
-        annotated tag), from its target.
-
-        Raises:
-            MissingRevision: one of them is neither stored nor announced.
-        """
+        """Tell whether `new` descends from `old` or, if that is a label (an annotated tag), from its target."""
         if self.is_ancestor(old, new):
             return True
         if system_of(self.vcs).tip_meta(name) is not None:
             return False  # No label can be there, and to look takes a read.
         target = self._stored.ordinal(old)
         while target is not None and self._is_label(target):
-            self._charge(1)
+            self.charge(1)
             (target,) = self._stored.parents(target)
         return target is not None and self.is_ancestor(self._stored.revision(target), new)
 
@@ -247,7 +216,7 @@ class RepositoryView:
         return changed[key] if key in changed else self._stored_map(name).get(key)
 
     def with_entries(self, name: str, firsts: Sequence[bytes]) -> list[bytes]:
-        """Those of `firsts` that a key of a map begins with, with the changes so far."""
+        """The `firsts` that a key of a map begins with, with the changes so far."""
         changed = self.entries.get(name, {})
         self.charge(len(changed) + len(firsts))
         new = sorted(key for key, value in changed.items() if value is not None)
@@ -262,7 +231,7 @@ class RepositoryView:
         return [first for first in firsts if begins(first)]
 
     def superseded(self, tips: Sequence[RevisionId]) -> tuple[Tips, Tips]:
-        """Of the tips of a ref those that others replace; see `records.system.System.superseded`."""
+        """The tips of a ref that others replace; see `records.system.System.superseded`."""
         return system_of(self.vcs).superseded(self, tips)
 
     def entry_rights(self, name: str, changes: Sequence[EntryValues]) -> list[str]:
@@ -278,7 +247,7 @@ class RepositoryView:
         # Whatever lies between two stored revisions is stored, so a head is one that is no stored one's parent.
         inner, held = bytearray(self._stored.count), array("I")
         for revision, parents in self.announced:
-            self._charge(1 + len(parents))
+            self.charge(1 + len(parents))
             ordinal = self._stored.ordinal(revision)
             if ordinal is not None:
                 held.append(ordinal)
@@ -287,18 +256,15 @@ class RepositoryView:
         return [self._stored.revision(ordinal) for ordinal in held if not inner[ordinal]]
 
     def new_revisions(self) -> int:
-        """How many of the announced revisions are not stored."""
+        """The number of announced revisions that are not stored."""
         return self._graph.count - self._stored.count
 
     def followed(self, candidates: Sequence[RevisionId], tips: Sequence[RevisionId]) -> list[RevisionId]:
-        """Those of `candidates` that `tips` reach, and labels (annotated tags) on what they reach.
-
-        Ids that are not stored are ignored.
-        """
+        """The `candidates` that `tips` reach, and labels (annotated tags) on those. Unknown ids are ignored."""
         graph = self._stored
         found = sorted({ordinal for ordinal in map(graph.ordinal, candidates) if ordinal is not None})
         reached = [ordinal for ordinal in map(graph.ordinal, tips) if ordinal is not None]
-        beyond = set(graph.missing(found, reached, charge=self._charge))
+        beyond = set(graph.missing(found, reached, charge=self.charge))
         rejected: set[int] = set()
         for ordinal in found:  # Ascending: a label on a label comes after it.
             # The labels between one and what was reached need not be candidates themselves.
@@ -323,19 +289,10 @@ class RepositoryView:
         return location is not None and snapshot.record(location).meta == system.label
 
     def plan_pull(
-        self,
-        wants: Sequence[RevisionId],
-        haves: Sequence[RevisionId],
-        absent: Sequence[RevisionId] = (),
+        self, wants: Sequence[RevisionId], haves: Sequence[RevisionId], absent: Sequence[RevisionId] = ()
     ) -> PullPlan:
-        """The segments reachable from `wants` and not from `haves`.
-
-        `absent`: ids the puller lacks although it has their children; they and what only they reach do not count as
-        had.
-
-        Raises:
-            MissingRevision: a want is not stored.
-        """
+        """The segments reachable from `wants` and not from `haves`. `absent`: ids the puller lacks although it has
+        their children; they and what only they reach do not count as had."""
         if self.created is not None:
             raise NoSuchRepository(self.path)
         snapshot = self._present()
@@ -343,12 +300,12 @@ class RepositoryView:
         found = [graph.ordinal(have) for have in haves]
         had = [ordinal for ordinal in found if ordinal is not None]
         cut = [ordinal for ordinal in map(graph.ordinal, absent) if ordinal is not None]
-        ordinals = graph.missing([self._stored_ordinal(want) for want in wants], had, cut, self._charge)
+        ordinals = graph.missing([self._ordinal(want, graph) for want in wants], had, cut, self.charge)
         ranges = merge(ordinals)
         return PullPlan(ranges, len(ordinals), snapshot.size(ranges), tuple(ordinal is not None for ordinal in found))
 
     def stats(self) -> RepositoryStats:
-        """What the stored repository consists of."""
+        """The numbers and sizes of the stored repository."""
         snapshot = self._present()
         state = snapshot.state
         return RepositoryStats(
@@ -373,14 +330,8 @@ class RepositoryView:
         ref: bytes = b"",
         inner: str = "",
     ) -> tuple[PullPlan | ContentPlan, bytes]:
-        """What a selector asks for, and what the system says of it. Whole revisions travel as a bulk stream, too.
-
-        `ref`: the first that was named. `inner`: the part of the path below the branch.
-
-        Raises:
-            LimitExceeded, MissingRevision, NoSuchPart, Unsupported: as `records.system.System.read`.
-            NoSuchRepository: there is none, or this request makes it.
-        """
+        """The answer to a selector, and a message of the system. Whole revisions travel as a bulk stream, too. `ref`:
+        the first that was named. `inner`: the part of the path below the branch."""
         if self.created is not None:
             raise NoSuchRepository(self.path)
         question = ReadScope(wants, haves, ref)
@@ -421,14 +372,9 @@ class RepositoryView:
     def _stored_map(self, name: str) -> Mapping[bytes, bytes]:
         return {} if self.created is not None else self._present().state.map(name)
 
-    def _ordinal(self, revision: RevisionId) -> int:
-        ordinal = self._graph.ordinal(revision)
-        if ordinal is None:
-            raise MissingRevision(revision)
-        return ordinal
-
-    def _stored_ordinal(self, revision: RevisionId) -> int:
-        ordinal = self._stored.ordinal(revision)
+    def _ordinal(self, revision: RevisionId, graph: Graph | None = None) -> int:
+        """The ordinal of a revision in a graph, by default of stored and announced ones."""
+        ordinal = (graph or self._graph).ordinal(revision)
         if ordinal is None:
             raise MissingRevision(revision)
         return ordinal
@@ -449,6 +395,6 @@ def merge(ordinals: Sequence[int]) -> tuple[tuple[int, int], ...]:
 
 
 def folders_of(name: bytes) -> list[bytes]:
-    """What of a ref's name could be another ref: `a/b/c` lies below `a/b` and `a`."""
+    """The parts of a ref's name that could be other refs: `a/b/c` lies below `a/b` and `a`."""
     parts = name.split(b"/")
     return [b"/".join(parts[:depth]) for depth in range(1, len(parts))]

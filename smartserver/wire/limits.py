@@ -45,7 +45,7 @@ MAX_RESULTS = 16 * MIB
 
 MAX_ENTRIES = 1 << 19
 """Refs of an answer, their tips together, and entries of its maps together: a repository has no more of all these
-(`store.draft.MAX_STATE` / `store.table.LEAST_ENTRY`)."""
+(`store.state.MAX_STATE` / `store.table.LEAST_ENTRY`)."""
 
 MAX_TIPS = 65_536
 """Tips of one ref: the most heads of a branch that anybody has seen are some thousands."""

@@ -11,8 +11,7 @@ from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_o
 from second_store import SecondStore, State
 
 from smartserver.store import history
-from smartserver.store.checkpoint import encode_checkpoint
-from smartserver.store.cleanup import clean_log, make_checkpoint
+from smartserver.store.checkpoint import clean_log, encode_checkpoint, make_checkpoint
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from transports.local import LocalTransport
@@ -96,7 +95,7 @@ class Site:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_both_say_the_same(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smartserver.store.cleanup.FLOOR_AGE", -1.0)
+    monkeypatch.setattr("smartserver.store.checkpoint.FLOOR_AGE", -1.0)
     site = Site(tmp_path, seed)
     events = [
         *[site.push] * 5, site.remove, *[site.configure] * 3, site.recreate, site.repack, site.collect, site.clean,

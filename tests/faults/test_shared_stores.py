@@ -18,7 +18,7 @@ from smartserver.errors import CorruptFile, OutcomeUnknown
 from smartserver.records.model import Tip
 from smartserver.server.site import RepositoryLocation
 from smartserver.server.store_errors import user_error
-from smartserver.store import cleanup
+from smartserver.store import checkpoint
 from smartserver.store.format import IMMUTABLE
 from smartserver.store.postgres import Database, create_tables
 from smartserver.store.postgres_log import PostgresLog
@@ -152,8 +152,8 @@ def test_each_call_breaks(
 ) -> None:
     """Afterwards another server sees the old or the new state, whole, and the new one if that was the answer."""
     make: Make = request.getfixturevalue(kind)
-    monkeypatch.setattr(cleanup, "FEW", 2)
-    monkeypatch.setattr(cleanup, "FLOOR_AGE", 0.0)
+    monkeypatch.setattr(checkpoint, "FEW", 2)
+    monkeypatch.setattr(checkpoint, "FLOOR_AGE", 0.0)
     at = 1
     while attempt(make(), work, at, breaking, is_done=is_done):
         at += 1

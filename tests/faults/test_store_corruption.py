@@ -11,7 +11,7 @@ from builders import MAIN, Clock, History, Repeatable, push, refs_of, upload
 from smartserver.errors import CorruptFile, Unsupported
 from smartserver.records.model import Segment
 from smartserver.records.segment import decode_segment
-from smartserver.store.cleanup import make_checkpoint
+from smartserver.store.checkpoint import make_checkpoint
 from smartserver.store.format import CHECKPOINTS, FORMAT, LOG, PACKS
 from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.record import PackEntry

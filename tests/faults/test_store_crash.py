@@ -19,7 +19,7 @@ from copies import freeze, thaw
 from faulty_transport import FaultMode, FaultyTransport
 
 from smartserver.errors import CorruptRecord, OutcomeUnknown
-from smartserver.store import caches, cleanup, open_pack, prune, repack, summarise
+from smartserver.store import caches, checkpoint, open_pack, prune, repack, summarise
 from smartserver.store.format import INCOMING
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
@@ -89,10 +89,10 @@ def logged(repository: PackRepository, history: History, clock: Clock) -> None:
     """So many records, over an old checkpoint, that another is due, and records below the old one are to be deleted."""
     (first,) = line(history, "base", 1)
     push(repository, history, [first], {MAIN: first})
-    cleanup.make_checkpoint(repository.folder, repository.log.look().state, repository.randomness)
+    checkpoint.make_checkpoint(repository.folder, repository.log.look().state, repository.randomness)
     for number in range(FEW):
         push(repository, history, [], {SIDE: first if number % 2 else None, b"refs/tags/%d" % number: first})
-    clock.now += cleanup.FLOOR_AGE + 1
+    clock.now += checkpoint.FLOOR_AGE + 1
 
 
 def tidy(repository: PackRepository, history: History) -> None:
@@ -364,7 +364,7 @@ UPKEEP = {"repack", "repack what is not due", "checkpoint and clean", "summarise
 
 @pytest.fixture(autouse=True)
 def early_upkeep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleanup, "FEW", FEW)
+    monkeypatch.setattr(checkpoint, "FEW", FEW)
     monkeypatch.setattr(repack, "MOST_PACKS", MOST_PACKS)
     monkeypatch.setattr(repack, "FEW_PACKS", MOST_PACKS // 2)
     for module in (open_pack, summarise):

@@ -1,4 +1,4 @@
-"""store.far, store.repository: the connection to a store at a distance is lost at every call, those that read too,
+"""store.remote, store.repository: the connection to a store at a distance is lost at every call, those that read too,
 also in the middle of what is asked together; the repository opens and verifies, and what is told of it is true.
 
 What `test_store_crash.py` does for calls that change anything, and with the power.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id
 
-from smartserver.store.cleanup import FLOOR_AGE, clean_log, make_checkpoint
+from smartserver.store.checkpoint import FLOOR_AGE, clean_log, make_checkpoint
 from smartserver.store.format import FOLDERS, FORMAT, INCOMING
 from smartserver.store.repository import PackRepository
 from transports.memory import MemoryTransport

@@ -17,7 +17,7 @@ import pytest
 from builders import MAIN, History, Repeatable, check_whole, push, refs_of, request_id
 
 from smartserver.errors import OutcomeUnknown
-from smartserver.store import cleanup
+from smartserver.store import checkpoint
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from transports import local
@@ -96,7 +96,7 @@ def state_of(repository: PackRepository) -> State:
 
 @pytest.fixture
 def early_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleanup, "FEW", 2)
+    monkeypatch.setattr(checkpoint, "FEW", 2)
 
 
 class Place:

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from smartserver.records import bases, delta, limits, segment
-from smartserver.store import ancestry, arrivals, blocks, incoming, index, large, stored_records
+from smartserver.store import ancestry, blocks, incoming, index, known_records, parts, stored_records
 from smartserver.vcs.git import objects
 
 CRATE = Path(__file__).parents[2] / "native" / "src"
@@ -23,8 +23,8 @@ PYTHON: Mapping[str, Sequence[ModuleType]] = {
     "limits.rs": (limits,),
     "objects.rs": (objects,),
     "packing.rs": (delta,),
-    "proof.rs": (incoming, large),
-    "prover.rs": (arrivals,),
+    "proof.rs": (incoming, parts),
+    "prover.rs": (known_records,),
     "reader.rs": (blocks, index, stored_records),
     "segment.rs": (segment,),
     "stored.rs": (ancestry,),
@@ -40,7 +40,7 @@ OWN = {
 }
 """Constants that Python has not."""
 
-NAMES = {("proof.rs", "MAX_CHAIN_KIB"): "MAX_CHAIN"}
+NAMES = {("proof.rs", "LARGE"): "ALONE", ("proof.rs", "MAX_CHAIN_KIB"): "MAX_CHAIN"}
 """Constants with another name in Python."""
 
 CONSTANT = re.compile(r"^(?:pub )?const (\w+): \w+ = ([^{};]+);", re.M)

@@ -11,7 +11,7 @@ from interleaving import Actor, Body, Run, SteppingTransport
 from log_builders import begin_log, contents, judge, record_of
 
 from smartserver.errors import CorruptFile, OutcomeUnknown
-from smartserver.store import cleanup
+from smartserver.store import checkpoint
 from smartserver.store.format import CHECKPOINTS, INCOMING, LOG
 from smartserver.store.log import Log
 from smartserver.store.log_view import Head
@@ -144,9 +144,9 @@ class Scene:
 
     def clean(self, store: Transport | None = None) -> None:
         """Make a checkpoint and clean, hours after the last time."""
-        self.now += 2 * cleanup.FLOOR_AGE
-        cleanup.make_checkpoint(self.store, self.log().look().state, self.random)
-        cleanup.clean_log(store or self.store, self.random)
+        self.now += 2 * checkpoint.FLOOR_AGE
+        checkpoint.make_checkpoint(self.store, self.log().look().state, self.random)
+        checkpoint.clean_log(store or self.store, self.random)
 
     def zombie(self) -> None:
         """A writer that was frozen after record 1 publishes now, if that place is free again."""

@@ -13,7 +13,7 @@ import pytest
 from interleaving import Run, explore
 from log_scenes import Fate, Scene, alone
 
-from smartserver.store import cleanup, log, log_view
+from smartserver.store import checkpoint, log, log_view
 from smartserver.store.log import Log
 from transports.memory import MemoryTransport
 from transports.steps import GetPublished, SyncDirectory
@@ -132,11 +132,11 @@ def falling(monkeypatch: pytest.MonkeyPatch) -> None:
     def sort(numbers: Iterable[int]) -> list[int]:
         return builtins.sorted(numbers, reverse=True)
 
-    monkeypatch.setattr(cleanup, "sorted", sort, raising=False)
+    monkeypatch.setattr(checkpoint, "sorted", sort, raising=False)
 
 
 def up_to_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleanup, "_floor", lambda folder, found: found[0][0])
+    monkeypatch.setattr(checkpoint, "_floor", lambda folder, found: found[0][0])
 
 
 def not_synced(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from twins import prove_in_python
 from smartserver.records.delta import compress
 from smartserver.records.model import BaseTag, Entry, Parent, Segment
 from smartserver.records.segment import encode_segment
-from smartserver.store.incoming import Intake
+from smartserver.store.incoming import UploadValidator
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from smartserver.vcs.git.system import GIT as SYSTEMS
@@ -197,19 +197,19 @@ def _outcome(repository: PackRepository, segments: list[bytes], pieces: list[int
     return None
 
 
-TAKE = Intake._take
+TAKE = UploadValidator._take
 
 
 def both(segments: list[bytes], pieces: list[int], stored: int, *, is_plain: bool = False) -> None:
     """Check that both forms say the same. `is_plain`: Python need not look at any of it."""
     looked: list[bytes] = []
 
-    def noted(intake: Intake, segment: Segment, content: bytes) -> None:
+    def noted(validator: UploadValidator, segment: Segment, content: bytes) -> None:
         looked.append(segment.revision)
-        TAKE(intake, segment, content)
+        TAKE(validator, segment, content)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Intake, "_take", noted)
+        patched.setattr(UploadValidator, "_take", noted)
         native = outcome(segments, pieces, stored)
     if is_plain:
         assert not looked, "all of it is proved natively"

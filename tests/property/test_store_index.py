@@ -98,7 +98,7 @@ def test_merged_is_what_is_built_from_the_joined_pack(drawn: list[list[Drawn]], 
     first = min(resting, len(segments) - 1)
     joined = pack_of([segment for content in segments[first:] for segment in content])
     resolve = resolver(indexes[:first])
-    merged = merge(indexes[first:], joined.length, joined.trailer(), lambda kind, key: resolve(kind, key) is not None)
+    merged = merge(indexes[first:], joined.length, joined.trailer(), resolve)
     assert b"".join(merged) == rebuild(joined, resolve)
 
 

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from smartserver.records.model import Tip
-from smartserver.store.cleanup import clean_log, make_checkpoint
+from smartserver.store.checkpoint import clean_log, make_checkpoint
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.repository import PackRepository

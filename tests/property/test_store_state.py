@@ -20,10 +20,9 @@ from smartserver.store.record import (
     Record,
     decode_record,
     encode_record,
-    first_record,
     hash_of,
 )
-from smartserver.store.state import DECLARED, MAP, REFS, SETTINGS, first_state
+from smartserver.store.state import DECLARED, MAP, REFS, SETTINGS, beginning
 
 NAMES = st.integers(0, 300).map(lambda number: b"refs/heads/%d" % number)
 VALUES = st.binary(max_size=8)
@@ -43,8 +42,7 @@ class States(RuleBasedStateMachine):
         super().__init__()
         self.random = random.Random(1)
         self.now = 1_700_000_000_000
-        content = encode_record(first_record(bytes(16), self.now))
-        self.applied = first_state(hash_of(content))
+        _, self.applied = beginning(bytes(16), self.now / 1000)
         """By all records, one after the other."""
         self.read = self.applied
         """The same, by way of checkpoints."""

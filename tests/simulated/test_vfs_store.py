@@ -1,4 +1,4 @@
-"""client.vfs_transport, store.far: a repository on the file-level verbs of a server, its trips counted on the link."""
+"""client.vfs_transport, store.remote: a repository on the file-level verbs of a server, its trips counted."""
 
 from __future__ import annotations
 

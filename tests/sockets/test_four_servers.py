@@ -20,7 +20,7 @@ from pushing import Source, connected, push
 from serving import PATIENCE, Server, check_store, server_refs
 
 from smartserver.client.updates import Outcome
-from smartserver.store.cleanup import FEW
+from smartserver.store.checkpoint import FEW
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
 

@@ -17,15 +17,15 @@ from postgres import Postgres
 
 from smartserver.errors import Unsupported
 from smartserver.records.model import Tip
-from smartserver.store import cleanup, recovery
+from smartserver.store import checkpoint, recovery
 from smartserver.store.commit import CommitOutcome
-from smartserver.store.draft import following
 from smartserver.store.log_view import Head
 from smartserver.store.lost import find
 from smartserver.store.postgres import Database, create_tables
 from smartserver.store.postgres_log import PostgresLog
-from smartserver.store.record import Record, record_path
+from smartserver.store.record import record_path
 from smartserver.store.repository import PackRepository
+from smartserver.store.state import following
 from smartserver.store.transaction import Transaction
 from transports.errors import FileExists, TransportFailed
 from transports.memory import MemoryTransport
@@ -99,8 +99,8 @@ def counted(database: Database, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_two_servers(site: Site, history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each sees at once what the other did, also after records were deleted; a look is one statement."""
-    monkeypatch.setattr(cleanup, "FEW", 2)
-    monkeypatch.setattr(cleanup, "FLOOR_AGE", 0)
+    monkeypatch.setattr(checkpoint, "FEW", 2)
+    monkeypatch.setattr(checkpoint, "FLOOR_AGE", 0)
     one, other, line = site.repository(), site.repository(), history.line(12)
     push(one, history, line[:1], {MAIN: line[0]})
     for number, each in enumerate(line[1:], 1):
@@ -131,11 +131,10 @@ def test_of_those_who_publish_at_once_one_succeeds(site: Site, history: History)
 
     def publish(number: int, after: Head = head) -> bool:
         state = after.state
-        record = Record(number=state.version + 1, parent=state.hash, time=number)
-        content, _ = following(state, record)
+        content, after_it = following(state, number)
         path = f"a/b/incoming/{number}.record"
         try:
-            site.server().perform([Put(path, content), Publish(path, f"a/b/{record_path(record.number)}")])
+            site.server().perform([Put(path, content), Publish(path, f"a/b/{record_path(after_it.version)}")])
         except FileExists:
             return False
         return True

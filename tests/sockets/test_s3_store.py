@@ -11,7 +11,7 @@ from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_o
 from versitygw import S3, environment
 
 from smartserver.errors import InvalidPath, NestedRepository
-from smartserver.store import cleanup, recovery
+from smartserver.store import checkpoint, recovery
 from smartserver.store.format import INCOMING, LOG, LOST, PACKS
 from smartserver.store.lost import find
 from smartserver.store.record import record_path
@@ -88,7 +88,7 @@ def test_calls(served: Open) -> None:
 
 
 def test_a_pack_that_is_not_held_in_memory(served: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smartserver.store.far.AT_ONCE", 1000)
+    monkeypatch.setattr("smartserver.store.remote.AT_ONCE", 1000)
     history = History()
     tip = history.commit({"large": Repeatable()(6 << 20)})
     push(served(0), history, [tip], {MAIN: tip})
@@ -97,8 +97,8 @@ def test_a_pack_that_is_not_held_in_memory(served: Open, monkeypatch: pytest.Mon
 
 def test_upkeep(served: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Packs are joined, a checkpoint is made, records and a day later old packs are deleted; nothing is lost."""
-    monkeypatch.setattr(cleanup, "FEW", 4)
-    monkeypatch.setattr(cleanup, "FLOOR_AGE", 0.0)
+    monkeypatch.setattr(checkpoint, "FEW", 4)
+    monkeypatch.setattr(checkpoint, "FLOOR_AGE", 0.0)
     history = History()
     line = history.line(12)
     one, other = served(0), served(1)

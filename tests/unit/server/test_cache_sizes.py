@@ -9,8 +9,7 @@ import pytest
 
 from smartserver.server.cache_sizes import FADE, LEAST, START, AutoSize, divide, free_memory
 from smartserver.store.blocks import CACHED
-from smartserver.store.caches import HEADERS, CachedText, TextCache
-from smartserver.store.demand import RATE
+from smartserver.store.caches import HEADERS, RATE, CachedText, TextCache
 
 GIB = 1 << 30
 

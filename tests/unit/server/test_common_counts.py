@@ -5,7 +5,7 @@ from __future__ import annotations
 from smartserver.meters import NOTHING, READS
 from smartserver.server.common_counts import CommonCounts
 from smartserver.server.request_meters import BUCKETS, CacheCounts, Histogram, ServerCounts
-from smartserver.store.demand import Size
+from smartserver.store.caches import Size
 
 
 def counts(reads: int, connections: int) -> ServerCounts:

@@ -12,7 +12,7 @@ from session_calls import BODY, CREATION, INSERT, PULL, done, known, refused, se
 
 from smartserver.errors import LimitExceeded
 from smartserver.records.segment import encode_graph
-from smartserver.store import draft
+from smartserver.store import state as state_module
 from smartserver.store.repository import PackRepository
 from smartserver.vcs.git.format import COMMIT
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
@@ -169,7 +169,7 @@ def test_ten_requests_with_long_names_of_refs_leave_a_repository_that_can_be_rea
     dialog: Dialog, served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one that would make the state larger than a reply is refused, with one line; all before it are there."""
-    monkeypatch.setattr(draft, "MAX_STATE", 600 << 10)
+    monkeypatch.setattr(state_module, "MAX_STATE", 600 << 10)
     answers = [
         dialog.ask(
             message(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from builders import KINDS, History
 
 from smartserver.records.segment import decode_segment
-from smartserver.store.draft_pack import DraftPack
 from smartserver.store.index import ONE_BYTE, Row
-from smartserver.store.numbered import Numbering
-from smartserver.store.quarantine import Quarantine
+from smartserver.store.index_build import Numbering
+from smartserver.store.quarantine import DraftPack, Quarantine
 from transports.base import Transport
 
 

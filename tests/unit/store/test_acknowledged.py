@@ -17,7 +17,7 @@ from faulty_transport import FaultyTransport
 from smartserver.errors import MissingParents, OutcomeUnknown
 from smartserver.meters import SYNCS
 from smartserver.records.model import Tip
-from smartserver.store import cleanup
+from smartserver.store import checkpoint
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.record import record_path
@@ -68,7 +68,7 @@ def files(storage: Transport, place: str) -> dict[str, bytes]:
 
 
 def put_back(storage: Transport, copy: dict[str, bytes]) -> None:
-    """What was copied, in place of what is there but for uploads."""
+    """Put the copy in place of what is there, but for uploads."""
     for path in files(storage, "p"):
         if not path.startswith(f"p/{INCOMING}"):
             storage.delete(path)
@@ -147,7 +147,7 @@ def test_what_is_acknowledged_of_another_process_is_durable(
 def test_a_copy_put_back_while_a_push_is_on_its_way(
     repository: PackRepository, history: History, storage: MemoryTransport
 ) -> None:
-    """As many revisions as there were: only what they are tells the difference."""
+    """The number of revisions is as before: only their ids tell the difference."""
     line = history.line(3)
     push(repository, history, line[:1], {MAIN: line[0]})
     copy = files(storage, "p")
@@ -399,8 +399,8 @@ def test_another_connection_means_to_open_it_anew(
     storage: MemoryTransport, clock: Clock, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Power failed between them, and a record that was deleted is there again: a change after it would be lost."""
-    monkeypatch.setattr(cleanup, "FEW", 2)
-    monkeypatch.setattr(cleanup, "FLOOR_AGE", 0)
+    monkeypatch.setattr(checkpoint, "FEW", 2)
+    monkeypatch.setattr(checkpoint, "FLOOR_AGE", 0)
     monkeypatch.setattr(Reconnecting, "count", 0)
     line, other = history.line(2), repository_on(storage, clock)
     idle = repository_on(Reconnecting(storage), clock)
@@ -441,7 +441,7 @@ class ListsLate(Far):
 def test_a_folder_is_listed_after_its_files_were_asked_for(
     repository: PackRepository, storage: MemoryTransport, clock: Clock, history: History
 ) -> None:
-    """What came in between is no damage."""
+    """A change in between is no damage."""
     line = history.line(3)
     push(repository, history, line[:2], {MAIN: line[1]})
     meanwhile: list[Callable[[], object]] = [lambda: push(repository, history, line[2:], {MAIN: line[2]})]

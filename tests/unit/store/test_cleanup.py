@@ -6,11 +6,10 @@ from functools import partial
 import pytest
 from log_builders import begin_log, contents, judge
 
-from smartserver.store import cleanup
-from smartserver.store.cleanup import FEW, FLOOR_AGE, MANY, SHARE, clean_log, is_due, make_checkpoint
+from smartserver.store import checkpoint
+from smartserver.store.checkpoint import FEW, FLOOR_AGE, MANY, SHARE, Since, clean_log, is_due, make_checkpoint
 from smartserver.store.format import LOG
 from smartserver.store.log import Log
-from smartserver.store.log_view import Since
 from transports.memory import MemoryTransport
 
 
@@ -108,13 +107,13 @@ def test_two_at_once_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     site.now += FLOOR_AGE
     site.carry_out(9)
     site.checkpoint()
-    floor = cleanup._floor
+    floor = checkpoint._floor
 
     def another_first(*arguments: object) -> int | None:
-        monkeypatch.setattr(cleanup, "_floor", floor)
+        monkeypatch.setattr(checkpoint, "_floor", floor)
         site.clean()
         return floor(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(cleanup, "_floor", another_first)
+    monkeypatch.setattr(checkpoint, "_floor", another_first)
     assert site.clean() == 0
     assert site.records == [9, 10]

@@ -12,9 +12,9 @@ from faulty_transport import FaultyTransport
 from trips import Trips
 
 from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository
+from smartserver.store.creation import LOOKED_AT
 from smartserver.store.format import LINE
 from smartserver.store.repository import PackRepository
-from smartserver.store.surroundings import LOOKED_AT
 from smartserver.store.transaction import Transaction
 from transports.base import Capability, Stat, Step, Transport
 from transports.decorators.passing import PassingTransport

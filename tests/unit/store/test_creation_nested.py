@@ -1,4 +1,4 @@
-"""store.creation, store.surroundings: of two creations at once, one in the other, at most one makes a repository."""
+"""store.creation: of two creations at once, one in the other, at most one makes a repository."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from builders import MAIN, Far, History, Repeatable, Stepwise, check_whole, push
 
 from smartserver.errors import InvalidPath, NestedRepository
+from smartserver.store.creation import holds_repository
 from smartserver.store.repository import PackRepository
-from smartserver.store.surroundings import holds_repository
 from transports.base import Transport
 from transports.errors import TransportError
 from transports.memory import MemoryTransport
@@ -28,11 +28,11 @@ class At(Stepwise):
         self._left = [at]
         self._act = act
         self.came: list[bool] = []
-        """What became of it."""
+        """The outcome of a creation."""
 
     @property
     def over(self) -> bool:
-        """Whether there was no such call."""
+        """True if there was no such call."""
         return self._left[0] > 0
 
     def before(self, call: str, path: str) -> None:
@@ -46,7 +46,7 @@ class At(Stepwise):
 
 
 def made(storage: Transport, path: str, history: History, seed: int = 0) -> bool:
-    """Whether a creation succeeds."""
+    """Tell whether a creation succeeds."""
     line = history.line(1, None, path)
     repository = PackRepository(storage, path, randomness=Repeatable(seed))
     with contextlib.suppress(InvalidPath, NestedRepository):

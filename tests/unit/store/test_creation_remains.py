@@ -1,4 +1,4 @@
-"""store.creation, store.remains: no repository is made over what is left of one, and nothing of that is deleted."""
+"""store.creation: no repository is made over the rest of one, and nothing of that is deleted."""
 
 from __future__ import annotations
 

@@ -10,9 +10,7 @@ from counting import Counting
 from incoming_uploads import FILE, left_in_quarantine, raw, receive
 from twins import IN_PYTHON
 
-from smartserver.errors import (
-    ConflictingRecord,
-)
+from smartserver.errors import ConflictingRecord
 from smartserver.meters import STORED, STORED_BYTES
 from smartserver.records.check import make_check
 from smartserver.records.delta import compress
@@ -110,8 +108,8 @@ def test_a_base_anywhere_among_the_ancestors(repository: PackRepository, history
 def test_a_text_is_decoded_again_when_it_was_forgotten(
     repository: PackRepository, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smartserver.store.arrivals.TEXT_BYTES", 0)
-    monkeypatch.setattr("smartserver.store.arrivals.RecentRecords.put", lambda self, record: None)
+    monkeypatch.setattr("smartserver.store.known_records.TEXT_BYTES", 0)
+    monkeypatch.setattr("smartserver.store.known_records.RecentRecords.put", lambda self, record: None)
     line = history.line(20)
     push(repository, history, line[:10], {MAIN: line[9]})
     push(repository, history, line[10:], {MAIN: line[19]})
@@ -186,11 +184,11 @@ def test_absent_parents_are_kept(repository: PackRepository) -> None:
 
 @IN_PYTHON
 def test_no_text_is_held_once_all_is_written(repository: PackRepository, history: History) -> None:
-    """An intake refers to itself: what it held would stay until the next collection, beside what the next one holds."""
+    """A validator refers to itself: its records would stay until the next collection, beside those of the next one."""
     body = history.body(history.line(4))
     sent = receive(repository)
     sent.write(body)
-    recent = sent._intake._known.arrivals.recent
+    recent = sent._validator._known.stream.recent
     assert recent._records
     sent.finish(4, len(body))
     assert not recent._records

@@ -9,10 +9,9 @@ from twins import IN_PYTHON
 from smartserver.errors import Cancelled, CorruptRecord, LimitExceeded
 from smartserver.records import delta, limits
 from smartserver.store import allowance as allowances
-from smartserver.store import arrivals, incoming
+from smartserver.store import incoming, known_records
 from smartserver.store.allowance import Allowance
-from smartserver.store.arrivals import RecentRecords
-from smartserver.store.known_records import KnownRecords
+from smartserver.store.known_records import KnownRecords, RecentRecords
 from smartserver.store.repository import PackRepository
 from smartserver.store.upload import Upload
 from smartserver.vcs.git import fsck as fsck_git
@@ -57,7 +56,7 @@ def test_a_base_that_was_not_seen_lately_is_charged_with_all_it_rests_on(monkeyp
         allowance = Allowance()
         sent = receive(allowance)
         if not kept:
-            monkeypatch.setattr(sent._intake._known.arrivals, "recent", RecentRecords(0))
+            monkeypatch.setattr(sent._validator._known.stream, "recent", RecentRecords(0))
         sent.write(history.body(line))
         sent.abandon()
         charged.append(allowance.decoded)
@@ -111,7 +110,7 @@ def test_a_folder_is_no_longer_than_its_limit(monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     """No text is kept, as none of a large record is."""
-    monkeypatch.setattr(arrivals, "RecentRecords", lambda: RecentRecords(0))
+    monkeypatch.setattr(known_records, "RecentRecords", lambda: RecentRecords(0))
 
 
 def read_by_git(name: str, text: bytes, allowance: Allowance, *, stored: bool = False) -> None:

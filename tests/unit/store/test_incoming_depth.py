@@ -65,7 +65,7 @@ def test_encoded_anew_within_one_push_and_one_segment(
     repository: PackRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whole chains in single segments: the records that follow in the segment rest on what was encoded anew."""
-    monkeypatch.setattr("smartserver.store.arrivals.RecentRecords.put", lambda self, record: None)
+    monkeypatch.setattr("smartserver.store.known_records.RecentRecords.put", lambda self, record: None)
     history = History()
     lines = [b"line %d of a file that many files are like\n" % number for number in range(50)]
     files = {}

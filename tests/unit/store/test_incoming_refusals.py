@@ -21,7 +21,7 @@ from smartserver.records.limits import BYTES_OF_RECORD, BYTES_OF_SEGMENT
 from smartserver.records.model import Parent
 from smartserver.records.segment import encode_graph
 from smartserver.records.varint import encode
-from smartserver.store import incoming, large
+from smartserver.store import incoming, parts
 from smartserver.store.repository import PackRepository
 from transports.errors import CodedError
 
@@ -157,7 +157,7 @@ def test_a_text_that_is_not_what_its_key_says(
 
     monkeypatch.setattr(incoming, "decompress", decoded)
     if in_parts:  # As a large one.
-        monkeypatch.setattr(large, "LARGE", 0)
+        monkeypatch.setattr(parts, "ALONE", 0)
     error = refused(repository, wrong)
     assert (length in whole) is not in_parts
     assert isinstance(error, CorruptRecord)

@@ -76,7 +76,7 @@ class Twins:
         return encode_segment(tip, [Parent(self.first)], entries, bodies, KINDS)
 
     def before(self, path: bytes) -> bytes:
-        """What the first commit has at a path; the commit itself where there is none."""
+        """The record of the first commit at a path; the commit itself if there is none."""
         return next((key for key, each in self.history.introduced[self.first] if path and each == path), self.first)
 
 
@@ -122,7 +122,7 @@ def test_what_a_copy_refers_to_may_be_forgotten(twins: Twins, monkeypatch: pytes
 
 
 def test_a_repeat_whose_check_is_another_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the key says nothing of the text, the header's check is looked at in every copy."""
+    """If the key says nothing of the text, the header's check is looked at in every copy."""
     repository = PackRepository(MemoryTransport(), "project", randomness=Repeatable())
     transaction = repository.begin()
     transaction.create("texts", TEXTS, {})

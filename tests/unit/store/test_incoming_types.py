@@ -148,7 +148,7 @@ def test_a_branch_must_be_a_commit(repository: PackRepository, history: History,
 
 
 def test_faults_are_judged(repository: PackRepository, history: History) -> None:
-    """What the two parts of a push give each other: the tree comes first, then the file that git reads."""
+    """The two parts of a push give each other a role: the tree comes first, then the file that git reads."""
     modules = history.add(BLOB, b'[submodule "../x"]\n\tpath = x\n')
     tree = history.add(TREE, b"100644 .gitmodules\0" + modules)
     bad = commit_of(history, tree)

@@ -1,4 +1,4 @@
-"""store.judge: which records are refused, which are only counted, and which are not looked at."""
+"""store.proof.Judge: which records are refused, which are only counted, and which are not looked at."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from smartserver.errors import CorruptRecord
 from smartserver.records.faults import Level, Policy
 from smartserver.records.model import Key, Record
-from smartserver.store.judge import Judge
+from smartserver.store.proof import Judge
 from smartserver.vcs.git.format import BLOB, COMMIT, TREE
 from smartserver.vcs.git.fsck import MAX_GITATTRIBUTES, MAX_GITMODULES
 

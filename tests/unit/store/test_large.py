@@ -1,4 +1,4 @@
-"""store.large: of the pushes to one process, one decodes a large record at a time."""
+"""store.parts: of the pushes to one process, one decodes a large record at a time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from twins import IN_PYTHON
 from smartserver.errors import Cancelled, CorruptRecord
 from smartserver.records import delta
 from smartserver.records.hunks import Buffer
-from smartserver.store import arrivals, incoming, large
+from smartserver.store import incoming, known_records, parts
 from smartserver.store.allowance import Allowance
-from smartserver.store.arrivals import RecentRecords
+from smartserver.store.known_records import RecentRecords
 from smartserver.store.repository import PackRepository
 from transports.memory import MemoryTransport
 
@@ -58,8 +58,8 @@ class Turn:
 @pytest.fixture
 def turn(monkeypatch: pytest.MonkeyPatch) -> Turn:
     made = Turn()
-    monkeypatch.setattr(large, "_turn", made)
-    monkeypatch.setattr(large, "LARGE", LARGE)
+    monkeypatch.setattr(parts, "_turn", made)
+    monkeypatch.setattr(parts, "ALONE", LARGE)
     return made
 
 
@@ -128,7 +128,7 @@ def test_a_base_counts(turn: Turn) -> None:
 @pytest.mark.parametrize("size", [LARGE, LARGE + 1])
 def test_a_file_for_git_is_read_in_its_turn(turn: Turn, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """It is decoded a second time, and also where the repository has it under another name."""
-    monkeypatch.setattr(arrivals, "RecentRecords", lambda: RecentRecords(0))
+    monkeypatch.setattr(known_records, "RecentRecords", lambda: RecentRecords(0))
     history = History()
     text = (b"#\n" * size)[:size]
     first = history.commit({".gitattributes": text}, [])
@@ -143,7 +143,7 @@ def test_a_file_for_git_is_read_in_its_turn(turn: Turn, monkeypatch: pytest.Monk
 
 
 def test_what_is_refused_lets_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large, "LARGE", 100)
+    monkeypatch.setattr(parts, "ALONE", 100)
     history = History()
     (tip,) = history.line(1)
     segment = bytearray(history.segment(tip))
@@ -156,9 +156,9 @@ def test_what_is_refused_lets_others_go_on(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_who_waits_for_a_turn_and_is_gone_waits_no_longer(turn: Turn, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large, "LOOK", 0.001)
+    monkeypatch.setattr(parts, "LOOK", 0.001)
     allowance = Allowance()
     allowance.cancelled = True
-    with turn, pytest.raises(Cancelled), large.turn(1 << 20, LARGE + 1, lambda: 0, allowance):
+    with turn, pytest.raises(Cancelled), parts.turn(1 << 20, LARGE + 1, lambda: 0, allowance):
         pass
     assert turn.count == 2

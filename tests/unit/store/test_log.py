@@ -11,7 +11,7 @@ from log_builders import begin_log, contents, judge, record_of
 
 from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown, Unsupported
 from smartserver.store import history
-from smartserver.store.cleanup import FLOOR_AGE, clean_log, make_checkpoint
+from smartserver.store.checkpoint import FLOOR_AGE, clean_log, make_checkpoint
 from smartserver.store.format import LOG
 from smartserver.store.log import Log
 from smartserver.store.log_view import Head
@@ -179,7 +179,7 @@ def test_a_record_of_a_later_release_is_refused_by_its_feature(store: MemoryTran
 @pytest.mark.parametrize("aftermath", [Aftermath.EVERYTHING, Aftermath.DURABLE_ONLY])
 @pytest.mark.parametrize("mode", ["fail", "tear", "lose", "die"])
 def test_each_call_fails(mode: FaultMode, aftermath: Aftermath) -> None:
-    """What was acknowledged survives a loss of power; what was refused is not there; what is unknown may be."""
+    """An acknowledged change survives a loss of power; a refused one is not there; an unknown one may be."""
     for fail_at in itertools.count(1):
         store = MemoryTransport()
         begin_log(store)

@@ -1,4 +1,4 @@
-"""store.mend: what is stored on a client's word is named, and mended in as many requests as it takes."""
+"""store.verify.mend: what is stored on a client's word is named, and mended in as many requests as it takes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from builders import MAIN, History, create, push
 from bzr_builders import TRUNK, BzrHistory
 
 from smartserver.records.model import Tip
-from smartserver.store import mend as module
-from smartserver.store.mend import mend
+from smartserver.store import verify as module
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
+from smartserver.store.verify import mend
 from transports.memory import MemoryTransport
 
 V1 = b"refs/tags/v1"

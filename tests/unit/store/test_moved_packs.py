@@ -1,4 +1,4 @@
-"""store.open_pack, store.far: packs are joined, and deleted a day later, while something long reads them."""
+"""store.open_pack, store.remote: packs are joined, and deleted a day later, while something long reads them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from builders import MAIN, Clock, Far, History, Repeatable, Stepwise, locate, pu
 from pack_samples import Stored, history, note, opened, stored
 
 from smartserver.errors import RepositoryChanged
-from smartserver.store import far
+from smartserver.store import remote
 from smartserver.store.format import PACKS
 from smartserver.store.open_pack import SegmentReader, pack_path
 from smartserver.store.repository import PackRepository
@@ -56,8 +56,8 @@ class Busy:
 
 @pytest.fixture(params=["memory", "local", "far"])
 def busy(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Busy:
-    monkeypatch.setattr(far, "AT_ONCE", 300)
-    monkeypatch.setattr(far, "SMALL", 0)  # What was read with the indexes is there whatever becomes of the file.
+    monkeypatch.setattr(remote, "AT_ONCE", 300)
+    monkeypatch.setattr(remote, "SMALL", 0)  # What was read with the indexes is there whatever becomes of the file.
     clock = Clock()
     storage = LocalTransport(str(tmp_path)) if request.param == "local" else MemoryTransport(clock)
     return Busy(storage, Far(storage) if request.param == "far" else storage, clock)
@@ -135,7 +135,7 @@ class Sweeping(Stepwise):
 
 @pytest.mark.parametrize("linked", [False, True])
 def test_verification_goes_on_where_the_segments_lie_now(linked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(far, "SMALL", 0)
+    monkeypatch.setattr(remote, "SMALL", 0)
     clock = Clock()
     storage = MemoryTransport(clock)
     through = Sweeping(storage)

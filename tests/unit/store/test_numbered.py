@@ -1,4 +1,4 @@
-"""store.numbered: byte strings by number and back, and how little they and what rests on them take."""
+"""store.index_build.Numbered: byte strings by number and back, and how little they and what rests on them take."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import pytest
 
 from smartserver.errors import LimitExceeded
 from smartserver.records.model import BaseTag, Entry, Segment
-from smartserver.store import numbered
-from smartserver.store.arrivals import NO_BASE, Arrivals, Frame
+from smartserver.store import index_build
 from smartserver.store.index import Row
-from smartserver.store.index_build import IndexBuilder
-from smartserver.store.numbered import Numbered, Numbering
+from smartserver.store.index_build import IndexBuilder, Numbered, Numbering
+from smartserver.store.known_records import NO_BASE, Frame, UploadIndex
 
 MANY = 20_000
 
@@ -36,7 +35,7 @@ def test_names_have_their_numbers() -> None:
 
 
 def test_more_bytes_than_the_ends_can_say_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numbered, "MAX_JOINED", 5)
+    monkeypatch.setattr(index_build, "MAX_JOINED", 5)
     names = Numbered()
     assert [names.add(b"abc"), names.add(b"de")] == [0, 1]
     with pytest.raises(LimitExceeded) as refused:
@@ -67,17 +66,17 @@ def test_what_is_known_of_a_push_takes_little() -> None:
     made = keys()
     row = Row(1, 2, 3)
 
-    def push() -> tuple[Arrivals, IndexBuilder]:
+    def push() -> tuple[UploadIndex, IndexBuilder]:
         numbering = Numbering()
-        arrivals = Arrivals(numbering.records, lambda offset, size: b"", lambda kind, key: None)
+        index = UploadIndex(numbering.records, lambda offset, size: b"", lambda kind, key: None)
         builder = IndexBuilder(numbering=numbering)
         for at in range(0, MANY, 10):
             for number in range(at, at + 10):
                 place = Frame(1, number, 10, 20, NO_BASE, b"")
-                arrivals.add(0, bytes(made[number]), b"\x03", number, place, row)
+                index.add(0, bytes(made[number]), b"\x03", number, place, row)
             entries = tuple(Entry(0, 0, key, b"\x03", BaseTag.NONE, b"", 9, 9, b"") for key in made[at : at + 10])
             numbering.revisions.add(b"%d" % at)
             builder.add_numbered(9 * at, Segment(b"%d" % at, (), entries, 0, 90, (0,) * 10), [row] * 10, [-1] * 10)
-        return arrivals, builder
+        return index, builder
 
     assert taken(push) < 150

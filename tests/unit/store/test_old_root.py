@@ -18,7 +18,7 @@ from builders import MAIN, History, Repeatable, check_whole, push, refs_of
 from faulty_transport import FaultyTransport
 
 from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown, Unsupported
-from smartserver.store.cleanup import make_checkpoint
+from smartserver.store.checkpoint import make_checkpoint
 from smartserver.store.lost import find
 from smartserver.store.model import KnownVersion
 from smartserver.store.old_root import undo, upgrade
@@ -41,7 +41,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["file", "folder"])
 def discipline(request: pytest.FixtureRequest) -> str:
-    """How the older release locked the repository, and its name."""
+    """The lock of the older release, and the name of the repository."""
     return str(request.param)
 
 
@@ -58,7 +58,7 @@ def said(unpacked: Path, discipline: str) -> Said:
 
 @pytest.fixture
 def line(history: History) -> list[bytes]:
-    """What was pushed to them."""
+    """The revisions that were pushed to them."""
     return history.line(16, name="base")
 
 

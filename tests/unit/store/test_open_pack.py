@@ -12,7 +12,7 @@ from pack_samples import KINDS, Revision, Stored, every_record, history, opened,
 
 from smartserver.errors import CorruptFile
 from smartserver.records.model import Parent
-from smartserver.store.open_pack import index_path, pack_path
+from smartserver.store.open_pack import SegmentReader, index_path, pack_path
 from smartserver.store.snapshot import Snapshot
 from transports.base import ReadFile
 from transports.decorators.passing import PassingTransport
@@ -147,3 +147,23 @@ def test_a_pack_of_other_kinds_is_refused() -> None:
     snapshot = Snapshot.open(made.transport, dataclasses.replace(made.state(), kinds=kinds))
     with pytest.raises(CorruptFile, match="its kinds are"):
         snapshot.read_ranges([(0, 1)]).read(1 << 20)
+
+
+def test_ranges_are_read_as_they_lie() -> None:
+    made = stored([3, 2, 4])
+    snapshot = opened(made)
+    segments = [revision.segment() for revision in made.revisions]
+    for ranges in ([(0, 9)], [(2, 3)], [(2, 6)], [(0, 1), (4, 5), (8, 9)], [(1, 4), (6, 9)], []):
+        expected = b"".join(segments[ordinal] for start, stop in ranges for ordinal in range(start, stop))
+        assert snapshot.size(ranges) == len(expected)
+        for size in (1, 7, 1000, 1 << 20):
+            reader = snapshot.read_ranges(ranges)
+            assert isinstance(reader, SegmentReader)
+            read = []
+            while chunk := reader.read(size):
+                assert len(chunk) == size or reader.left == 0
+                read.append(chunk)
+            assert b"".join(read) == expected
+    assert [snapshot.read_ranges([(ordinal, ordinal + 1)]).read(1 << 20) for ordinal in range(9)] == segments
+    with pytest.raises(IndexError):
+        snapshot.size([(8, 10)])

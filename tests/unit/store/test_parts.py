@@ -56,7 +56,7 @@ def test_readers_that_take_turns(held: int, decodings: int) -> None:
 def test_who_needs_much_decodes_again_a_few_times_and_takes_nothing_from_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of 63 parts it keeps 16 ahead, its share."""
+    """It keeps 16 of 63 parts ahead, its share."""
     monkeypatch.setattr(parts, "HELD", 64 * PART)
     opened: list[int] = []
 

@@ -106,14 +106,14 @@ def test_the_reference_cache_is_bounded() -> None:
     for number in range(10):
         cache.put(0, b"k%d" % number, b"", ((0, None, frozenset((b"a", b"b"))),))
     assert [cache.get(0, b"k%d" % number) is None for number in range(10)] == [True] * 7 + [False] * 3
-    assert cache.get(0, b"k7") == ((0, None, frozenset((b"a", b"b"))),)
+    assert cache.get(0, b"k7") == (((0, None, frozenset((b"a", b"b"))),), NOTHING)
     cache.put(0, b"new", b"", ((0, None, frozenset((b"c",))),))
     assert cache.get(0, b"k7") is not None
     assert cache.get(0, b"k8") is None
     cache.put(0, b"k7", b"", NOTHING)
-    assert cache.get(0, b"k7") == ((0, None, frozenset((b"a", b"b"))),)
+    assert cache.get(0, b"k7") == (((0, None, frozenset((b"a", b"b"))),), NOTHING)
     assert cache.get(0, b"k7", b"x") is None
-    assert cache.get(0, b"k7", b"") == ((0, None, frozenset((b"a", b"b"))),)
+    assert cache.get(0, b"k7", b"") == (((0, None, frozenset((b"a", b"b"))),), NOTHING)
     cache.put(0, b"large", b"", ((0, None, frozenset(bytes((number,)) for number in range(20))),))
     assert cache.get(0, b"large") is None
 
@@ -218,7 +218,7 @@ def test_ghosts_are_parents_in_their_place() -> None:
 
 
 def test_meta_that_no_key_proves_is_looked_at_each_time() -> None:
-    """What a page refers to is remembered by its key; a copy with something in its meta is refused all the same."""
+    """The references of a page are remembered by its key; a copy with something in its meta is refused all the same."""
     case = BzrCase()
     case.places = {(record.kind, record.key): [0] for record in FIRST}
     case.prove(*SECOND)
@@ -233,6 +233,6 @@ def test_only_what_a_key_proves_is_remembered() -> None:
     case.places = {(record.kind, record.key): [0] for record in FIRST}
     case.prove(*SECOND, FIRST[3])
     assert case.cache.get(CHK, SECOND[2].key) is not None
-    assert case.cache.get(CHK, FIRST[3].key) == NOTHING
+    assert case.cache.get(CHK, FIRST[3].key) == (NOTHING, NOTHING)
     assert case.cache.get(INVENTORY, SECOND[1].key) is None
     assert case.cache.get(REVISION, SECOND[0].key) is None

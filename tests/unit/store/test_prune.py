@@ -128,7 +128,7 @@ class _Remote(dict[bytes, bytes]):
 
 
 def test_no_cache_gives_it(storage: MemoryTransport, history: History, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of a server's memory, that of its workers, that of other machines, and the summaries of logs."""
+    """The caches of a server's memory, of its workers and of other machines, and the summaries of logs."""
     for owner in (open_pack, summarise):
         monkeypatch.setattr(owner, "LEAST", 1)
     texts, common, remote = TextCache(), _Remote(), _Remote()

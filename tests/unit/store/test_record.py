@@ -19,10 +19,9 @@ from smartserver.store.record import (
     Record,
     decode_record,
     encode_record,
-    first_record,
     hash_of,
 )
-from smartserver.store.state import DECLARED, REFS, Misfit, State, first_state
+from smartserver.store.state import DECLARED, REFS, Misfit, State, beginning
 
 PACK = PackEntry(b"p" * 16, 100, b"h" * 16, 50, b"i" * 16, 1, 3)
 MADE = Entry(
@@ -36,7 +35,7 @@ MADE = Entry(
 
 
 def first() -> State:
-    return first_state(hash_of(encode_record(first_record(b"x" * 16, 5))))
+    return beginning(b"x" * 16, 0.005)[1]
 
 
 def made(**what: object) -> bytes:

@@ -11,11 +11,12 @@ from faulty_transport import FaultyTransport
 
 from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.store import recovery
-from smartserver.store.cleanup import clean_log, make_checkpoint
+from smartserver.store.checkpoint import clean_log, make_checkpoint
 from smartserver.store.format import CHECKPOINTS, FORMAT, LOG, LOST, PACKS
 from smartserver.store.lost import find
-from smartserver.store.record import encode_record, first_record, record_path
+from smartserver.store.record import record_path
 from smartserver.store.repository import PackRepository
+from smartserver.store.state import beginning
 from smartserver.store.trailer import Trailer, encode_trailer
 from smartserver.store.transaction import Transaction
 from smartserver.store.upkeep import KEPT
@@ -116,7 +117,7 @@ def damage_newest(repository: PackRepository, storage: MemoryTransport) -> None:
 
 
 Harm = Callable[[PackRepository, MemoryTransport], None]
-FOREIGN = encode_record(first_record(b"x" * 16, 0))
+FOREIGN, _ = beginning(b"x" * 16, 0)
 DAMAGES: dict[str, Harm] = {
     "a record is damaged": damage_record,
     "a record is gone": lambda _, storage: storage.delete(record_path(5)),
@@ -179,7 +180,7 @@ def test_a_recovery_that_is_cut_anywhere_goes_on(
     frozen = freeze(storage.crash(Aftermath.EVERYTHING))
 
     def seen(store: MemoryTransport) -> tuple[dict[bytes, bytes], bool] | None:
-        """What a server that is started then answers, and whether it changes anything."""
+        """The answer of a server that is started then, and whether it changes anything."""
         server = PackRepository(store, clock=clock, randomness=Repeatable(9))
         try:
             found = refs_of(server)
@@ -326,7 +327,7 @@ def test_what_was_undone_long_ago_is_not_done_again(
 def test_an_old_log_that_was_put_back_is_filled_from_packs(
     repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
 ) -> None:
-    """What a pack alone says may never have been acknowledged."""
+    """A change that only a pack tells may never have been acknowledged."""
     line = history.line(4)
     push_each(repository, history, line[:3])
     request = request_id()

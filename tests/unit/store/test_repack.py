@@ -1,17 +1,16 @@
 from __future__ import annotations
 
-import contextlib
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pytest
 from pack_samples import KINDS, Stored, history, stored
 
 from smartserver.errors import CorruptFile
 from smartserver.store import repack
-from smartserver.store.open_pack import OpenPack, index_path, pack_path
+from smartserver.store.open_pack import OpenPack, pack_path
 from smartserver.store.pack import PackReader, PackWriter
-from smartserver.store.quarantine import WrittenIndex
+from smartserver.store.quarantine import Quarantine
 from smartserver.store.record import PackEntry
 from smartserver.store.repack import FEW_PACKS, LARGE, MOST_PACKS
 from smartserver.store.snapshot import Snapshot
@@ -80,29 +79,10 @@ def test_large_packs_are_left_alone_and_part_the_others() -> None:
     assert repack.plan(entries([LARGE] * (MOST_PACKS + 1))) is not None
 
 
-def written(made: Stored, packs: Sequence[OpenPack], name: bytes = b"n" * 16, place: str = "packs") -> PackEntry:
-    """Join packs into files in a folder."""
-
-    def put_index(pieces: Iterable[bytes]) -> WrittenIndex:
-        content = b"".join(pieces)
-        made.transport.put(f"{place}/new.idx", [content])
-        return WrittenIndex(len(content), content[-16:])
-
-    with contextlib.closing(made.transport.create(f"{place}/new.pack")) as file:
-        return repack.run(file, packs, name, made.state(), put_index=put_index)
-
-
-def joined(made: Stored, part: slice) -> tuple[PackEntry, Snapshot, Snapshot]:
-    """Repack, and the snapshots before and after."""
-    before = Snapshot.open(made.transport, made.state())
-    name = b"new pack's name!"
-    made.transport.make_directory("incoming")
-    entry = written(made, before.packs[part], name, "incoming")
-    made.transport.rename("incoming/new.pack", pack_path(name))
-    made.transport.rename("incoming/new.idx", index_path(name))
-    made.entries[part] = [entry]
-    made.version += 1
-    return entry, before, Snapshot.open(made.transport, made.state(), before)
+def place_of(made: Stored) -> Quarantine:
+    if not made.transport.exists("incoming"):
+        made.transport.make_directory("incoming")
+    return Quarantine(made.transport, b"repack", lambda size: b"n" * size)
 
 
 def test_damage_never_gets_a_new_trailer() -> None:
@@ -114,7 +94,7 @@ def test_damage_never_gets_a_new_trailer() -> None:
     made.transport.put(path, (bytes(content),))
     snapshot = Snapshot.open(made.transport, made.state())
     with pytest.raises(CorruptFile, match=f"{path}.*does not have the hash it ends with"):
-        written(made, snapshot.packs)
+        repack.run(place_of(made), snapshot.packs, made.state())
     # A pack of the same length that is whole, but not the one the log names.
     made.transport.delete(path)
     file = made.transport.create(path)
@@ -124,10 +104,10 @@ def test_damage_never_gets_a_new_trailer() -> None:
     size = made.entries[1].length - writer.length - 16
     writer.append((other * 3)[:size])
     writer.finish()
-    made.transport.delete("packs/new.pack")
+    place_of(made).discard()
     snapshot = Snapshot.open(made.transport, made.state())
     with pytest.raises(CorruptFile, match=f"{path}.*does not end with the hash the log names"):
-        written(made, snapshot.packs)
+        repack.run(place_of(made), snapshot.packs, made.state())
 
 
 def test_packs_of_other_kinds_are_not_joined() -> None:
@@ -142,7 +122,7 @@ def test_packs_of_other_kinds_are_not_joined() -> None:
     other = OpenPack(made.transport, entry, KINDS[:2], lambda _entry, _index: None)
     other.index = snapshot.packs[0].index
     with pytest.raises(CorruptFile, match="its kinds are not those of the pack before it"):
-        written(made, [*snapshot.packs, other])
+        repack.run(place_of(made), [*snapshot.packs, other], made.state())
 
 
 @pytest.mark.parametrize(

@@ -4,30 +4,14 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from builders import (
-    MAIN,
-    Clock,
-    History,
-    Repeatable,
-    check_whole,
-    create,
-    push,
-    refs_of,
-    request_id,
-    upload,
-)
+from builders import MAIN, Clock, History, Repeatable, check_whole, create, push, refs_of, request_id, upload
 from counting import Counting
 
-from smartserver.errors import (
-    CorruptRecord,
-    DivergedBranches,
-    NoSuchRepository,
-    OutcomeUnknown,
-)
+from smartserver.errors import CorruptRecord, DivergedBranches, NoSuchRepository, OutcomeUnknown
 from smartserver.meters import BYTES_WRITTEN, FILES_WRITTEN, SYNCS
 from smartserver.records.model import Tip
 from smartserver.store.allowance import Allowance
-from smartserver.store.cleanup import make_checkpoint
+from smartserver.store.checkpoint import make_checkpoint
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.format import INCOMING, LOG, PACKS
 from smartserver.store.model import KnownVersion
@@ -71,7 +55,7 @@ def names(storage: MemoryTransport, folder: str) -> list[str]:
 def test_a_refused_creation_makes_no_repository(
     repository: PackRepository, history: History, storage: MemoryTransport
 ) -> None:
-    """Of its place there may be folders, which the next creation takes over; no pack stays."""
+    """Folders of its place may stay, which the next creation takes over; no pack stays."""
     line = history.line(2)
     with pytest.raises(CorruptRecord):
         upload(repository, history.body(line)[:-1] + b"x", 2)

@@ -10,7 +10,7 @@ from pack_samples import Revision, Stored, blob, history, note, opened, stored, 
 from smartserver.errors import CorruptFile
 from smartserver.meters import FILES_READ
 from smartserver.records.model import Parent, Record
-from smartserver.store import far, stored_records
+from smartserver.store import remote, stored_records
 from smartserver.store import snapshot as snapshot_module
 from smartserver.store.caches import CachedText, TextCache
 from smartserver.store.index import Index, record_digest
@@ -179,7 +179,7 @@ def test_a_base_that_does_not_lie_before_is_damage(monkeypatch: pytest.MonkeyPat
     for read in (snapshot.record, snapshot.base):
         with pytest.raises(CorruptFile, match=why):
             read(location)
-    monkeypatch.setattr(far, "NEAR", 0)  # Nothing is fetched, by which that would end.
+    monkeypatch.setattr(remote, "NEAR", 0)  # Nothing is fetched, by which that would end.
     snapshot.fetch([location])
 
 

@@ -13,9 +13,10 @@ from smartserver.records.browse import ChangeList, encode_revision
 from smartserver.records.model import Kind, Parent, Tip
 from smartserver.records.model import Record as KeyedRecord
 from smartserver.records.segment import decode_segment
-from smartserver.store import cleanup, draft, history, index_build, repack, summaries, table, upkeep
+from smartserver.store import checkpoint, history, index_build, repack, summaries, table, upkeep
 from smartserver.store import index as index_module
 from smartserver.store import pack as pack_module
+from smartserver.store import state as state_module
 from smartserver.store.browse import LONGEST
 from smartserver.store.checkpoint import _Head, checkpoint_path, decode_checkpoint, encode_checkpoint
 from smartserver.store.format import LINE
@@ -28,6 +29,7 @@ from smartserver.store.pack import PackReader, PackWriter
 from smartserver.store.record import (
     MARK,
     MAX_RECORD,
+    NOTHING,
     Beginning,
     Change,
     Entry,
@@ -36,7 +38,6 @@ from smartserver.store.record import (
     Record,
     decode_record,
     encode_record,
-    first_record,
     hash_of,
 )
 from smartserver.store.snapshot import Snapshot
@@ -70,7 +71,7 @@ def blocks() -> dict[str, bytes]:
 
 
 NOW = 1_700_000_000_000
-ONE = first_record(NAME, NOW)
+ONE = Record(number=1, parent=NOTHING, time=NOW, random=NAME)
 VALUE = encode_value((Tip(bytes(range(0x20, 0x34))),))
 ENTRY = Entry(
     NAME,
@@ -83,7 +84,7 @@ ENTRY = Entry(
     PackEntry(b"\x11" * 16, 300, b"\x22" * 16, 200, b"\x33" * 16, 1, 3),
     Beginning(bytes(range(0xA0, 0xB0)), "git sha1", (Kind("object", "git-sha1", True),)),
 )
-"""What the blocks of the log show."""
+"""The records in the blocks of the log."""
 
 
 def test_the_records() -> None:
@@ -254,18 +255,18 @@ def test_the_columns_are_listed_in_the_order_they_lie() -> None:
         "at most 2^31 - 2 records",
         f"| bytes of a record | {MAX_RECORD:,} |",
         f"{table.OVERHEAD} for each, but {table.LEAST_ENTRY} at least for each entry of a table",
-        f" | {draft.MAX_STATE:,}, unless it becomes fewer |",
-        f"| maps | {draft.MAX_MAPS} |",
+        f" | {state_module.MAX_STATE:,}, unless it becomes fewer |",
+        f"| maps | {state_module.MAX_MAPS} |",
         f"| bytes of the history | {history.KEPT_BYTES:,}, or its newest entry |",
         f"more than {history.KEPT_ENTRIES:,} and the oldest is more than {history.KEPT // 3_600_000} hours older",
         f"the earlier of its time and the record's + {history.CLOCK_MARGIN // 60_000} minutes",
         f"the first {MARK} bytes of its record's hash",
-        f"are {cleanup.FEW} and take 1/{cleanup.SHARE} of its size, or are {cleanup.MANY:,}",
+        f"are {checkpoint.FEW} and take 1/{checkpoint.SHARE} of its size, or are {checkpoint.MANY:,}",
         f"after {WAIT:.0f} seconds it may give up",
         f"may be deleted {upkeep.KEPT // 3600} hours after the time in *dropped*",
     ],
 )
 def test_numbers_in_the_text_are_those_of_the_source(said: str) -> None:
     assert said in " ".join(text().split())
-    assert cleanup.FLOOR_AGE == 3600
+    assert checkpoint.FLOOR_AGE == 3600
     assert index_build.MAX_ROWS == (1 << 31) - 2

@@ -1,4 +1,4 @@
-"""store.states: what a request looks at is what the log says then, whatever was there before."""
+"""store.snapshot.States: what a request looks at is what the log says then, whatever was there before."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from smartserver.store.caches import TextCache
 from smartserver.store.format import PACKS
 from smartserver.store.log_view import TRIES
 from smartserver.store.repository import PackRepository
-from smartserver.store.states import States
+from smartserver.store.snapshot import States
 from transports.errors import NoSuchFile
 from transports.local import LocalTransport
 
@@ -42,7 +42,7 @@ def test_a_pack_that_is_gone_means_the_log_is_read_again(repository: PackReposit
 
 
 def test_an_older_copy_put_back_under_it(history: History, tmp_path: Path) -> None:
-    """As from a backup: versions come a second time, with other content, and are not taken for what was before."""
+    """A backup is put back: versions come a second time, with other content, and are not taken for those before."""
     repository = PackRepository(LocalTransport(tmp_path), "project", randomness=Repeatable())
     line = history.line(6)
     other = history.line(3, line[1], "other")

@@ -336,8 +336,8 @@ def test_a_client_that_leaves_ends_the_piece_that_is_made(selector: Selector) ->
     def work() -> None:
         try:
             read(nested(), selector, allowance)
-        except Cancelled as wrong:
-            ended.append(wrong)
+        except Cancelled as error:
+            ended.append(error)
 
     worker = threading.Thread(target=work, daemon=True)
     worker.start()

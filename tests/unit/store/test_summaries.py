@@ -100,7 +100,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 @pytest.fixture
 def by_records(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> list[list[LogEntry]]:
-    """What each selector gives without a file."""
+    """The answer to each selector without a file."""
     found = [logged(stored.repository(), selector) for selector in SELECTORS]
     forget(monkeypatch)
     assert stored.files() == []

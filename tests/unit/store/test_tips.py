@@ -1,4 +1,4 @@
-"""store.tips: the attributes of tips that a commit stores, whatever a client says of them, and what that reads."""
+"""store.transaction.TipProof: the attributes of tips that a commit stores, whatever a client says, and its reads."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from builders import MAIN, History, create, push
 from bzr_builders import TRUNK, BzrHistory
 
 from smartserver.records.model import RefValue, Tip
-from smartserver.store import tips as module
+from smartserver.store import transaction as module
 from smartserver.store.allowance import Allowance
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.tips import TipProof
-from smartserver.store.transaction import Transaction
+from smartserver.store.transaction import TipProof, Transaction
 from transports.memory import MemoryTransport
 
 TAGS = b"refs/tags/"
@@ -126,7 +125,7 @@ def test_headers_behind_a_link_are_read_together(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(module, "AHEAD", ahead)
     monkeypatch.setattr(Snapshot, "first_parents", counted)
-    monkeypatch.setattr(snapshot, "far", True)
+    monkeypatch.setattr(snapshot, "is_remote", True)
     transaction = Transaction("project", snapshot)
     proof: TipProof = transaction.tips
     assert [proof.first_parent(ordinal) for ordinal in reversed(range(len(line)))] == expected[::-1]

@@ -7,14 +7,7 @@ import pytest
 from builders import GIT, KINDS, MAIN, SETTINGS, History, push
 from bzr_builders import BzrHistory
 
-from smartserver.errors import (
-    InvalidName,
-    MissingParents,
-    MissingRevision,
-    NoSuchRepository,
-    WrongMapKind,
-    WrongVcs,
-)
+from smartserver.errors import InvalidName, MissingParents, MissingRevision, NoSuchRepository, WrongMapKind, WrongVcs
 from smartserver.records.model import GraphNode, Kind, Parent, Tip
 from smartserver.records.system import MapType, system_of
 from smartserver.store.model import INCOMPLETE, KnownVersion

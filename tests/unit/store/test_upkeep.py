@@ -8,7 +8,7 @@ from builders import MAIN, Clock, History, Repeatable, Stepwise, check_whole, lo
 
 from smartserver.errors import CorruptFile, OutcomeUnknown
 from smartserver.records.model import Tip
-from smartserver.store import cleanup, repack, upkeep
+from smartserver.store import checkpoint, repack, upkeep
 from smartserver.store.format import CHECKPOINTS, INCOMING, LOG, PACKS
 from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.record import PackEntry, record_path
@@ -248,14 +248,14 @@ def test_one_repack_at_a_time(
     push_each(repository, history, MOST_PACKS + 1)
     with repository._repacking:
         assert not repository.repack_if_needed()
-    storage.put(upkeep.TURN, [])
+    storage.put(repack.TURN, [])
     assert not repository.repack_if_needed()
-    clock.now += upkeep.LONGEST_TURN
+    clock.now += repack.LONGEST_TURN
     seen: list[bool] = []
     assert repository.repack_if_needed(lambda: seen.append(other.repack_if_needed()))
     assert seen
     assert not any(seen)
-    assert not storage.exists(upkeep.TURN)
+    assert not storage.exists(repack.TURN)
 
 
 def test_a_repack_that_somebody_waits_for_rests_no_more(repository: PackRepository, history: History) -> None:
@@ -438,15 +438,15 @@ def test_a_checkpoint_is_made_where_one_is_due(
     """In passing; the log is cleaned then, and whoever opens it cold reads what is left."""
     (tip,) = history.line(1)
     push(repository, history, [tip], {MAIN: tip})
-    for number in range(3 * cleanup.FEW):
+    for number in range(3 * checkpoint.FEW):
         push(repository, history, [], {b"refs/tags/%d" % number: tip})
         repository.tidy()
         clock.now += 60
     assert len(storage.list_directory(CHECKPOINTS)) == 2
-    assert len(storage.list_directory(LOG)) < 2 * cleanup.FEW
+    assert len(storage.list_directory(LOG)) < 2 * checkpoint.FEW
     other = PackRepository(storage, clock=clock)
     assert other.log.look().state.hash == repository.log.look().state.hash
-    assert len(check_whole(other, history).state.refs()) == 3 * cleanup.FEW + 1
+    assert len(check_whole(other, history).state.refs()) == 3 * checkpoint.FEW + 1
 
 
 def test_nothing_to_collect_without_a_repository(repository: PackRepository) -> None:

@@ -7,11 +7,9 @@ from builders import MAIN, History, create, push, request_id, upload
 from faulty_transport import FaultyTransport
 from incoming_uploads import left_in_quarantine, receive
 
-from smartserver.errors import (
-    MissingParents,
-)
-from smartserver.store.draft_pack import DraftPack
+from smartserver.errors import MissingParents
 from smartserver.store.format import INCOMING, PACKS
+from smartserver.store.quarantine import DraftPack
 from smartserver.store.repository import PackRepository
 from transports.errors import NoSpace, TransportFailed
 from transports.memory import MemoryTransport
@@ -37,7 +35,7 @@ def test_a_body_that_is_unsound_on_the_new_root(repository: PackRepository, hist
 def test_what_was_left_out_must_still_be_there(
     repository: PackRepository, history: History, new: int, anew: bool
 ) -> None:
-    """What came was stored already, all of it or some: it may not be acknowledged once that is gone."""
+    """The revisions were stored already, all or some: they may not be acknowledged once those are gone."""
     line = history.line(4)
     push(repository, history, line[:3], {MAIN: line[2]})
     slow = upload(repository, history.body(line[: 3 + new]), 3 + new)
@@ -130,7 +128,7 @@ def test_nothing_new_is_never_stale(repository: PackRepository, history: History
     push(repository, history, line[1:], {MAIN: line[1]})
     assert not empty.stale(repository.snapshot())
     empty.check_again(repository.begin())
-    assert empty.publication() == []
+    assert empty.quarantine is None
     empty.leave()
     assert len(repository.folder.list_directory(PACKS)) == 4
 

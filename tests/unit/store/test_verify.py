@@ -16,17 +16,15 @@ from smartserver.records.model import Entry as SegmentEntry
 from smartserver.records.segment import decode_segment, encode_segment, frames
 from smartserver.store import verify
 from smartserver.store.blocks import seal
-from smartserver.store.checkpoint import decode_checkpoint, encode_checkpoint
-from smartserver.store.cleanup import make_checkpoint
-from smartserver.store.draft import following
+from smartserver.store.checkpoint import decode_checkpoint, encode_checkpoint, make_checkpoint
 from smartserver.store.format import CHECKPOINTS, PACKS
 from smartserver.store.index import ROW
 from smartserver.store.index_build import rebuild
 from smartserver.store.pack import PackReader, PackWriter
-from smartserver.store.record import Change, Entry, Join, PackEntry, Record, record_path
+from smartserver.store.record import Change, Entry, Join, PackEntry, record_path
 from smartserver.store.repack import MOST_PACKS
 from smartserver.store.repository import PackRepository
-from smartserver.store.state import REFS, State, encode_value
+from smartserver.store.state import REFS, State, encode_value, following
 from smartserver.store.verify import NO_INDEX
 from transports.base import ReadFile, Transport
 from transports.decorators.passing import PassingTransport
@@ -80,7 +78,7 @@ def tell(repository: PackRepository, **said: Any) -> None:
     """Append a record that says whatever it is."""
 
     def judge(state: State) -> tuple[bytes, State]:
-        return following(state, Record(number=state.version + 1, parent=state.hash, time=0, **said))
+        return following(state, 0, **said)
 
     repository.log.append(repository.log.look(), judge)
 
@@ -243,7 +241,7 @@ def test_a_missing_pack(repository: PackRepository, history: History, storage: M
 
 
 def test_a_missing_first_pack(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
-    """What lies in the packs after it is checked all the same, with the right ancestry."""
+    """The packs after it are checked all the same, with the right ancestry."""
     line = history.line(3)
     fresh = history.commit({"new": b"a text of its own\n" * 5}, (line[1],))
     push(repository, history, line[:2], {MAIN: line[1]})
@@ -439,7 +437,7 @@ def test_a_store_that_cannot_be_reached_or_read_is_no_damage(
 
 
 def test_a_store_that_is_lost_takes_no_damage_with_it(storage: MemoryTransport, repository: PackRepository) -> None:
-    """What was found before is told, and that the rest is not known."""
+    """The damage that was found before is told, and that the rest is not known."""
     history = History()
     line = history.line(2)
     push(repository, history, line[:1], {MAIN: line[0]})

@@ -1,4 +1,4 @@
-"""store.far: a store behind a link is asked for much at once; budgets of trips, and damage is told as on a near one."""
+"""store.remote: a store behind a link is asked for much at once; budgets of trips, damage is told as of a local one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from builders import MAIN, Far, History, Repeatable, check_whole, push
 from trips import Trips
 
 from smartserver.errors import CorruptFile
-from smartserver.store import far
-from smartserver.store.far import FarPack, read_across
+from smartserver.store import remote
 from smartserver.store.open_pack import index_path
 from smartserver.store.pack import PackReader
 from smartserver.store.quarantine import Quarantine
+from smartserver.store.remote import RemotePack, read_across
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.upkeep import KEPT
@@ -46,7 +46,7 @@ class Stored:
         push(PackRepository(Far(self.storage), "project"), self.history, revisions, {name: revisions[-1]})
 
     def repository(self) -> PackRepository:
-        """As a new process sees it."""
+        """The repository, as a new process sees it."""
         return PackRepository(self.trips, "project", randomness=Repeatable(5))
 
     def snapshot(self) -> Snapshot:
@@ -82,7 +82,7 @@ class Failing(PassingTransport):
         super().__init__(inner)
         self._at = at
         self.steps: list[Step] = []
-        """Of all trips from that one on; shared with the children."""
+        """The number of trips from that one on; shared with the children."""
 
     def wrap(self, inner: Transport, prefix: str) -> Failing:
         made = Failing(inner, self._at)
@@ -163,7 +163,7 @@ def joined_a_day_ago(stored: Stored) -> None:
 def test_a_pack_that_is_not_wanted_is_deleted_together(stored: Stored) -> None:
     quarantine = Quarantine(stored.trips.child("project"), b"request", Repeatable(7))
     quarantine.pack.write(b"pack")
-    quarantine.put_index([b"index"])
+    quarantine.put_index(4, b"", [b"index"], 1, 1)
     quarantine.folder.perform(quarantine.publication())
     del stored.trips.log[:]
     before = set(stored.storage.list_directory("project/packs"))
@@ -173,7 +173,7 @@ def test_a_pack_that_is_not_wanted_is_deleted_together(stored: Stored) -> None:
 
 
 def test_a_large_pack_is_not_joined_in_memory(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(far, "AT_ONCE", 500)
+    monkeypatch.setattr(remote, "AT_ONCE", 500)
     assert stored.repository().repack().after == 1
     assert any(each.startswith("create project/incoming/") for each in stored.trips.log)
     assert stored.storage.list_directory("project/incoming") == []
@@ -212,7 +212,7 @@ def test_every_operation_has_a_budget() -> None:
 
 def test_a_checkpoint_that_moves_little_is_made_unasked(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a change; another waits until it is asked for."""
-    monkeypatch.setattr("smartserver.store.cleanup.FEW", 8)
+    monkeypatch.setattr("smartserver.store.checkpoint.FEW", 8)
     repository = stored.repository()
     repository.snapshot()
     size = repository.log.since.moved
@@ -236,8 +236,8 @@ def test_what_is_read_together_is_what_lies_there(stored: Stored) -> None:
 
 def test_what_is_larger_than_is_asked_for_at_once(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked for in several goes, and records are read one by one."""
-    monkeypatch.setattr("smartserver.store.far.AT_ONCE", 500)
-    monkeypatch.setattr("smartserver.store.far.NEAR", 100)
+    monkeypatch.setattr("smartserver.store.remote.AT_ONCE", 500)
+    monkeypatch.setattr("smartserver.store.remote.NEAR", 100)
     assert pull(stored, 9) == stored.history.body(stored.line[:9])
     check_whole(PackRepository(Far(stored.storage), "project"), stored.history)
 
@@ -282,7 +282,7 @@ def test_a_pack_that_is_another_is_named(stored: Stored, how: Callable[[bytes], 
 
 
 def test_a_pack_that_is_gone(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smartserver.store.far.SMALL", 0)  # What was read with the index is there.
+    monkeypatch.setattr("smartserver.store.remote.SMALL", 0)  # What was read with the index is there.
     snapshot = stored.snapshot()
     stored.storage.delete(f"project/packs/{snapshot.state.packs[-1].name.hex()}.pack")
     with pytest.raises(NoSuchFile):
@@ -304,7 +304,7 @@ def test_ranges_across_near_and_far_packs(stored: Stored) -> None:
     distant = stored.snapshot().packs
     packs = [near[0], distant[1], distant[2], near[0], distant[1]]
     readers: list[PackReader] = [pack.reader for pack in packs]
-    assert isinstance(readers[1], FarPack)
+    assert isinstance(readers[1], RemotePack)
     wanted = [(reader, reader.first + number, 20) for number, reader in enumerate(readers)]
     expected = [reader.read(offset, size) for reader, offset, size in wanted]
     assert read_across(wanted) == expected

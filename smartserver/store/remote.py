@@ -18,19 +18,18 @@ from transports.errors import NoSuchFile
 from transports.steps import Get, ReadRanges
 
 AT_ONCE = 8 << 20
-"""Bytes that are asked for at once, or held to be written at once: what a link of 64 Mbit/s brings in a second, so that
-trips are little of it, and few enough to be held for each reader and writer."""
+"""Bytes that are read or held at once: a link of 64 Mbit/s brings them in a second, so that trips are little of it."""
 MOVES = 4
 """Times in one read that packs are looked for in the newest state because one is gone."""
 SMALL = 64 << 10
-"""Bytes of the newest packs that are read with their indexes, and held: mostly they are asked for next. Each read of an
-object is paid for: of objects only a process does so that goes on."""
+"""Bytes of the newest packs that are read with their indexes, and held: mostly they are asked for next. Reads of
+objects are paid for, so of objects only a process does so that goes on."""
 NEAR = 4 << 20
 """Bytes of a record that are read with its header: a trip saved is worth more than the bytes."""
 
 
-def is_far(transport: Transport) -> bool:
-    """Whether a store is behind a link."""
+def is_remote(transport: Transport) -> bool:
+    """Tell whether a store is behind a link."""
     return Capability.ROUND_TRIPS in transport.capabilities
 
 
@@ -40,20 +39,17 @@ class PackRange(NamedTuple):
     path: str
     """The file."""
     entry: PackEntry
-    """What the log says of that file."""
+    """The entry of that file in the log."""
     shift: int
-    """What is added to the pack's own offsets."""
+    """The difference to the pack's own offsets."""
 
 
 Find = Callable[[], PackRange | None]
-"""Looks in the newest state for the segments of a pack whose file is gone; None: that state still names the file.
-
-Raises RepositoryChanged where they are not there, and CorruptFile, Unsupported and TransportError as `States.read`."""
+"""Looks in the newest state for the segments of a pack whose file is gone; None: that state still names the file."""
 
 
-class FarPack(PackReader):
-    """A pack of such a store, read by its path. The first read proves that the file is what the log says; where it is
-    gone, its segments are read from the pack that has them now."""
+class RemotePack(PackReader):
+    """A pack of a remote store, proved by the first read. Its segments are read where they are now."""
 
     def __init__(
         self, transport: Transport, place: PackRange, kinds: Sequence[Kind], find: Find, content: bytes | None = None
@@ -89,11 +85,7 @@ class FarPack(PackReader):
         return step
 
     def take(self, step: ReadRanges, count: int) -> list[bytes]:
-        """The last `count` ranges of a step that was performed.
-
-        Raises:
-            CorruptFile: the file has another length or other kinds than the log says.
-        """
+        """The last `count` ranges of a step that was performed."""
         found = step.result
         if len(found) > count:
             path, entry, _ = self._place
@@ -108,12 +100,7 @@ class FarPack(PackReader):
         return found[len(found) - count :]
 
     def move(self) -> bool:
-        """Look where its segments lie now, because a file is gone; whether that is another place.
-
-        Raises:
-            RepositoryChanged: they are not there any more.
-            CorruptFile, Unsupported, TransportError: the log cannot be read.
-        """
+        """Look where its segments lie now, because a file is gone; whether that is another place."""
         place = self._find()
         if place is None or place == self._place:
             return False
@@ -122,17 +109,13 @@ class FarPack(PackReader):
         return True
 
     def trailer(self) -> bytes:
-        """As of any pack; it came with the first read."""
+        """The hash at the end of the file; it came with the first read."""
         if not self._trailer:
             self.read_ranges([])
         return self._trailer
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """As of any pack, in one trip.
-
-        Raises:
-            CorruptFile, NoSuchFile, TransportFailed: as `read_across`.
-        """
+        """Ranges of the file, in one trip."""
         return _read([(self, ranges)])[0]
 
     def replaces(self) -> tuple[bytes, ...]:
@@ -141,22 +124,17 @@ class FarPack(PackReader):
 
 
 def read_across(wanted: Sequence[tuple[PackReader, int, int]]) -> list[bytes]:
-    """Ranges of segments of several packs (each with its offset and size), in that order, together where they are far.
-
-    Raises:
-        CorruptFile: a pack is not what the log says, or became shorter.
-        NoSuchFile: a pack is gone.
-    """
+    """Ranges of segments of several packs (each with its offset and size), in that order; in one trip if remote."""
     by_pack: dict[PackReader, list[int]] = {}
     for number, (pack, offset, size) in enumerate(wanted):
         pack.check_inside(offset, size)
         by_pack.setdefault(pack, []).append(number)
     found: dict[int, bytes] = {}
-    asked: list[tuple[FarPack, Sequence[tuple[int, int]]]] = []
+    asked: list[tuple[RemotePack, Sequence[tuple[int, int]]]] = []
     places: list[int] = []
     for pack, numbers in by_pack.items():
         ranges = [wanted[number][1:] for number in numbers]
-        if isinstance(pack, FarPack):
+        if isinstance(pack, RemotePack):
             asked.append((pack, ranges))
             places += numbers
         else:
@@ -167,8 +145,8 @@ def read_across(wanted: Sequence[tuple[PackReader, int, int]]) -> list[bytes]:
     return [found[number] for number in range(len(wanted))]
 
 
-def _read(asked: Sequence[tuple[FarPack, Sequence[tuple[int, int]]]]) -> list[list[bytes]]:
-    """Ranges of several far packs, in one trip where none of them is gone."""
+def _read(asked: Sequence[tuple[RemotePack, Sequence[tuple[int, int]]]]) -> list[list[bytes]]:
+    """Ranges of several remote packs, in one trip where none of them is gone."""
     for moves_left in range(MOVES, -1, -1):
         steps = [pack.ask(ranges) for pack, ranges in asked]
         try:
@@ -185,50 +163,15 @@ def _read(asked: Sequence[tuple[FarPack, Sequence[tuple[int, int]]]]) -> list[li
     raise AssertionError("the last read returns or raises")
 
 
-Spot = tuple[int, int]
-"""Where a record lies: the place of its pack among a snapshot's, and its row in the index."""
-
-
-class RecordBuffer:
-    """The bytes of records that were read together, each until it is asked for; usable from several threads."""
-
-    def __init__(self) -> None:
-        self._content: dict[Spot, bytes] = {}
-
-    def __contains__(self, place: Spot) -> bool:
-        return place in self._content
-
-    def read(self, wanted: Mapping[Spot, tuple[PackReader, int, int]]) -> None:
-        """Read records, each with its pack, offset and size; what was read before and is too much by now is let go.
-
-        Raises:
-            CorruptFile, NoSuchFile, TransportFailed: as `read_across`.
-        """
-        held = sum(map(len, list(self._content.values())))
-        if held + sum(size for _, _, size in wanted.values()) > AT_ONCE:
-            self._content.clear()
-        self._content.update(zip(wanted, read_across(list(wanted.values())), strict=True))
-
-    def take(self, place: Spot) -> bytes | None:
-        """What was read of a record, once; None where it was not."""
-        return self._content.pop(place, None)
-
-
 def get_all(transport: Transport, files: Mapping[str, int]) -> Iterator[tuple[str, bytes | None]]:
     """The content of files, given with the bytes they should have; None for one that is not there."""
-    steps: list[Get] = []
-    size = 0
-    for path, length in files.items():
-        if steps and size + length > AT_ONCE:
-            yield from _got(transport, steps)
-            steps, size = [], 0
-        steps.append(Get(path, length))
-        size += length
-    yield from _got(transport, steps)
-
-
-def _got(transport: Transport, steps: Sequence[Get]) -> Iterator[tuple[str, bytes | None]]:
-    if steps:
+    left = list(files.items())
+    while left:
+        steps: list[Get] = []
+        size = 0
+        while left and (not steps or size + left[0][1] <= AT_ONCE):
+            steps.append(Get(*left[0]))
+            size += left.pop(0)[1]
         transport.perform(steps)
         for step in steps:
             yield step.path, step.result

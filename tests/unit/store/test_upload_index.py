@@ -4,21 +4,21 @@ import pytest
 
 from smartserver.records.delta import compress
 from smartserver.records.model import Key, Record
-from smartserver.store.arrivals import NO_BASE, STORED_BASE, Arrivals, Frame, RecentRecords
 from smartserver.store.index import Row
-from smartserver.store.numbered import Numbered
+from smartserver.store.index_build import Numbered
+from smartserver.store.known_records import NO_BASE, STORED_BASE, Frame, RecentRecords, UploadIndex
 
 TEXT = b"a line of text that comes again and again\n" * 10
 
 
 class Stream:
-    """A pack in memory, and arrivals that read it back."""
+    """A pack in memory, and an index of the stream that reads it back."""
 
     def __init__(self, **stored: bytes) -> None:
         self.pack = bytearray()
         self.reads = 0
         self.stored = {key.encode(): Record(0, key.encode(), b"m", text) for key, text in stored.items()}
-        self.arrivals = Arrivals(Numbered(), self.read, lambda _kind, key: self.stored.get(key))
+        self.stream = UploadIndex(Numbered(), self.read, lambda _kind, key: self.stored.get(key))
 
     def read(self, offset: int, size: int) -> bytes:
         self.reads += 1
@@ -30,25 +30,25 @@ class Stream:
         encoding, frame = compress(text, based)
         at = len(self.pack)
         self.pack += frame
-        return self.arrivals.add(
+        return self.stream.add(
             0, key, b"meta", ordinal, Frame(encoding, at, len(frame), len(text), base, stored), Row(1, 2, 3)
         )
 
 
 def test_copies_are_found_newest_first() -> None:
     stream = Stream()
-    assert stream.arrivals.first(0, b"k") is None
-    assert list(stream.arrivals.ordinals_newest_first(0, b"k")) == []
+    assert stream.stream.first(0, b"k") is None
+    assert list(stream.stream.ordinals_newest_first(0, b"k")) == []
     numbers = [stream.add(b"k", TEXT, ordinal=ordinal) for ordinal in (4, 5, 9)]
     stream.add(b"other", TEXT)
     assert numbers == [0, 1, 2]
-    assert stream.arrivals.first(0, b"k") == 0
-    assert list(stream.arrivals.ordinals_newest_first(0, b"k")) == [9, 5, 4]
-    assert list(stream.arrivals.ordinals_newest_first(0, b"other")) == [0]
-    assert list(stream.arrivals.ordinals_newest_first(1, b"k")) == []
-    assert len(stream.arrivals) == 4
-    assert stream.arrivals.row(1) == Row(1, 2, 3)
-    assert stream.arrivals.key(3) == b"other"
+    assert stream.stream.first(0, b"k") == 0
+    assert list(stream.stream.ordinals_newest_first(0, b"k")) == [9, 5, 4]
+    assert list(stream.stream.ordinals_newest_first(0, b"other")) == [0]
+    assert list(stream.stream.ordinals_newest_first(1, b"k")) == []
+    assert len(stream.stream) == 4
+    assert stream.stream.row(1) == Row(1, 2, 3)
+    assert stream.stream.key(3) == b"other"
 
 
 def test_a_repeat_is_the_same_bytes_on_the_same_base() -> None:
@@ -56,7 +56,7 @@ def test_a_repeat_is_the_same_bytes_on_the_same_base() -> None:
     stream.add(b"a", TEXT + b"a", STORED_BASE, TEXT, b"base")
     encoding, frame = compress(TEXT + b"a", TEXT)
     place = Frame(encoding, 900, len(frame), len(TEXT) + 1, STORED_BASE, b"base")
-    repeats = stream.arrivals.repeats
+    repeats = stream.stream.repeats
     assert repeats(0, b"a", b"meta", b"base", place, memoryview(frame))
     assert not repeats(0, b"b", b"meta", b"base", place, frame)
     assert not repeats(0, b"a", b"other", b"base", place, frame)
@@ -70,8 +70,8 @@ def test_a_recent_record_ends_a_chain() -> None:
     stream = Stream()
     first = stream.add(b"a", TEXT)
     stream.add(b"b", TEXT + b"b", first, TEXT)
-    stream.arrivals.recent.put(Record(0, b"a", b"meta", TEXT))
-    assert stream.arrivals.record(0, b"b") == Record(0, b"b", b"meta", TEXT + b"b")
+    stream.stream.recent.put(Record(0, b"a", b"meta", TEXT))
+    assert stream.stream.record(0, b"b") == Record(0, b"b", b"meta", TEXT + b"b")
     assert stream.reads == 1
 
 
@@ -79,7 +79,7 @@ def test_a_stored_base_that_is_gone_is_a_bug() -> None:
     stream = Stream()
     stream.add(b"a", TEXT + b"a", STORED_BASE, TEXT, stored=b"base")
     with pytest.raises(LookupError):
-        stream.arrivals.record(0, b"a")
+        stream.stream.record(0, b"a")
 
 
 def test_recent_records_are_bounded() -> None:
