@@ -44,17 +44,17 @@ class AnnouncedGraph(Sequence[GraphNode]):
         """
         self._block = block
         self._offsets = array("I")
-        """Of each id, where it lies."""
+        """The place of each id in the block."""
         self._lengths = array("H")
         self._places = array("I")
-        """Of each id, its place among the revisions, or one of the two values for those that are none."""
+        """The place of each id among the revisions, or one of the two values for those that are none."""
         self._slots = array("I", bytes(4 * 64))
         """The hash table: numbers of ids, plus one."""
         self._listed = array("I")
-        """Of each revision, the number of its id."""
+        """The number of the id of each revision."""
         self._starts = array("I", (0,))
         self._parents = array("I")
-        """Of each revision, the numbers of its parents' ids; `_ABSENT` in those that are marked so."""
+        """The numbers of the ids of each revision's parents; `_ABSENT` in those that are marked so."""
         self._read(charge)
 
     def __len__(self) -> int:
@@ -91,7 +91,7 @@ class AnnouncedGraph(Sequence[GraphNode]):
         return self._block[at : at + self._lengths[number]]
 
     def _slot(self, name: bytes) -> int:
-        """Where the number of an id is in the table, or belongs."""
+        """The slot that has the number of an id, or the free one where it belongs."""
         slots, block, offsets, lengths = self._slots, self._block, self._offsets, self._lengths
         mask = len(slots) - 1
         at = hash(name) & mask
@@ -199,7 +199,7 @@ class AnnouncedRevisions(list[GraphNode]):
 
 
 def _place_of_id(block: bytes, at: int, length: int, begin: int, what: str) -> tuple[int, int]:
-    """Where an id of that length begins and ends."""
+    """The begin and the end of an id of that length."""
     _limit(f"bytes of a {what}", length, limits.MAX_ID)
     end = begin + length
     if not length or end > len(block):

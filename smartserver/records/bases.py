@@ -46,7 +46,7 @@ _LEAST_SIBLING: Final = 64
 
 
 class _Looks(NamedTuple):
-    """How frames on a base are made in bulk: at a low level first, which for most is enough, then at a better one."""
+    """The levels of frames on a base in bulk: a low one first, which mostly is enough, then a better one."""
 
     least: int
     """Bytes of text and base together from which there is a first look."""
@@ -59,11 +59,11 @@ class _Looks(NamedTuple):
 
 
 _LARGE_FIRST: Final = _Looks(128 << 10, 3, 1000, delta.BULK_LEVEL)
-"""Of texts of any kind: one in eighteen is so large with its base, and they took two fifths of the time
+"""For texts of any kind: one in eighteen is so large with its base, and they took two fifths of the time
 (doc/design/0005)."""
 
 _ALIKE: Final = _Looks(0, 1, 2000, 5)
-"""Of texts that are nearly their bases: doc/design/0005."""
+"""For texts that are nearly their bases: doc/design/0005."""
 
 _FRAME_CACHE: Final = 32 << 20
 """Bytes of frames kept to be used again for further copies of a record."""
@@ -79,7 +79,7 @@ def _cost(value: bytes) -> int:
 
 
 Differences = Callable[[int, Key, Key], Sequence[Hunk]]
-"""How the text of a record differs from that of another of its kind: kind and both keys."""
+"""The hunks by which the text of a record differs from that of another of its kind: kind and both keys."""
 
 Texts = Callable[[int, Key], bytes]
 """The text of a record that is no longer, or was never, held here: kind and key."""
@@ -126,7 +126,7 @@ AnyRecord = NewRecord | HeldRecord
 
 
 def skip_distance(number: int) -> int:
-    """How many versions back the base of the version of this number (1, 2, ...) lies: a power of 32."""
+    """The number of versions between version `number` (1, 2, ...) and its base: a power of 32."""
     distance = 1
     while number % (distance * SKIP) == 0:
         distance *= SKIP
@@ -178,15 +178,15 @@ class _Versions:
         self._ordinals.append(ordinal)
 
     def is_too_deep(self, base: int, size: int) -> bool:
-        """Whether a text of that size cannot rest on a version: its chain would be too long."""
+        """True if a text of that size cannot rest on a version: its chain would be too long."""
         return self.depths[base] >= limits.MAX_DEPTH or self.chains[base] + size > limits.MAX_CHAIN // 2
 
     def was_sent(self, version: int) -> bool:
-        """Whether a revision of this push introduced it."""
+        """True if a revision of this push introduced it."""
         return self._last[version] != ABSENT
 
     def is_in(self, version: int, reach: int) -> bool:
-        """Whether one of the revisions of `reach`, which has a bit for each, introduced it."""
+        """True if one of the revisions of `reach`, which has a bit for each, introduced it."""
         copy = self._last[version]
         while copy != ABSENT:
             if reach >> self._ordinals[copy] & 1:
@@ -196,7 +196,7 @@ class _Versions:
 
 
 class _Choice(NamedTuple):
-    """How a record could be encoded; `cost` counts the bytes that name the base."""
+    """A possible encoding of a record; `cost` counts the bytes that name the base."""
 
     encoding: int
     frame: bytes
@@ -255,7 +255,7 @@ class SegmentWriter:
         return b"".join(self.parts(revision, parents, items))
 
     def parts(self, revision: RevisionId, parents: Sequence[Parent], items: Iterable[AnyRecord]) -> list[bytes]:
-        """As `segment`, but frames of texts that came in parts are not joined.
+        """The same in parts: frames of texts that came in parts are not joined.
 
         Raises:
             LimitExceeded: as `segment`.
@@ -266,7 +266,7 @@ class SegmentWriter:
         entries: list[Entry] = []
         joined: list[bytes] = []
         frames: list[bytes] = []
-        """Those that are not joined yet."""
+        """Frames that are not joined yet."""
         size = 0
         for n, item in enumerate(items):
             tags = near[item.kind]
@@ -298,7 +298,7 @@ class SegmentWriter:
         return [part for part in (header + joined[0], *joined[1:], b"".join(frames)) if part]
 
     def sent(self, kind: int, key: Key) -> bool:
-        """Whether a record that may be a base was sent before."""
+        """True if a record that may be a base was sent before."""
         versions = self._versions[kind]
         version = versions.keys.find(key)
         return version != ABSENT and versions.was_sent(version)
@@ -502,7 +502,7 @@ class _Ancestry:
         self._revisions = KeyTable()
         """Revisions and their parents, in the order in which they were met."""
         self._children = array("i")
-        """How many are to come, where that is known."""
+        """The number of children of each that are still to come, where that is known."""
         self._is_begun = False
         self._reach: dict[int, int] = {}
 

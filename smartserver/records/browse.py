@@ -57,7 +57,7 @@ NO_TEXT: Final = -1
 """The size of an entry whose text does not follow and whose size was not asked for."""
 
 Name = Annotated[str, msgspec.Meta(max_length=4096)]
-"""Of a revision, as the system's tools take it; empty: what a clone checks out."""
+"""The name of a revision, as the system's tools take it; empty: what a clone checks out."""
 
 Path = Annotated[bytes, msgspec.Meta(max_length=65_536)]
 """Inside a tree, without a slash at either end; empty: the root."""
@@ -66,7 +66,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 
 
 class NodeType(enum.IntEnum):
-    """What a node of a tree is."""
+    """The type of a node of a tree."""
 
     FOLDER = 0
     FILE = 1
@@ -86,7 +86,7 @@ class Node(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What a revision says of itself. `seconds`: since 1970; `zone`: minutes east of UTC."""
+    """The header of a revision. `seconds`: since 1970; `zone`: minutes east of UTC."""
 
     id: str
     parents: list[str]
@@ -142,13 +142,13 @@ class Contents(Protocol):
         """The bytes of that."""
 
     def header(self, revision: RevisionId) -> Header | None:
-        """What a revision says; None where it is none that a log shows, as a tag."""
+        """The header of a revision; None if a log does not show it, as it does not show a tag."""
 
     def state(self, revision: RevisionId, path: bytes) -> object:
         """Something that is equal for two revisions where what is at a path is equal in both; None: nothing is."""
 
     def changes(self, revision: RevisionId) -> Iterator[Change]:
-        """How its tree differs from that of its first parent, sorted by path."""
+        """The differences of its tree from that of its first parent, sorted by path."""
 
 
 # -- selectors
@@ -193,7 +193,7 @@ def encode_selector(selector: Selector) -> bytes:
 
 
 def decode_selector(selector: bytes) -> Selector | None:
-    """What a client asks; None: it is a selector of the repository's system.
+    """The selector that a client sent; None: it is one of the repository's system.
 
     Raises:
         Unsupported: it is none of this release's.

@@ -15,12 +15,12 @@ class Text(NamedTuple):
     """The text of a record, in parts where it is large."""
 
     meta: bytes
-    """Of the record."""
+    """The meta of the record."""
     length: int
     parts: Iterable[Buffer]
     """Asked for once; raises CorruptFile where the text is damaged, before its end."""
     check: bytes = b""
-    """Of the record, where the text is large and the kind has one."""
+    """The check of the record, where the text is large and the kind has one."""
 
 
 def whole(text: bytes) -> Text:
@@ -100,17 +100,17 @@ class MapReader(Protocol):
         """The entries of a map."""
 
     def with_entries(self, name: str, firsts: Sequence[bytes]) -> Sequence[bytes]:
-        """Those of `firsts` that a key of a map begins with."""
+        """The members of `firsts` that a key of a map begins with."""
 
     def has_revision(self, revision: RevisionId) -> bool:
-        """Whether a revision is stored, or comes with the request."""
+        """True if a revision is stored, or comes with the request."""
 
     def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:
-        """Whether `revision` is or descends from `ancestor`; both are stored or come."""
+        """True if `revision` is `ancestor` or descends from it; both are stored or come."""
 
     def beyond(self, revisions: Sequence[RevisionId], others: Sequence[RevisionId]) -> Sequence[RevisionId]:
-        """Those of `revisions` that none of `others` is or descends from. Ids of `others` that are neither stored nor
-        come are ignored."""
+        """The members of `revisions` that are neither among `others` nor ancestors of one. Ids of `others` that are
+        neither stored nor come are ignored."""
 
 
 class TipReader(Protocol):
@@ -130,7 +130,7 @@ class TipReader(Protocol):
 
 
 class ReadScope(NamedTuple):
-    """What a reader asks, beside the selector."""
+    """The wants, the haves and the ref that a reader names beside the selector."""
 
     wants: Sequence[RevisionId] = ()
     haves: Sequence[RevisionId] = ()

@@ -130,12 +130,12 @@ def compress_parts(text: TextParts) -> tuple[int, list[bytes]]:
 
 
 def usable_base(text: bytes, base: bytes) -> bool:
-    """Whether `base` may be the base of `text`: not too short to count, and both within `limits.MAX_BASED`."""
+    """True if `base` may be the base of `text`: not too short to count, and both within `limits.MAX_BASED`."""
     return len(base) >= limits.MIN_BASE and len(base) + len(text) <= limits.MAX_BASED
 
 
 def incompressible(text: bytes) -> bool:
-    """Whether a piece from the middle of `text` gains under 2 % alone, as compressed and encrypted files do."""
+    """True if a piece from the middle of `text` gains under 2 % alone, as compressed and encrypted files do."""
     middle = max(0, (len(text) - _PROBE) // 2)
     piece = text[middle : middle + _PROBE]
     return probe(piece) * 100 > len(piece) * 98
@@ -182,8 +182,8 @@ def decompress(encoding: int, frame: bytes | memoryview, length: int, base: byte
 def decompress_parts(
     encoding: int, frame: Iterable[Buffer], length: int, base: Iterable[Buffer] = ()
 ) -> Iterator[Buffer]:
-    """As `decompress`, in parts: of frame, text and window no more is held than the frame's own window. `base` comes in
-    parts too; of a zstd frame it is held, which `limits.MAX_BASED` bounds.
+    """The same in parts: no more is held than the frame's own window. `base` comes in parts too; that of a zstd frame
+    is held, which `limits.MAX_BASED` bounds.
 
     Raises:
         Malformed: as `decompress`, once that is known.

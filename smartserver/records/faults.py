@@ -14,7 +14,7 @@ from smartserver.records.model import Key, Record
 
 
 class Severity(enum.Enum):
-    """How bad a fault is."""
+    """The severity of a fault."""
 
     HARM = "harm"
     """A clone, or the repository that it makes, is broken or unsafe."""
@@ -30,7 +30,7 @@ class Level(enum.StrEnum):
     OFF = "off"
     """None: records are not looked at."""
     SAFE = "safe"
-    """Those that harm clients."""
+    """Faults that harm clients."""
     STRICT = "strict"
     """Errors, too."""
 
@@ -54,7 +54,7 @@ CHARGE_EVERY: Final = 256
 """Steps between two charges: a tenth of a millisecond."""
 
 NONE: Final[tuple[Sequence[Fault], Sequence[Role]]] = ((), ())
-"""What nearly every record has."""
+"""The answer for nearly every record."""
 
 
 class FaultChecker:
@@ -84,16 +84,16 @@ class FaultChecker:
 
 
 class Policy(NamedTuple):
-    """What a server does about faults."""
+    """A server's policy on faults."""
 
     level: Level = Level.SAFE
     ignored: frozenset[str] = frozenset()
     """Ids of faults that count as none."""
 
     def refuses(self, severity: Severity) -> bool:
-        """Whether a record with a fault that bad is refused."""
+        """True if a record with a fault that bad is refused."""
         return severity is Severity.HARM or (severity is Severity.ERROR and self.level is Level.STRICT)
 
 
 SAFE: Final = Policy()
-"""What a server does unless it is told otherwise."""
+"""The policy of a server that was given none."""

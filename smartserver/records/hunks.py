@@ -18,7 +18,7 @@ from smartserver.records.varint import Malformed, decode, encode
 Buffer = bytes | memoryview
 
 Hunk = tuple[int, int, bytes]
-"""Where a piece of the base begins and ends, and what stands instead of it."""
+"""The begin and the end of a piece of the base, and the bytes that replace it."""
 
 
 def encode_hunks(hunks: Iterable[Hunk]) -> bytes:
@@ -105,7 +105,7 @@ def apply_hunks(hunks: Sequence[Hunk], length: int, base: bytes) -> bytes:
 
 
 def hunk_parts(hunks: Sequence[Hunk], length: int, base: Iterable[Buffer]) -> Iterator[Buffer]:
-    """As `apply_hunks`, with base and text in parts: no more than one of the base's is held.
+    """The same in parts, of a base in parts: no more than one of the base's is held.
 
     Raises:
         Malformed: as `apply_hunks`, once that is known.

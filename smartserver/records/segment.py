@@ -66,7 +66,7 @@ def encode_segment(
 def encode_header(
     revision: RevisionId, parents: Sequence[Parent], entries: Sequence[Entry], size: int, kinds: Sequence[Kind]
 ) -> bytes:
-    """What comes before the frames of a segment, which have `size` bytes.
+    """The header of a segment whose frames have `size` bytes.
 
     The entries must describe the frames and one another as `decode_segment` wants it; whoever reads the segment checks
     that, so it is not checked twice here.
@@ -298,7 +298,7 @@ class SegmentStream:
 
 
 class _Kinds:
-    """What reading a record header must know of the repository's kinds, looked up by index."""
+    """The facts about a repository's kinds that a reader of record headers needs, by index."""
 
     __slots__ = ("base", "check", "count")
 

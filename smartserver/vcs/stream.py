@@ -30,7 +30,7 @@ FEATURES: Final = frozenset(
 HEADS: Final = b"refs/heads/"
 TAGS: Final = b"refs/tags/"
 NOTES: Final = b"refs/notes/"
-"""Where the refs of a stream begin."""
+"""The prefixes of a stream's refs."""
 
 FILE, PROGRAM, LINK, SUBMODULE = 0o100644, 0o100755, 0o120000, 0o160000
 """The modes of files in a stream."""
@@ -40,7 +40,7 @@ _QUOTED: Final = rb'"((?:[^"\\]|\\.)*)"'
 _PATH: Final = re.compile(_QUOTED)
 _PAIR: Final = re.compile(rb"(?:%b|([^ \"][^ ]*)) (?:%b|([^\"].*))" % (_QUOTED, _QUOTED), re.DOTALL)
 _FORBIDDEN: Final = re.compile(rb"[\x00-\x20~^:?*\[\\\x7f]|\.\.|@\{|(?<=/)\.|//|[./]$|\.lock(?=/|$)")
-"""What a ref of git cannot have (git check-ref-format)."""
+"""The parts that a ref of git cannot have (git check-ref-format)."""
 _ESCAPE: Final = re.compile(rb'\\([0-7]{3}|[abfnrtv\\"])')
 _ESCAPES: Final = dict(zip(b'abfnrtv\\"', b'\a\b\f\n\r\t\v\\"', strict=True))
 
@@ -95,7 +95,7 @@ class StreamParser(ImportParser):
             raise BadStream("the stream is empty")
 
     def iter_commands(self) -> Iterator[Any]:
-        """As `commands`, with the library's errors."""
+        """Yield the same, with the library's errors."""
         while True:
             try:
                 for command in super().iter_commands():
@@ -211,7 +211,7 @@ class StreamParser(ImportParser):
 
 
 class Refs:
-    """What a stream says of refs, and what is on the server. For systems that have a commit by an id."""
+    """The refs of a stream and those of the server, for systems that have a commit by an id."""
 
     def __init__(self, there: Mapping[bytes, bytes], marks: dict[bytes, bytes]) -> None:
         """`there`: the refs of the server. `marks`: of earlier streams; those of this one are added."""
@@ -272,17 +272,17 @@ class NewFile(NamedTuple):
 
 
 Files = dict[bytes, NewFile | None]
-"""What a commit makes of files; None: it removes one."""
+"""The files of a commit that are new or changed; None: it removes one."""
 
 
 class FilesBefore(Protocol):
     """The files of the first parent of a commit."""
 
     def has(self, path: bytes) -> bool:
-        """Whether there is a file."""
+        """True if there is a file."""
 
     def has_folder(self, path: bytes) -> bool:
-        """Whether there is a folder."""
+        """True if there is a folder."""
 
     def paths(self, folder: bytes) -> Iterable[bytes]:
         """All files in a folder, and in those below; the folder with an empty path has all."""
@@ -325,7 +325,7 @@ class FileChanges:
         return True
 
     def result(self) -> Files:
-        """What became of the files, without what removes one that was not there."""
+        """The changed files, without removals of files that were not there."""
         return {path: file for path, file in self._files.items() if file is not None or self._before.has(path)}
 
     def _put(self, path: bytes, file: NewFile) -> None:

@@ -84,7 +84,7 @@ class Peer:
         raise NotImplementedError
 
     def capable(self, name: bytes) -> bool | bytes:
-        """Whether it has a capability, or the value of that."""
+        """True if it has a capability, or the value of that."""
         start = b"%s=" % name
         values = (each[len(start) :] for each in self.capabilities() if each.startswith(start))
         return name in self.capabilities() or next(values, False)

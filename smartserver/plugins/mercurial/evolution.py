@@ -1,4 +1,4 @@
-"""What a push does about obsolescence: the heads there that its markers make obsolete."""
+"""The heads on a server that the markers of a push make obsolete."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Dropped(NamedTuple):
 
     branch: bytes
     replacements: list[bytes]
-    """What becomes a head in its place: the nearest of its ancestors on the branch that are not obsolete there, because
-    the server knows the branch of heads alone. If there is none, it is the head itself, and the server removes the
-    branch."""
+    """The heads in its place: the nearest of its ancestors on the branch that are not obsolete there, because the
+    server knows the branch of heads alone. If there is none, it is the head itself, and the server removes the branch.
+    """
 
 
 def dropped_heads(operation: Any, local: HgRepository) -> dict[bytes, Dropped]:

@@ -88,7 +88,7 @@ def _find_common_heads(original: Original, ui: Any, local: Any, peer: Any, *argu
     heads, common = remote.heads(), remote.visible_common(local)
 
     def is_unrelated() -> bool:
-        """Whether both have changesets and none in common, as far as is known."""
+        """True if both have changesets and none in common, as far as is known."""
         return matters and bool(len(local.changelog) and heads and not common)
 
     if peer.is_pushed_to and (is_unrelated() or (remote.evolves and remote.has_unknown_heads())):

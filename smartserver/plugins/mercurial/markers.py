@@ -27,11 +27,11 @@ FILE: Final = b"hpss-markers"
 UNKNOWN: Final[KnownVersion] = (b"", 0, 0)
 
 Marker = tuple[Any, ...]
-"""As Mercurial has it: predecessor, successors, flags, metadata, date, parents."""
+"""Mercurial's tuple: predecessor, successors, flags, metadata, date, parents."""
 
 
 class Exchanged(msgspec.Struct, frozen=True, array_like=True):
-    """What a local repository and a URL both have."""
+    """The markers that a local repository and a URL both have."""
 
     version: KnownVersion = UNKNOWN
     """The server's whose markers were taken last; its incarnation alone if none were."""
@@ -47,7 +47,7 @@ _decoder = msgspec.msgpack.Decoder(dict[bytes, Exchanged])
 
 
 def are_exchanged(repository: Any) -> bool:
-    """Whether the configuration of a local repository says that markers are exchanged."""
+    """True if the configuration of a local repository says that markers are exchanged."""
     found: bool = obsolete.isenabled(repository, obsolete.exchangeopt)
     return found
 
@@ -63,7 +63,7 @@ def stream(encoded: bytes) -> bytes:
 
 
 class MarkerMemory:
-    """What is remembered of the markers of one URL, as long as the local repository is locked."""
+    """The memory of the markers of one URL, as long as the local repository is locked."""
 
     def __init__(self, repository: Any, url: bytes) -> None:
         self._repository = repository.unfiltered()
@@ -95,7 +95,8 @@ class MarkerMemory:
             self.version, self._there = (incarnation, 0, 0), set()
 
     def unsent(self, relevant: Collection[Marker], incarnation: bytes) -> list[Marker]:
-        """Those of some markers that the server may lack. `incarnation`: of the repository there, as last seen."""
+        """The markers, of those given, that the server may lack. `incarnation`: of the repository there, as last seen.
+        """
         self._is_of(incarnation)
         return list(obsutil.sortedmarkers(set(relevant) - self._there))
 

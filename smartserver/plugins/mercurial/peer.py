@@ -37,7 +37,7 @@ class HpssPeer(Peer):
             raise refusal(str(wrong)) from None
         self.remote = Remote(ui, place, self._url)
         self.is_pushed_to = False
-        """Whether cached state answers: a push asks nothing before it sends, and the server decides."""
+        """True if cached state answers: a push asks nothing before it sends, and the server decides."""
         self.is_pulled_from = False
         self._said: set[bytes] = set()
         if create:
@@ -54,14 +54,14 @@ class HpssPeer(Peer):
         return self._url
 
     def canpush(self) -> bool:
-        """Whether it can be pushed to: the server knows."""
+        """True: the server knows whether it can be pushed to."""
         return True
 
     def close(self) -> None:
         """The connection stays until the command ends."""
 
     def capabilities(self) -> set[bytes]:
-        """What commands may use."""
+        """The capabilities that commands may use."""
         of_bundles = b"bundle2=" + quote(_UNDERSTOOD).encode()
         return {b"lookup", b"branchmap", b"known", b"getbundle", b"pushkey", b"unbundle", b"batch", of_bundles}
 
@@ -70,7 +70,7 @@ class HpssPeer(Peer):
         return localrepo.localcommandexecutor(self)
 
     def says_first(self, message: bytes) -> bool:
-        """Whether a message was not printed yet. A push runs its discovery again after the server answered."""
+        """True if a message was not printed yet. A push runs its discovery again after the server answered."""
         is_first = message not in self._said
         self._said.add(message)
         return is_first
@@ -115,7 +115,7 @@ class HpssPeer(Peer):
         return self._ask().heads() or [NULL]
 
     def known(self, nodes: Iterable[bytes]) -> list[bool]:
-        """Whether each of some changesets is there."""
+        """True for each of some changesets that is there."""
         remote = self._ask(Level.GRAPH)
         return [remote.has(node) for node in nodes]
 
@@ -214,6 +214,6 @@ class Scheme:
 
     @staticmethod
     def islocal(path: bytes) -> bool:
-        """Whether it is a folder."""
+        """False: it is no folder."""
         del path
         return False

@@ -72,7 +72,7 @@ STALE = (DivergedBranches, NewHeads, NoSuchBranch, StaleEntry)
 """Refusals of a push that was planned on stale state: it is planned again."""
 
 RACES = (DivergedBranches, StaleEntry)
-"""Those of them that mean, where the state was current, that another push came in between."""
+"""The refusals that mean, where the state was current, that another push came in between."""
 
 
 class Source:
@@ -82,15 +82,16 @@ class Source:
         self._local = local
 
     def plan(self, tips: Iterable[bytes], haves: Iterable[bytes]) -> Plan:
-        """What the remote lacks of `tips` when it holds `haves`. Tips that only the remote has are ignored."""
+        """The revisions that the remote lacks of `tips` when it holds `haves`. Tips that only the remote has are
+        ignored."""
         return plan(self._local, filter(self._local.has, tips), haves)
 
 
 class View(NamedTuple):
-    """What was known of the remote before a request."""
+    """The state of the remote that was known before a request."""
 
     is_cached: bool
-    """Whether the server was not asked before in this command."""
+    """True if the server was not asked before in this command."""
     version: KnownVersion | None
     heads: list[bytes]
     evolves: bool
@@ -187,7 +188,7 @@ class Push:
             operation.repo.prepushoutgoinghooks(operation)
 
     def _changes(self) -> Changes:
-        """What the next request changes: heads of branches, and entries of maps."""
+        """The changes of the next request: heads of branches, and entries of maps."""
         for name, _old, new in self._operation.outbookmarks:
             if new and self._operation.repo[new].phase() == phases.secret:
                 raise error.Abort(_(b"cannot push bookmark %s as it points to a secret changeset") % name)
@@ -302,7 +303,7 @@ class Push:
         return outcome
 
     def _is_likely(self) -> bool:
-        """Whether the server probably has the oldest changesets to be sent: they are public, so they were on a server
+        """True if the server probably has the oldest changesets to be sent: they are public, so they were on a server
         before. If the newest is public, too, that may be another one, unless the repository was cloned from here."""
         if not self._missing:
             return False

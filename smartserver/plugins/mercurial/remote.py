@@ -91,7 +91,7 @@ def shown_here(name: bytes) -> bytes:
 
 
 class Level(enum.IntEnum):
-    """How much was requested."""
+    """The amount that was requested."""
 
     NOTHING = 0
     REFS = 1
@@ -119,13 +119,13 @@ class Remote:
         """Changesets that a push sent, or that the server had before it."""
         self.level = Level.NOTHING
         self.is_new = False
-        """Whether a push makes the repository."""
+        """True if a push makes the repository."""
         self.is_only_shown = False
-        """Whether the command shows changesets and puts nothing into the local repository."""
+        """True if the command shows changesets and puts nothing into the local repository."""
         self.markers = b""
-        """Those that came, encoded."""
+        """The markers that came, encoded."""
         self._markers_version: KnownVersion | None = None
-        """Of the answer that they came with."""
+        """The version of the answer that they came with."""
         self._graph: dict[bytes, tuple[bytes, ...]] = {}
         self._found: dict[bytes, bytes] = {}
         self._wrong: Exception | None = None
@@ -144,7 +144,7 @@ class Remote:
             self.local = HgRepository(repository)
 
     def marker_memory(self, local: HgRepository) -> MarkerMemory:
-        """What a local repository and this one both have of markers."""
+        """The memory of the markers that a local repository and this one both have."""
         return MarkerMemory(local.mercurial, self.location.key.encode())
 
     @property
@@ -155,17 +155,17 @@ class Remote:
 
     @property
     def publishes(self) -> bool:
-        """Whether everything that is pushed becomes public, as far as known."""
+        """True if everything that is pushed becomes public, as far as known."""
         return is_publishing(self.knowledge.settings)
 
     @property
     def evolves(self) -> bool:
-        """Whether it exchanges obsolescence markers, as far as known."""
+        """True if it exchanges obsolescence markers, as far as known."""
         return self.knowledge.settings.get(EVOLUTION) == YES
 
     @property
     def takes_markers(self) -> bool:
-        """Whether a request for history asks for obsolescence markers. A clone of a part sends it before there is a
+        """True if a request for history asks for obsolescence markers. A clone of a part sends it before there is a
         local repository, whose configuration decides whether they are put in."""
         local = self.local
         return not self.is_only_shown and (local is None or are_exchanged(local.mercurial))
@@ -198,7 +198,7 @@ class Remote:
         return self.takes_markers and self.evolves
 
     def _is_all_here(self) -> bool:
-        """Whether the heads that the server named in this command are all here."""
+        """True if the heads that the server named in this command are all here."""
         local = self.local
         return local is not None and all(local.has(head) for heads in self.branches().values() for head in heads)
 
@@ -344,7 +344,7 @@ class Remote:
         return [head for head in known if head in tops or head not in mine]
 
     def has_unknown_heads(self) -> bool:
-        """Whether it has a head that is not here."""
+        """True if it has a head that is not here."""
         return any(self.local is None or not self.local.has(head) for head in self.heads())
 
     def bookmarks(self) -> dict[bytes, bytes]:
@@ -382,7 +382,7 @@ class Remote:
                 self._learn_graph(self._read(GRAPH, [], ids=lacking[:MAX_IDS], haves=self._haves()))
 
     def has(self, node: bytes) -> bool:
-        """Whether the server has a changeset, as far as is known."""
+        """True if the server has a changeset, as far as is known."""
         if node in self.came:
             return True
         return self.local is not None and self.local.has(node) and self.local.is_below(node, self.common())

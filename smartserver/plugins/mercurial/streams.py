@@ -152,7 +152,7 @@ class _Texts:
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the import.
         self.marked: dict[bytes, tuple[int, int]] = {}
-        """Where those with marks are."""
+        """The places of those with marks."""
         self._end = 0
 
     def add(self, text: bytes) -> tuple[int, int]:
@@ -187,7 +187,7 @@ class StreamImport:
         self._texts = _Texts()
         self._new_tags: list[bytes] = []
         self.submodules = self.notes = self.tags = 0
-        """How many were left out."""
+        """The numbers of those that were left out."""
         self._line = 0
 
     def read(self, stream: Callable[[], Iterable[Any]]) -> None:
@@ -336,7 +336,7 @@ class StreamImport:
         return node
 
     def _files(self, parent: bytes, changes: Iterable[Any]) -> Files:
-        """What a commit makes of the files of its first parent."""
+        """The changes that a commit makes to the files of its first parent."""
         files = FileChanges(_Before(self._repository[parent]), b".hg")
         for change in changes:
             try:

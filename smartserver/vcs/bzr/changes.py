@@ -1,4 +1,4 @@
-"""What a page of Breezy's says that the one it rests on does not, read from the items that differ and no others.
+"""The difference between a page of Breezy's and the one it rests on, read from the items that differ and no others.
 
 A page has some hundred items, of which a revision changes few. The rule of this file: the page it is compared with was
 read whole once, or against another that was; so what both begin and end with, and a whole item that is in both, needs
@@ -45,7 +45,7 @@ _STEPS: Final = 32
 
 
 def leaf_changes(new: bytes, old: bytes) -> KeyChanges | None:
-    """What a leaf names otherwise than a leaf that has been read; None where that takes reading it whole.
+    """The names in which a leaf differs from a leaf that has been read; None where that takes reading it whole.
 
     Raises:
         ValueError: it cannot be read.
@@ -79,7 +79,7 @@ def leaf_changes(new: bytes, old: bytes) -> KeyChanges | None:
 
 
 def new_texts(new: bytes, old: bytes) -> dict[Key, bytes] | None:
-    """As `leaf_texts`, of the items that a leaf has and one that has been read has not, with few others.
+    """The texts (see `leaf_texts`) of the items that a leaf has and one that has been read has not, with few others.
 
     None where that takes reading it whole. Whether two of its items have the same key is not looked for.
 
@@ -187,7 +187,7 @@ def _step(new: bytes, at: int, old: bytes, old_at: int) -> tuple[int, int]:
 
 
 def _ends(new: bytes, at: int, old: bytes, old_at: int) -> tuple[int, int]:
-    """Where what both have in common at their ends begins, in whole items."""
+    """The begin of the items that both have in common at their ends."""
     behind = common_end(new, old, min(len(new) - at, len(old) - old_at))
     # The first item in it may have begun otherwise; the key of a name has several NULs.
     first = old.find(b"\0", len(old) - behind)
@@ -197,7 +197,7 @@ def _ends(new: bytes, at: int, old: bytes, old_at: int) -> tuple[int, int]:
 
 
 def _item_end(text: bytes, at: int, end: int) -> int:
-    """Where the item ends that begins there: at the line with the next NUL."""
+    """The end of the item that begins there: the line with the next NUL."""
     following = text.find(b"\0", text.find(b"\0", at, end) + 1, end)
     return max(text.rfind(b"\n", at, following) + 1, at + 1) if following >= 0 else end
 

@@ -1,5 +1,5 @@
-"""What of Breezy has moved between its releases, or will, and the shape of what a repository gives: 3.3 is what is
-tried, 3.4 what its source says.
+"""The names of Breezy that have moved between its releases, or will, and the types of what a repository gives. Tests
+run with 3.3; for 3.4 its source was read.
 
 The rule of this file: nothing else under `vcs` imports Breezy, the plugin imports such names from nowhere else, and
 nothing imports this module before there is a Breezy repository to read.
@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 NETWORK_NAME = b"Bazaar repository format 2a (needs bzr 1.16 or later)\n"
-"""How Breezy itself names the format on the wire."""
+"""The name of the format that Breezy itself uses on the wire."""
 
 NULL = b"null:"
 """The parent of a first revision, as graphs name it."""
@@ -102,14 +102,14 @@ class Graph(Protocol):
 
 
 class Format(Protocol):
-    """What kind of repository one is."""
+    """The format of a repository."""
 
     def network_name(self) -> bytes:
         """Its name on the wire."""
 
 
 class Sink(Protocol):
-    """Where a fetch writes to."""
+    """The repository that a fetch writes to."""
 
     def insert_stream(
         self, stream: Iterable[tuple[str, Iterator[Content]]], src_format: Format, resume_tokens: Sequence[str]
@@ -121,16 +121,16 @@ class Sink(Protocol):
 
 
 class Source(Protocol):
-    """Where a fetch reads from."""
+    """The repository that a fetch reads from."""
 
     def get_stream_for_missing_keys(
         self, missing_keys: Collection[StoreKey]
     ) -> Iterator[tuple[str, Iterator[Content]]]:
-        """What a sink found missing."""
+        """The records that a sink found missing."""
 
 
 class Repository(Protocol):
-    """What is read of, and written to, a `breezy.repository.Repository`."""
+    """The parts of a `breezy.repository.Repository` that are used here."""
 
     revisions: Store
     signatures: Store
@@ -182,15 +182,15 @@ encode_length: Callable[[int], bytes] = groupcompress.encode_base128_int
 """A number as it lies before what it is the length of."""
 
 differences: Any = getattr(groupcompress, "DeltaIndex", None)
-"""What finds in a text what another has too, where Breezy has its compiled parts."""
+"""The class that finds in a text what another has too, where Breezy has its compiled parts."""
 
 VersionedFiles: Any = versionedfile.VersionedFiles
-"""What a store of a repository is one of."""
+"""The class of each store of a repository."""
 
 AbsentContentFactory: Any = versionedfile.AbsentContentFactory
 ChunkedContentFactory: Any = versionedfile.ChunkedContentFactory
 FulltextContentFactory: Any = versionedfile.FulltextContentFactory
-"""What a store gives: nothing of that key, a text in pieces, a text."""
+"""The records that a store gives: nothing of that key, a text in pieces, a text."""
 
 ExistingContent: type[BaseException] = versionedfile.ExistingContent
 """Raised by a store that has a text already which it is told not to take."""
@@ -243,7 +243,7 @@ Read = tuple[StoreKey, bytes, tuple[StoreKey, ...] | None]
 
 
 def read_texts(store: Store, keys: Keys) -> Iterator[Read]:
-    """Those of `keys` that are here, in an order that suits the store."""
+    """The texts of the `keys` that are here, in an order that suits the store."""
     left = set(keys)
     if _is_plain(store):
         # Whatever goes wrong below, a pack joined to others meanwhile or a Breezy that keeps them otherwise, its own
@@ -259,7 +259,7 @@ def read_texts(store: Store, keys: Keys) -> Iterator[Read]:
 
 
 def _is_plain(store: Any) -> bool:
-    """Whether all a store has lies in blocks of its own, of which is known how they are read."""
+    """True if all that a store has lies in blocks of its own, in a form that is known here."""
     # Of Breezy 3.4's stores, which are another package's, it is not known; nor of a class that somebody has derived.
     plain = groupcompress.__name__ == "breezy.bzr.groupcompress" and type(store) is _Blocks
     plain = plain and "get_record_stream" not in vars(store)  # Nobody has put another in its place.
@@ -268,7 +268,7 @@ def _is_plain(store: Any) -> bool:
 
 
 def _from_blocks(store: Any, keys: list[StoreKey]) -> Iterator[Read]:
-    """As `read_texts`, without the objects of which Breezy's stream makes six for each text."""
+    """The same without the objects of which Breezy's stream makes six for each text."""
     memos: dict[tuple[int, int], tuple[Any, int, int]] = {}
     inside: dict[tuple[int, int], list[tuple[int, int, StoreKey, tuple[StoreKey, ...] | None]]] = {}
     for key, details in store._index.get_build_details(keys).items():

@@ -41,7 +41,7 @@ _ROOTS = 20_000
 
 
 class _Tree(NamedTuple):
-    """What was read of a revision before its texts."""
+    """The parts of a revision that are read before its texts."""
 
     revision: RevisionId
     records: list[NewRecord]

@@ -44,7 +44,7 @@ FORK_FROM = 8 << 20
 
 
 class _Row(NamedTuple):
-    """Where in the spool file a record lies, and what its header says."""
+    """The place of a record in the spool file, and its header."""
 
     at: int
     encoding: int
@@ -54,9 +54,9 @@ class _Row(NamedTuple):
     base: Key
     check: bytes
     here: bool
-    """Whether its base did not come before it: then it is here, even where a copy of it comes later."""
+    """True if its base did not come before it: then it is here, even where a copy of it comes later."""
     parents: tuple[RevisionId, ...]
-    """Of its revision; kept for a revision and its inventory alone."""
+    """The parents of its revision; kept for a revision and its inventory alone."""
 
 
 def insert(
@@ -97,7 +97,7 @@ def insert(
 
 
 def _missing(repository: BrzRepository, missing: Iterable[StoreKey]) -> Iterator[tuple[str, Iterator[Content]]]:
-    """What of `missing` the repositories have that this one is stacked on."""
+    """The records of `missing` in the repositories that this one is stacked on."""
     keys = set(missing)
     for fallback in repository.breezy._fallback_repositories:
         with fallback.lock_read():
@@ -127,7 +127,7 @@ class _Arrived:
 
     @property
     def objects(self) -> int:
-        """How many records came, copies left out."""
+        """The number of records that came, copies left out."""
         return sum(map(len, self._rows))
 
     def streams(self, segments: Iterable[bytes]) -> Iterator[tuple[str, Iterator[Content]]]:

@@ -13,7 +13,7 @@ NO_PARENTS = NULL
 
 
 def inventory_meta(parents: Sequence[StoreKey] | None, of_revision: Sequence[RevisionId]) -> bytes:
-    """What an inventory's meta is; empty where its parents are its revision's."""
+    """The meta of an inventory; empty where its parents are its revision's."""
     ids = [key[0] for key in parents or ()]
     if ids == list(of_revision):
         return b""
@@ -28,7 +28,7 @@ def inventory_parents(meta: bytes, of_revision: Sequence[RevisionId]) -> tuple[S
 
 
 def text_meta(file_id: bytes, parents: Sequence[StoreKey] | None) -> bytes:
-    """What the meta of a file's text is.
+    """The meta of a file's text.
 
     Raises:
         ValueError: a parent is another file's.

@@ -55,11 +55,11 @@ class Entry(NamedTuple):
     revision: RevisionId
     """The one that changed it last: file id and this, joined with NUL, are the key of its text."""
     sha1: bytes = b""
-    """Of a file's text, in hex."""
+    """The sha1 of a file's text, in hex."""
     size: int = 0
     executable: bool = False
     target: bytes = b""
-    """Where a symbolic link points; the revision of a tree that lies elsewhere."""
+    """The target of a symbolic link; the revision of a tree that lies elsewhere."""
 
     @property
     def text_key(self) -> Key:
@@ -93,7 +93,7 @@ _TEXTS: Final = compile_pattern(
     rb"([^\0]*+)\0(?:7\n(f)ile|4\ndir|5\n(s)ymlink|5\n(t)ree): (.++)\n.*+\n.*+\n(.++)\n"
     rb"(?(2)(.++)\n.++\n.\n)(?(3).*+\n)(?(4).*+\n)"
 )
-"""Of each item of such a leaf the rest of its key, what it is, file id, revision and a file's sha1."""
+"""An item of such a leaf: the rest of its key, what it is, file id, revision and a file's sha1."""
 _NAMES: Final = (
     compile_pattern(rb"(?:[^\0\n]*+\0[^\0\n]*+\0001\n.++\n)*+"),
     compile_pattern(rb"(?:[^\0\n]*+\0001\n.++\n)*+"),
@@ -101,7 +101,7 @@ _NAMES: Final = (
 """All items of a leaf of `by_name`, where what all keys begin with has as many NULs as the index here."""
 _VALUES: Final = compile_pattern(rb"([^\0]*+)\0(?:7\n(f(?:.*+\n){7})|4\n(d(?:.*+\n){4})|5\n([st](?:.*+\n){5}))")
 _FILE_IDS: Final = compile_pattern(rb"([^\n]*)\0001\n(.++)\n")
-"""Of each item of a leaf of either map the rest of its key, and its value."""
+"""An item of a leaf of either map: the rest of its key, and its value."""
 
 
 def read_node(text: bytes) -> Node:
@@ -123,7 +123,7 @@ def read_node(text: bytes) -> Node:
 
 
 class NodeHead(NamedTuple):
-    """What a page of pages says before its pages, and where those begin."""
+    """The head of a page of pages, and the begin of its pages."""
 
     parts: bytes
     prefix: bytes
@@ -158,7 +158,7 @@ def node_pages(lines: bytes) -> list[Key]:
 
 
 def is_node(text: bytes) -> bool:
-    """Whether a page's text is to be read as a page of pages, and not as a leaf."""
+    """True if a page's text is to be read as a page of pages, and not as a leaf."""
     return text.startswith(b"chknode:\n")
 
 
@@ -194,13 +194,13 @@ def read_leaf(text: bytes) -> Leaf:
 
 
 class LeafHead(NamedTuple):
-    """What a leaf says before its items: parts of their keys, how many there are, what all keys begin with."""
+    """The head of a leaf: the parts of its items' keys, how many items there are, what all keys begin with."""
 
     parts: int
     items: int
     prefix: bytes
     end: int
-    """Where the items begin."""
+    """The begin of the items."""
 
 
 def leaf_head(text: bytes) -> LeafHead:
@@ -220,7 +220,7 @@ def leaf_head(text: bytes) -> LeafHead:
 
 
 def count_items(head: LeafHead, text: bytes, start: int, end: int) -> int:
-    """How many items of a leaf lie there; of each its form is checked.
+    """The number of a leaf's items that lie there; the form of each is checked.
 
     Raises:
         ValueError: it is not the form of items.

@@ -17,7 +17,7 @@ FEW = 64
 
 
 class BrzPlan:
-    """What a push sends; see `plan`. One plan belongs to one repository."""
+    """The content of a push; see `plan`. One plan belongs to one repository."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class BrzPlan:
 
     @property
     def bulk(self) -> bool:
-        """Whether it is long enough for the ways of a bulk push."""
+        """True if it is long enough for the ways of a bulk push."""
         return len(self.graph) > FEW
 
     def without_bases(self, keys: Collection[Key]) -> Self:
@@ -68,7 +68,7 @@ class BrzPlan:
 
 
 def plan(repository: BrzRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> BrzPlan:
-    """What to send so that a server that holds `haves` holds `tips`.
+    """The plan of a push by which a server that holds `haves` will hold `tips`.
 
     Raises:
         CannotSend: a tip is not here.

@@ -46,7 +46,7 @@ STORES = {
     CHK: "chk_bytes",
     TEXT: "texts",
 }
-"""What Breezy calls the store of a repository that has the records of a kind."""
+"""The name that Breezy gives the store of each kind of records."""
 
 
 class WrongFormat(VcsError):

@@ -15,17 +15,17 @@ from smartserver.records.model import Key, RevisionId
 from smartserver.vcs.patterns import compile_pattern
 
 FORMAT: Final = 10
-"""Of revisions in 2a."""
+"""The format of revisions in 2a."""
 
 SEARCH_KEY: Final = b"hash-255-way"
-"""How 2a finds a key in a map: see `search_key`."""
+"""The way in which 2a finds a key in a map: see `search_key`."""
 
 MAX_PROPERTIES: Final = 65_536
-"""Of a revision: as many as it may have parents."""
+"""The properties that a revision may have: as many as it may have parents."""
 
 
 class Revision(NamedTuple):
-    """What a revision's text says of it; parents in order, ghosts among them."""
+    """The fields of a revision's text; parents in order, ghosts among them."""
 
     id: RevisionId
     parents: tuple[RevisionId, ...]
@@ -41,7 +41,7 @@ class Revision(NamedTuple):
 
 
 class Inventory(NamedTuple):
-    """What an inventory's text says: the root pages of its maps."""
+    """The fields of an inventory's text: the root pages of its maps."""
 
     revision: RevisionId
     root_id: bytes
@@ -53,7 +53,7 @@ class Inventory(NamedTuple):
 
 
 def read_revision(text: bytes) -> Revision:
-    """What a revision's text says.
+    """Read a revision's text.
 
     Raises:
         ValueError: it cannot be read.
@@ -149,7 +149,7 @@ _USUAL: Final = tuple(
         ),
     )
 )
-"""What lies between the values of a revision that Breezy wrote."""
+"""The bytes between the values of a revision that Breezy wrote."""
 _PROPERTIES: Final = 1
 _PARENTS: Final = 4
 
@@ -231,7 +231,7 @@ _USUAL_INVENTORY: Final = compile_pattern(
 
 
 def read_inventory(text: bytes) -> Inventory:
-    """What an inventory's text says.
+    """Read an inventory's text.
 
     Raises:
         ValueError: it cannot be read, or is not of the format 2a.

@@ -21,7 +21,7 @@ Row = tuple[bytes, ...]
 
 
 class TreeEntry(NamedTuple):
-    """What a tree says of one file, folder or link; `sha1` and `size` are a file's, else empty."""
+    """A file, folder or link of a tree; `sha1` and `size` are a file's, else empty."""
 
     file_id: bytes
     parent_id: bytes
@@ -47,7 +47,7 @@ def rows(leaf: bytes) -> list[Row]:
 
 
 def differing(new: bytes, old: bytes) -> tuple[list[Row], list[Row]]:
-    """What each of two leaves has and the other has not, with few others.
+    """The items that only the new and only the old of two leaves has, with few others.
 
     Raises:
         ValueError: one cannot be read.

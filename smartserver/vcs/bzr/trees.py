@@ -1,4 +1,4 @@
-"""What a tree has that its parents' trees have not: pages of the two maps, and texts.
+"""The pages of the two maps, and the texts, that a tree has and its parents' trees have not.
 
 The rule of this file: a page is introduced when no present parent's tree reaches it. A difference is a generator that
 yields the keys of pages it needs next, so that the pages of many revisions are read together.
@@ -33,7 +33,7 @@ class Page:
     def __init__(self, text: bytes) -> None:
         self.text = text
         self.children: dict[bytes, Key] | None = None
-        """Of an inner page."""
+        """The children of an inner page."""
         if is_node(text):
             prefix, below = read_node(text)[1:]
             self.children = {prefix + place: key for place, key in below.items()}
@@ -44,7 +44,7 @@ class Page:
 
     @property
     def rows(self) -> list[Row]:
-        """What a leaf of the map of entries holds; read anew each time, for it takes ten times what the text does."""
+        """The items of a leaf of the map of entries; read each time, because they take ten times what the text does."""
         return rows(self.text)
 
 
@@ -63,7 +63,7 @@ class NewText(NamedTuple):
 
 
 class Difference:
-    """What one tree introduced; filled by `compare`."""
+    """The pages and texts that one tree introduced; filled by `compare`."""
 
     def __init__(self, pages: dict[Key, Page]) -> None:
         """`pages`: those read so far; what a generator asks for is there when it goes on."""
@@ -149,7 +149,8 @@ class Difference:
         return self._pages[key].children is not None
 
     def _narrow(self, nodes: Nodes, prefix: bytes, passed: set[Key]) -> Generator[Collection[Key], None, Nodes]:
-        """Those of `nodes` and the pages below them that may hold keys under `prefix`; inner pages of more are opened.
+        """The members of `nodes` and the pages below them that may hold keys under `prefix`; inner pages of more are
+        opened.
 
         What is seen on the way is added to `passed`.
         """
@@ -187,7 +188,7 @@ class Difference:
 
 
 def _common(first: bytes, last: bytes) -> bytes:
-    """What both begin with, and so all that sort between them."""
+    """The begin that both, and so all that sort between them, have in common."""
     length = 0
     for one, other in zip(first, last, strict=False):
         if one != other:

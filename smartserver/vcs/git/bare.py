@@ -53,7 +53,7 @@ def open_bare(folder: str, vcs: str, environment: Mapping[str, str]) -> GitRepos
 
 
 def check_kept(folder: str, environment: Mapping[str, str]) -> bool:
-    """Whether `open_bare` created the repository in a folder; False: there is nothing.
+    """True if `open_bare` created the repository in a folder; False: there is nothing.
 
     Raises:
         VcsError: something else is there, as a repository of the user's, whose refs `set_refs` would delete; or the
@@ -70,7 +70,7 @@ def check_kept(folder: str, environment: Mapping[str, str]) -> bool:
 
 
 def has_content(folder: str, environment: Mapping[str, str]) -> bool:
-    """Whether there is something in a folder.
+    """True if there is something in a folder.
 
     Raises:
         VcsError: it is another user's, who may have prepared it.
@@ -90,7 +90,7 @@ def _is_sudo(environment: Mapping[str, str]) -> bool:
 
 
 def _variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Those of git, with `_SETTINGS`."""
+    """The environment of git, with `_SETTINGS`."""
     settings = {"GIT_CONFIG_COUNT": str(len(_SETTINGS))}
     for number, (name, value) in enumerate(_SETTINGS.items()):
         settings |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}

@@ -61,7 +61,7 @@ class PackBuilder:
 
     @property
     def objects(self) -> int:
-        """How many records came, copies left out."""
+        """The number of records that came, copies left out."""
         return len(self._keys)
 
     def __contains__(self, key: object) -> bool:

@@ -108,7 +108,7 @@ class GitContents:
         return found
 
     def header(self, revision: RevisionId) -> Header | None:
-        """What a commit says; None of a tag."""
+        """The header of a commit; None of a tag."""
         record = self._record(revision)
         if record is None:
             raise MissingRevision(revision)
@@ -135,7 +135,7 @@ class GitContents:
         return None if node is None else node[1:]
 
     def changes(self, revision: RevisionId) -> Iterator[Change]:
-        """How its tree differs from that of its first parent."""
+        """The differences of its tree from that of its first parent."""
         record = self._object(revision, COMMIT)
         tree, parents = self._format.commit(revision, record.text)
         before = self._format.commit(parents[0], self._object(parents[0], COMMIT).text)[0] if parents else None
@@ -186,7 +186,7 @@ class GitContents:
                 paths.pop()
 
     def _differing(self, mine: Key, theirs: Key | None) -> Iterator[Change]:
-        """How the tree `mine` differs from `theirs`; None: there is none. A path is made when it is given."""
+        """The differences of the tree `mine` from `theirs`; None: there is none. A path is made when it is given."""
         levels = [iter(self._within(mine, theirs))]
         folders = [b""]
         while levels:
@@ -203,7 +203,7 @@ class GitContents:
                 folders.pop()
 
     def _within(self, new: Key | None, old: Key | None) -> list[_Difference]:
-        """What there is to say of the entries of a folder that has these two trees, sorted by path."""
+        """The differences in a folder that has these two trees, sorted by path."""
         found: list[_Difference] = []
         same_names = None if new is None or old is None else self._changed(new, old)
         if same_names is not None:
@@ -263,7 +263,7 @@ _Difference = tuple[str, bytes, Key | None, Key | None]
 
 
 def _difference(name: bytes, new: TreeEntry | None, old: TreeEntry | None) -> Iterator[_Difference]:
-    """What there is to say of a name that two trees have with these entries."""
+    """The differences between two entries that trees have under one name."""
     if new == old:
         return
     new_tree, old_tree = _folder(new), _folder(old)

@@ -51,7 +51,7 @@ class _OpenFolder:
         self.path = path
         self.content = iter(content)
         self.rows: list[tuple[bytes, bytes, Key]] = []
-        """What entries are sorted by, mode and name as they are written, and object."""
+        """The sort key of each entry, its mode and name as they are written, and its object."""
 
 
 class FolderTree:
@@ -73,7 +73,7 @@ class FolderTree:
         self.files: list[File] = []
         self.trees: dict[Key, bytes] = {}
         self.keys = KeyTable()
-        """Of all files and trees."""
+        """The keys of all files and trees."""
         self.root = self._read()
 
     def text(self, file: File) -> bytes:
@@ -169,7 +169,7 @@ class FolderCommit:
         self._kinds = GIT[tree.vcs].kinds
         self.id: RevisionId = git_key(self._kinds[0].check, COMMIT, text)
         self.trees = {key: text for key, text in tree.trees.items() if key not in held}
-        """What of the folder's trees is sent."""
+        """The folder's trees that are sent."""
         self.files = {file.key: file for file in tree.files if file.key not in held}
         """The same of the files, one for each text."""
 

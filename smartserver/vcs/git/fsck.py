@@ -106,7 +106,7 @@ _HFS_DOTGIT: Final = compile_pattern(rb"(?i:\.git)(.*+)", re.DOTALL)
 
 
 def _named(name: str, short: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """How HFS+ and NTFS may spell `.NAME`; `short`: what NTFS begins another short name of it with."""
+    """The spellings of `.NAME` on HFS+ and NTFS; `short`: the begin of another short name that NTFS gives it."""
     forms = [
         rb"\.%b" % name.encode(),
         rb"%b~[1-4]" % name[:6].encode(),
@@ -165,7 +165,7 @@ class GitFaults(FaultChecker):
         return find(record.text, charge)
 
     def _look_at_tree(self, kind: int, text: bytes, base: bytes | None) -> tuple[Sequence[Fault], Sequence[Role]]:
-        """As `look`. A tree with the names and modes of its base has the same faults in them."""
+        """The faults and roles of a tree, which has the faults of its base if its names and modes are the same."""
         same = None if base is None else self._format.changed(text, base)
         if same is not None:
             return self._look_at(kind, [each[:3] for each in same], names=False)
@@ -247,7 +247,7 @@ def _mode(mode: bytes) -> str:
 
 
 def _is_dotgit(name: bytes) -> bool:
-    """Whether some file system takes a name, or what comes after a backslash in it, for `.git`."""
+    """True if some file system takes a name, or its part after a backslash, for `.git`."""
     return _hfs(_HFS_DOTGIT, name) or _NTFS_DOTGIT.search(name) is not None
 
 
@@ -260,7 +260,7 @@ def _special(name: bytes) -> str | None:
 
 
 def _hfs(pattern: re.Pattern[bytes], name: bytes) -> bool:
-    """Whether HFS+, which leaves some code points out, takes a name for one; it ends where it is no UTF-8."""
+    """True if HFS+, which leaves some code points out, takes a name for one; it ends where it is no UTF-8."""
     found = pattern.match(_IGNORED_BY_HFS.sub(b"", name))
     if found is None:
         return False
@@ -332,7 +332,7 @@ def tag_faults(text: bytes) -> list[Fault]:
 
 
 def _header_fault(text: bytes) -> Fault | None:
-    """What makes git itself stop reading an object."""
+    """The fault at which git itself stops reading an object."""
     end = text.find(b"\n\n")
     if b"\0" in (text if end < 0 else text[:end]):
         return Fault("nulInHeader", "a NUL byte in its header")
@@ -397,7 +397,7 @@ def _attributes_faults(text: bytes, charge: Charge) -> list[Fault]:
 
 
 def _has_long_line(text: bytes, charge: Charge) -> bool:
-    """Whether a line is too long. Each byte is read once at most: two windows in a row advance by more than one."""
+    """True if a line is too long. Each byte is read once at most: two windows in a row advance by more than one."""
     at = steps = 0
     while len(text) - at >= MAX_ATTRIBUTE_LINE:
         last = text.rfind(b"\n", at, at + MAX_ATTRIBUTE_LINE)
@@ -460,7 +460,7 @@ _HOST: Final = compile_pattern(rb"[^:/]*+://(?:[^/@]*+@)?+([^/?#]*+)")
 
 
 def _is_bad_url(url: bytes) -> bool:
-    """Whether git would take a URL for an option, or for more than one line or another host (CVE-2020-11008)."""
+    """True if git would take a URL for an option, or for more than one line or another host (CVE-2020-11008)."""
     if url.startswith(b"-"):
         return True
     if url.startswith((b"./", b"../", b"git://")):

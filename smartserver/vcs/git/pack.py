@@ -72,7 +72,7 @@ def entry_head(kind: int, n: int) -> bytes:
 
 
 def offset_back(n: int) -> bytes:
-    """How far before its entry a delta's base lies."""
+    """The distance from an entry back to the base of its delta."""
     out = bytearray((n & 127,))
     n >>= 7
     while n:
@@ -83,7 +83,7 @@ def offset_back(n: int) -> bytes:
 
 
 class Table:
-    """What an index needs to know of each entry written: key, CRC-32 and offset."""
+    """The key, CRC-32 and offset of each entry written, as an index needs them."""
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -144,7 +144,7 @@ class BaseNotHere(VcsError):
 
 
 _RECORD = struct.Struct("<BBQQQi")
-"""What is known of a record: type, encoding, length, place and length of its frame, number of its base."""
+"""The fields of a record: type, encoding, length, place and length of its frame, number of its base."""
 
 _OUTSIDE = bytes(_RECORD.size)
 """The same of a base that was named and not added."""
@@ -239,7 +239,7 @@ class EntryWriter:
         self._split = tree_entries(width)
         self._types = bytearray()
         self._places = array("Q")
-        """Of each record its type, 0 where it has no entry, and the offset of its entry."""
+        """The type of each record, 0 where it has no entry, and the offset of its entry."""
         self._pending: list[bytes] = []
         self._written = 0
 

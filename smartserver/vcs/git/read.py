@@ -50,7 +50,7 @@ _CHUNK = 20_000
 
 
 class GitPlan:
-    """What a push of `tips` sends to a server that holds `haves`; one plan belongs to one repository."""
+    """The content of a push of `tips` to a server that holds `haves`; one plan belongs to one repository."""
 
     def __init__(self, repository: GitRepository, sending: Revisions, excluded: frozenset[Key] = frozenset()) -> None:
         self._repository = repository
@@ -61,7 +61,7 @@ class GitPlan:
 
     @property
     def bulk(self) -> bool:
-        """Whether it is long enough for the ways of a bulk push."""
+        """True if it is long enough for the ways of a bulk push."""
         return len(self._sending) > FEW
 
     def without_bases(self, keys: Collection[Key]) -> Self:
@@ -171,7 +171,7 @@ def _chunks(
 
 
 def plan(repository: GitRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> GitPlan:
-    """What to send so that a server that holds `haves` holds `tips`.
+    """The plan of a push by which a server that holds `haves` will hold `tips`.
 
     Raises:
         CannotSend: the repository does not have all of it.

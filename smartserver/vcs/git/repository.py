@@ -30,7 +30,7 @@ _ANCESTOR_STEPS = tuple(1 << n for n in range(13))
 _ANCESTOR_HEADS = 8
 
 _NO_FILE = b"refs/heads/.invalid"
-"""What the file HEAD names where refs are in no files (git's reftable format)."""
+"""The ref that the file HEAD names where refs are in no files (git's reftable format)."""
 
 
 class GitRepository:
@@ -78,7 +78,7 @@ class GitRepository:
         return subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr, env=self.environment)
 
     def run(self, *arguments: str, stdin: bytes = b"", accept: tuple[int, ...] = (0,)) -> bytes:
-        """What a git command wrote.
+        """The output of a git command.
 
         Raises:
             ToolFailed: its exit status is not one of `accept`.
@@ -105,7 +105,7 @@ class GitRepository:
 
     @property
     def format(self) -> Format:
-        """How its objects are read."""
+        """The reader of its objects."""
         return FORMATS[self.object_format]
 
     @property
@@ -115,7 +115,7 @@ class GitRepository:
 
     @property
     def common_dir(self) -> str:
-        """Where objects and shared refs live: another place than `git_dir` in a linked work tree."""
+        """The folder of objects and shared refs: another one than `git_dir` in a linked work tree."""
         if self._common_dir is None:
             common = self.environment.get("GIT_COMMON_DIR")
             if not common:
@@ -147,12 +147,12 @@ class GitRepository:
 
     @property
     def is_shallow(self) -> bool:
-        """Whether history was cut off below some commits."""
+        """True if history was cut off below some commits."""
         return bool(self.shallow())
 
     @property
     def is_partial(self) -> bool:
-        """Whether it was cloned without some of the objects."""
+        """True if it was cloned without some of the objects."""
         settings = self.settings()
         return "extensions.partialclone" in settings or any(
             name.startswith("remote.") and name.endswith(".promisor") and boolean(values[-1])
@@ -247,7 +247,7 @@ class GitRepository:
         return self.objects.find(name)
 
     def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:
-        """Whether `revision` is or descends from `ancestor`; False where one of them is not here."""
+        """True if `revision` is `ancestor` or descends from it; False where one of them is not here."""
         process = self.start("merge-base", "--is-ancestor", ancestor.hex(), revision.hex())
         return process.wait() == 0
 
@@ -296,7 +296,7 @@ class GitRepository:
         return [refs[name] for name in sorted(refs, key=weight)]
 
     def existing(self, names: Iterable[bytes]) -> list[tuple[RevisionId, bytes]]:
-        """Those of `names` (ids or expressions) that are here: id and type."""
+        """The ids and types of the `names` (ids or expressions) that are here."""
         asked = b"".join([name + b"\n" for name in names])
         if not asked:
             return []
@@ -309,7 +309,7 @@ class GitRepository:
         ]
 
     def present(self, keys: Collection[RevisionId]) -> set[RevisionId]:
-        """Those of `keys` that are here."""
+        """The members of `keys` that are here."""
         if not self.is_partial or not keys:
             return {key for key, _ in self.existing([hexlify(key) for key in keys])}
         # Git before 2.44 has no other command that takes a missing object for missing instead of fetching it.
@@ -323,8 +323,8 @@ class GitRepository:
         return [key for key, kind in self.existing(names) if kind == b"commit"]
 
     def whole(self, keys: list[RevisionId]) -> list[RevisionId]:
-        """Those of `keys` from which everything can be reached: refs, of alternates too, vouch for what they reach,
-        the rest is walked."""
+        """The members of `keys` from which everything can be reached: refs, of alternates too, vouch for what they
+        reach, the rest is walked."""
         if not keys or self._reaches_all(keys):
             return keys
         present = self.present(keys)

@@ -63,7 +63,7 @@ _MAX_HEAD: Final = 1 << 20
 
 
 class Omissions(NamedTuple):
-    """What a stream cannot say as it is."""
+    """The objects and refs that a stream cannot represent as they are."""
 
     commits: int
     """Commits with a signature, another header that a stream has not, an author that it cannot name, or a NUL byte."""
@@ -72,7 +72,7 @@ class Omissions(NamedTuple):
     tags: int
     """Tags of something else than a commit, those with another name inside than that of their ref, and as `commits`."""
     has_nested_tags: bool
-    """Whether there is a tag of a tag: git writes such tags with marks, which few readers know."""
+    """True if there is a tag of a tag: git writes such tags with marks, which few readers know."""
 
 
 def find_omissions(repository: GitRepository) -> Omissions:
@@ -98,7 +98,7 @@ def find_omissions(repository: GitRepository) -> Omissions:
 
 
 def _comes_back(entries: Sequence[TreeEntry], empty: Key) -> bool:
-    """Whether git makes the same tree of the files that a stream tells of it. `empty`: the key of an empty tree."""
+    """True if git makes the same tree of the files that a stream tells of it. `empty`: the key of an empty tree."""
     names = {name for _, name, _ in entries}
     places = [name + b"/" if mode == _FOLDER else name for mode, name, _ in entries]
     return (

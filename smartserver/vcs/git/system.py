@@ -80,7 +80,7 @@ class GitSystem(System):
 
     @functools.cached_property
     def faults(self) -> FaultChecker:
-        """Those that `git fsck` finds."""
+        """The faults that `git fsck` finds."""
         from smartserver.vcs.git.fsck import GitFaults  # Not before: git's helper judges nothing.
 
         return GitFaults(self._format)
@@ -96,11 +96,11 @@ class GitSystem(System):
         return ()
 
     def may_refer(self, kind: int, meta: bytes) -> bool:
-        """Whether it is no blob."""
+        """True if it is no blob."""
         return meta != BLOB
 
     def is_file(self, kind: int, meta: bytes) -> bool:
-        """Whether it is a blob."""
+        """True if it is a blob."""
         return meta == BLOB
 
     def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
@@ -124,7 +124,7 @@ class GitSystem(System):
         return ((0, _METAS[name], (target,)),)
 
     def changes(self, record: Record, base: Record) -> Changes | None:
-        """Of a tree that has other objects under the same names, those objects: so are 19 of 20 trees."""
+        """The objects that differ, if a tree has others under the same names: so it is with 19 of 20 trees."""
         found = None if not record.meta == base.meta == TREE else self._format.changed(record.text, base.text)
         if found is None:
             return None
@@ -150,7 +150,8 @@ class GitSystem(System):
         return GitContents(stored, self._format)
 
     def ref_problem(self, name: bytes) -> str:
-        """What git-check-ref-format(1) says, and that it is below `refs/` and fits in a client's folders."""
+        """The rule of git-check-ref-format(1) that a name breaks, or that it is not below `refs/` or fits in no
+        client's folders."""
         if _ref().fullmatch(name) is None or b".." in name or b"@{" in name:
             return "git allows no such ref (git help check-ref-format)"
         longest = max(map(len, name.split(b"/")))

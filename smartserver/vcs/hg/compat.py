@@ -33,7 +33,7 @@ class Store(Protocol):
     """A revlog, or what wraps one: the versions of a file, the manifests, the changesets."""
 
     def hasnode(self, node: Node) -> bool:
-        """Whether a node is there."""
+        """True if a node is there."""
 
     def rev(self, node: Node) -> int:
         """The number of a node, which is local."""
@@ -57,7 +57,7 @@ class Store(Protocol):
         """The number of the text that this one is stored as a delta on."""
 
     def revdiff(self, base: int, rev: int) -> bytes:
-        """How a text differs from another, in Mercurial's own form; quick where it is stored so."""
+        """The difference between two texts in Mercurial's own form; quick where it is stored so."""
 
     def clearcaches(self) -> None:
         """Keep nothing of what was read."""
@@ -104,6 +104,6 @@ def _revlog(storage: Any) -> Store:
 
 
 def line_delta(text: bytes, base: bytes) -> bytes:
-    """How a text differs from another by lines, in Mercurial's own form."""
+    """The lines in which a text differs from another, in Mercurial's own form."""
     found: bytes = mdiff.textdiff(base, text)
     return found

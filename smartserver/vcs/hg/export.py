@@ -119,7 +119,7 @@ class Export:
             yield self._file(key, candidates)
 
     def _differing(self, manifest: Node, parent: Node) -> tuple[dict[bytes, Node], dict[bytes, Node]]:
-        """What each of two manifests has and the other has not."""
+        """The entries that only the first and only the second of two manifests has."""
         old = b"" if parent == NULL else self._manifest(parent)
         found = differing_in(self._hunks(MANIFEST, manifest, parent), old) if old else None
         return differing(self._manifest(manifest), old) if found is None else found
@@ -156,7 +156,7 @@ class Export:
     # ---- texts
 
     def _hunks(self, kind: int, key: Key, base: Key) -> list[Hunk]:
-        """How a text differs from a candidate's, as it lies here, if it does."""
+        """The hunks between a text and a candidate's, as they lie here if they do."""
         if self._read[0] != (key, base):
             self._read = (key, base), self._find_hunks(kind, key, base)
         return self._read[1]

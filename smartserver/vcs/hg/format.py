@@ -1,4 +1,4 @@
-"""What of the texts of changesets, manifests and files is read here: what they name.
+"""Reads the texts of changesets, manifests and files for what they name.
 
 A manifest is lines, sorted by path: path, NUL, 40 hex digits of the node, a flag (`x`, `l` or none), newline.
 """
@@ -18,24 +18,25 @@ from smartserver.vcs.patterns import compile_pattern
 
 _LINE: Final = compile_pattern(rb"([^\0\n\r]++)\0([0-9a-f]{40})([xl]?)")
 _OUTSIDE: Final = compile_pattern(rb"/\.{0,2}/|^/\.[hH][gG]\.?/")
-"""What no path has, with a slash at both ends: an empty part, `.`, `..`, or Mercurial's own folder."""
+"""The parts that no path has, with a slash at both ends: an empty part, `.`, `..`, or Mercurial's own folder."""
 
 _BAD_ESCAPE: Final = compile_pattern(rb"(?<!\\)(?:\\\\)*+\\(?:\0|\Z|x(?![0-9a-fA-F]{2}))")
-"""What ends every command of hg that reads the extras: a backslash at the end of one, an `x` without two digits."""
+"""An escape that ends every command of hg that reads the extras: a backslash at the end of one, an `x` without two
+digits."""
 
 _HEX: Final = 40
 
 _UNREADABLE: Final = "it cannot be read as a changeset"
 
 CENSORED: Final = b"\1\ncensored:"
-"""How the text of a version begins that was taken away: Mercurial reads none that begins so."""
+"""The begin of the text of a version that was taken away: Mercurial reads none that begins so."""
 
 _MARK: Final = b"\1\n"
-"""What the metadata of a file's version lie between; a text that begins so has some, if only none."""
+"""The mark before and after the metadata of a file's version; a text that begins so has some, if only none."""
 
 
 class Changeset(NamedTuple):
-    """What a changeset says, but for its files and extras."""
+    """The fields of a changeset, but for its files and extras."""
 
     manifest: Node
     """Null where its tree is empty."""
@@ -65,7 +66,7 @@ def changeset_manifest(text: bytes) -> Node:
 
 
 def read_changeset(text: bytes) -> Changeset:
-    """What a changeset says, read as Mercurial's `changelogrevision` reads it.
+    """The fields of a changeset, read as Mercurial's `changelogrevision` reads it.
 
     Raises:
         ValueError: Mercurial cannot read it, or cannot show its date.
@@ -99,7 +100,7 @@ def _check_extras(extras: bytes) -> None:
 
 
 def closes_branch(text: bytes) -> bool:
-    """Whether a changeset, which can be read, closes its branch: it has the extra `close`."""
+    """True if a changeset, which can be read, closes its branch: it has the extra `close`."""
     extras = text.split(b"\n", 3)[2].split(b" ", 2)[2:]
     return any(extra.startswith(b"close:") for each in extras for extra in each.split(b"\0"))
 
@@ -115,7 +116,7 @@ def file_text(text: bytes) -> bytes:
 
 
 def has_open_metadata(begin: bytes | bytearray, searched: int = 0) -> bool:
-    """Whether the metadata of a file's version may go on behind its begin. They do not end in the first `searched`
+    """True if the metadata of a file's version may go on behind its begin. They do not end in the first `searched`
     bytes."""
     return _MARK.startswith(begin[: len(_MARK)]) and begin.find(_MARK, max(searched - 1, len(_MARK))) < 0
 
@@ -136,7 +137,7 @@ def copied_from(text: bytes) -> tuple[bytes, Node] | None:
 
 
 def _end_of_metadata(text: bytes) -> int:
-    """Where the mark behind the metadata begins; 0 where there are none."""
+    """The place of the mark behind the metadata; 0 where there are none."""
     if not text.startswith(_MARK):
         return 0
     end = text.find(_MARK, len(_MARK))
@@ -271,7 +272,7 @@ def differing_in(hunks: Sequence[Hunk], old: bytes) -> tuple[dict[bytes, Node], 
 
 
 def differing_lines(new: bytes, old: bytes) -> tuple[int, int, int]:
-    """Where whole lines begin in which two texts differ, and where those end in each."""
+    """The begin of the whole lines in which two texts differ, and their end in each."""
     ahead = common_start(new, old)
     behind = common_end(new, old, min(len(new), len(old)) - ahead)
     start = new.rfind(b"\n", 0, ahead) + 1

@@ -45,7 +45,7 @@ _END: Final = bytes(4)
 
 
 class _Row(NamedTuple):
-    """Where in the spool file a record lies, and what its header says."""
+    """The place of a record in the spool file, and its header."""
 
     at: int
     encoding: int
@@ -54,7 +54,7 @@ class _Row(NamedTuple):
     meta: bytes
     base: Key
     here: bool
-    """Whether its base was not received before it: then the base is here, even if a copy of it follows later."""
+    """True if its base was not received before it: then the base is here, even if a copy of it follows later."""
     introduced: list[Node]
     """The changesets whose segments contain it."""
 

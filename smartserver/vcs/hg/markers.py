@@ -38,10 +38,10 @@ _HEAD: Final = struct.Struct(">IdhHBBB")
 """Size, date, time zone, flags; how many successors, parents and pairs of metadata."""
 
 _COUNTS: Final = _HEAD.size - 3
-"""Where the counts begin."""
+"""The place of the counts."""
 
 _SECOND: Final = _HEAD.size + NODE_BYTES
-"""Where the nodes behind the predecessor's begin."""
+"""The place of the nodes behind the predecessor's."""
 
 _LONG_NODES: Final = 2
 """The flag of a marker with nodes of 32 bytes."""
@@ -55,12 +55,12 @@ KnownVersion = tuple[bytes, int, int]
 
 
 class Marker(NamedTuple):
-    """What a marker says of changesets."""
+    """The changesets that a marker names."""
 
     predecessor: Node
     successors: tuple[Node, ...]
     parents: tuple[Node, ...]
-    """Of the predecessor, where the marker tells them."""
+    """The parents of the predecessor, where the marker tells them."""
 
     @property
     def anchors(self) -> tuple[Node, ...]:
@@ -69,7 +69,7 @@ class Marker(NamedTuple):
 
 
 def parse(encoded: bytes) -> Marker:
-    """What a marker says.
+    """Read a marker.
 
     Raises:
         ValueError: it cannot be read.

@@ -18,7 +18,7 @@ FEW = 64
 
 
 class HgPlan:
-    """What a push sends; see `plan`. One plan belongs to one repository."""
+    """The content of a push; see `plan`. One plan belongs to one repository."""
 
     def __init__(self, repository: HgRepository, nodes: Sequence[Node], excluded: frozenset[Key] = frozenset()) -> None:
         """`nodes`: the changesets, parents first."""
@@ -31,7 +31,7 @@ class HgPlan:
 
     @property
     def bulk(self) -> bool:
-        """Whether it is long enough for the ways of a bulk push."""
+        """True if it is long enough for the ways of a bulk push."""
         return len(self.graph) > FEW
 
     def without_bases(self, keys: Collection[Key]) -> Self:
@@ -50,7 +50,7 @@ class HgPlan:
 
 
 def plan(repository: HgRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> HgPlan:
-    """What to send so that a server that holds `haves` holds `tips`.
+    """The plan of a push by which a server that holds `haves` will hold `tips`.
 
     Raises:
         CannotSend: a tip is not here.

@@ -103,7 +103,7 @@ def _page(table: Mapping[bytes, bytes], after: bytes) -> bytes:
 
 
 def _find(stored: RepositoryView, names: Sequence[bytes]) -> tuple[list[Node], list[Node]]:
-    """What each name is, null for a branch; and all the heads they name."""
+    """The changeset of each name, null for a branch; and all the heads they name."""
     finder = Finder(stored, names)
     found: dict[bytes, Node] = {}
     heads: dict[Node, None] = {}
@@ -131,7 +131,7 @@ def _stored(stored: RepositoryView, nodes: Sequence[Node]) -> list[int]:
 
 
 class _Tag(NamedTuple):
-    """Where a tag is in the files of some heads, and where it was before."""
+    """The node of a tag in the files of some heads, and the nodes it had before."""
 
     node: Node
     history: Counter[Node]
@@ -146,7 +146,7 @@ class Finder:
         self._stored = stored
         self._names = names
         self._begun: dict[bytes, list[Node]] | None = None
-        """Of each name that may be the begin of an id, two that begin so, at most."""
+        """Two ids, at most, for each name that may be the begin of one."""
         self._tags: dict[bytes, Node] | None = None
 
     def find(self, name: bytes) -> Node:
@@ -191,7 +191,7 @@ class Finder:
 
     @functools.cached_property
     def _count(self) -> int:
-        """How many changesets there are up to the newest head."""
+        """The number of changesets up to the newest head."""
         return max(self._ordinals(), default=-1) + 1
 
     def _branch(self, name: bytes) -> Node | None:

@@ -81,7 +81,7 @@ class HgRepository:
                 raise WrongFormat(what)
 
     def has(self, revision: RevisionId) -> bool:
-        """Whether a changeset is here."""
+        """True if a changeset is here."""
         return revision != NULL and len(revision) == len(NULL) and bool(self.changesets.hasnode(revision))
 
     def parents(self, revision: RevisionId) -> tuple[RevisionId, ...]:
@@ -123,7 +123,7 @@ class HgRepository:
         return [log.node(rev) for rev in log.headrevs([log.rev(node) for node in nodes])] if nodes else []
 
     def is_below(self, node: Node, heads: Sequence[Node]) -> bool:
-        """Whether a changeset is one of `heads` or an ancestor of one."""
+        """True if a changeset is one of `heads` or an ancestor of one."""
         log = self.changesets
         return log.rev(node) in log.ancestors([log.rev(head) for head in heads], inclusive=True)
 

@@ -33,7 +33,7 @@ class Above:
         return f"{cls.__name__}: {name}"
 
     def own(self, name: str) -> str:
-        """What it is."""
+        """The original."""
         return name
 
 

@@ -83,7 +83,7 @@ def test_what_is_said_to_be_run_names_a_place_over_ipv6_as_it_is_read() -> None:
 
 
 def test_what_a_server_finds_too_large_is_what_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those above are as other releases write them; here it is this one that refuses."""
+    """The messages above are as other releases write them; here it is this one that refuses."""
     stream = SegmentStream(graph_first=False, limit=6)
     with pytest.raises(LimitExceeded) as segment:
         stream.feed(b"\x07")

@@ -28,7 +28,7 @@ GHOST = b"ghost@example.org-1"
 
 
 class Item(NamedTuple):
-    """What lies at a path. A folder has a slash as its text, a link is at its target, a tree at its revision."""
+    """A node at a path. A folder has a slash as its text, a link is at its target, a tree at its revision."""
 
     file_id: bytes
     text: bytes = b""
@@ -50,7 +50,7 @@ class Stored(Charged):
         self.before: dict[bytes, Sequence[bytes]] = {TWO: (ONE, GHOST)}
         self.tags: dict[bytes, bytes] = {}
         self._last: dict[bytes, dict[bytes, tuple[object, bytes]]] = {}
-        """Of each revision by file id: what its entry says, and the revision that changed it last."""
+        """The entries of each revision by file id: the text, and the revision that changed it last."""
 
     def commit(
         self,

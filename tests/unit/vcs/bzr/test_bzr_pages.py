@@ -72,7 +72,7 @@ def test_a_page_of_as_many_pages_as_there_are_bytes_but_newlines() -> None:
 
 @pytest.mark.parametrize("read", [leaf_texts, read_leaf, leaf_head])
 def test_a_page_longer_than_it_may_be(read: Callable[[bytes], object]) -> None:
-    """What is read of a leaf of small items is many times as long as that."""
+    """A leaf of small items is read into many times as many bytes."""
     head, rest = b"chkleaf:\n65536\n1\n1\n\na\0005\nsymlink: a\n\n\nr1\n", b"\n"
     longest = head + b"t" * (MAX_PAGE - len(head) - len(rest)) + rest
     read(longest)

@@ -32,7 +32,7 @@ def test_time_zones() -> None:
 
 
 def test_a_revision_whose_fields_are_in_another_order() -> None:
-    """As good, if never written: they are read one by one then."""
+    """They are as good, if never written: they are read one by one then."""
     first = b"l6:formati10ee"
     assert REVISION.count(first) == 1
     assert read_revision(b"l" + REVISION.replace(first, b"")[1:-1] + first + b"e") == read_revision(REVISION)

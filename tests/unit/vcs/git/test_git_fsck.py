@@ -148,7 +148,7 @@ def write(folder: Path, meta: bytes, text: bytes) -> str:
 
 
 def of_git(folder: Path, *objects: tuple[bytes, bytes]) -> set[str]:
-    """What `git fsck --strict` says of these objects."""
+    """The faults that `git fsck --strict` finds in these objects."""
     names = [write(folder, *each) for each in objects]
     done = subprocess.run(
         ["git", "-C", folder, "fsck", "--strict", "--no-dangling", "--no-progress"], capture_output=True, check=False
@@ -381,7 +381,7 @@ def test_a_mode_of_many_zeros_is_cut_in_the_message() -> None:
 
 
 def test_only_roles_that_the_base_does_not_give_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many spellings in both, none is compared with each other one."""
+    """The many spellings in both are not compared with each other."""
     compared = 0
 
     def equals(self: Role, other: object) -> bool:

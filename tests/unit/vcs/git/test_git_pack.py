@@ -187,7 +187,7 @@ def test_dropped_texts_are_decoded_again(part: Any, files: list[int], sent: Sent
 
 @BOTH
 def test_a_base_of_the_repository_that_comes_after_all(part: Any, files: list[int], sent: Sent) -> None:
-    """As of a change that was reverted: each of the two texts rests on the other one."""
+    """Each of the two texts rests on the other one, as after a change that was reverted."""
     here = b"".join([b"line %d\n" % n for n in range(100)])
     key = hashlib.sha1(b"blob %d\0%s" % (len(here), here)).digest()
     changed = sent.record(BLOB, here + b"changed\n", here, key)

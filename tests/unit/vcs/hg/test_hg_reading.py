@@ -142,7 +142,7 @@ def test_tags_of_all_heads() -> None:
 
 
 def test_a_tag_that_moved_often() -> None:
-    """Of two heads that know each other's, the one with the longer history counts, in time that grows with it."""
+    """The head with the longer history counts, if two know each other's, in time that grows with it."""
     longer = line(FIRST, b"one") * 100_000 + line(SECOND, b"one")
     shorter = line(SECOND, b"one") * 50_000 + line(FIRST, b"one")
     for first, second in ((longer, shorter), (shorter, longer)):
