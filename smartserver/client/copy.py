@@ -224,7 +224,6 @@ def copy(
 
     Raises:
         SourceFailed: a record is not what its key says: nothing of the target is damaged.
-        CodedError, MediumError, ProtocolError, NotOurProtocol: as `RemoteRepository.push`.
     """
     requests = copied.requests(target.knowledge, force=force)
     several = len(requests) > 1 or (new is not None and new.part is CopyPart.MORE)
@@ -310,11 +309,7 @@ def _made_as(known: Knowledge) -> NewRepository:
 
 
 def resumed(target: RemoteRepository, new: NewRepository) -> NewRepository:
-    """Go on with a copy into an incomplete repository: the target says what it has, and `copy` is given the result.
-
-    Raises:
-        WrongVcs: it is of another version-control system.
-    """
+    """Go on with a copy into an incomplete repository: the target says what it has, and `copy` is given the result."""
     new = msgspec.structs.replace(new, part=CopyPart.MORE)
     target.push(PushRequest([], new=new))
     return new

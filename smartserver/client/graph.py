@@ -13,12 +13,7 @@ from smartserver.wire.errors import RemoteProtocolError
 
 
 def read_graph(body: Iterable[bytes], kinds: Sequence[Kind]) -> Iterator[GraphNode]:
-    """The revisions of a body with their parents, as they come.
-
-    Raises:
-        RemoteProtocolError: it is no such body.
-        CodedError, MediumError: as the body.
-    """
+    """The revisions of a body with their parents, as they come."""
     chunks = iter(body)
     first = next(chunks, None)
     if first is None:

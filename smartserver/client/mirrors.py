@@ -122,11 +122,7 @@ class MirrorFolder:
         self._in_use = False
 
     def use(self) -> bool:
-        """Keep it from being removed as long as this object lives; whether there is one.
-
-        Raises:
-            OSError: it cannot be looked at.
-        """
+        """Keep it from being removed as long as this object lives; whether there is one."""
         if not self._in_use and os.path.isdir(self.path):
             lock = _lock(self.path + USE, fcntl.LOCK_SH)
             if lock is None:
@@ -148,11 +144,7 @@ class MirrorFolder:
     @contextmanager
     def adding(self, tidy: Callable[[], None], *, known: bool = True) -> Iterator[None]:
         """Around what adds to it. Other processes wait if it is `known` content, which they may be about to add, too.
-        `tidy`: called first where no process adds anything. It removes what was left by those that were ended.
-
-        Raises:
-            OSError: it cannot be written to.
-        """
+        `tidy`: called first where no process adds anything. It removes what was left by those that were ended."""
         with _locked(self.path + WRITE) as alone:
             if alone:
                 tidy()
@@ -167,11 +159,7 @@ class MirrorFolder:
 
     @contextmanager
     def writing(self) -> Iterator[bool]:
-        """Around what makes it; False: another process does, or adds to it. What is not published is removed.
-
-        Raises:
-            OSError: it cannot be written to.
-        """
+        """Around what makes it; False: another process does, or adds to it. What is not published is removed."""
         os.makedirs(self._mirrors.folder, mode=0o700, exist_ok=True)
         with _locked(self.path + WRITE) as alone:
             try:

@@ -36,12 +36,7 @@ class AnnouncedGraph(Sequence[GraphNode]):
     """The revisions of a graph block, parents before children."""
 
     def __init__(self, block: bytes, charge: Callable[[int], None] = lambda steps: None) -> None:
-        """`charge` is told how many revisions and parents were read, as they are.
-
-        Raises:
-            Malformed: this is no graph block, or a revision is listed twice or after its child.
-            LimitExceeded: a length or count is over its limit.
-        """
+        """`charge` is told how many revisions and parents were read, as they are."""
         self._block = block
         self._offsets = array("I")
         """The place of each id in the block."""

@@ -97,11 +97,7 @@ class Header(NamedTuple):
 
 
 def message_of(name: str, message: bytes) -> bytes:
-    """The message of a revision, which nothing was made of yet.
-
-    Raises:
-        LimitExceeded: it is too long for a log.
-    """
+    """The message of a revision, which nothing was made of yet."""
     if len(message) > MAX_MESSAGE:
         raise LimitExceeded(f"bytes of the message of {name}", len(message), MAX_MESSAGE)
     return message
@@ -193,11 +189,7 @@ def encode_selector(selector: Selector) -> bytes:
 
 
 def decode_selector(selector: bytes) -> Selector | None:
-    """The selector that a client sent; None: it is one of the repository's system.
-
-    Raises:
-        Unsupported: it is none of this release's.
-    """
+    """The selector that a client sent; None: it is one of the repository's system."""
     if not selector.startswith(MARK):
         return None
     try:
@@ -321,7 +313,12 @@ def checked_items(items: Iterable[Buffer]) -> Iterator[Buffer]:
 
 
 class ContentStream:
-    """Reads a content body as it comes, and holds no more of it than an item and a chunk."""
+    """Reads a content body as it comes, and holds no more of it than an item and a chunk.
+
+    Raises:
+        Malformed: the body is cut off, or holds something else.
+        CodedError, MediumError, ProtocolError: as the body.
+    """
 
     def __init__(self, body: Iterable[bytes]) -> None:
         self._chunks = spans_of(Part.LOCAL, "decompress and check", _items(iter(body)))
@@ -333,12 +330,7 @@ class ContentStream:
         """Bytes of the last entry's text that were not read yet."""
 
     def entries(self, *, texts: bool) -> Iterator[Entry]:
-        """The entries of a tree. `texts`: as in the selector; a text that is not read with `text` is passed over.
-
-        Raises:
-            Malformed: the body is cut off, or holds something else.
-            CodedError, MediumError, ProtocolError: as the body.
-        """
+        """The entries of a tree. `texts`: as in the selector; a text that is not read with `text` is passed over."""
         for entry in self._decoded(_entries):
             self._text = max(entry.size, 0) if texts else 0
             yield entry
@@ -346,11 +338,7 @@ class ContentStream:
                 pass
 
     def text(self) -> Iterator[memoryview]:
-        """The text of the last entry, in parts.
-
-        Raises:
-            Malformed, CodedError, MediumError, ProtocolError: as `entries`.
-        """
+        """The text of the last entry, in parts."""
         while self._text:
             if self._at == len(self._buffer):
                 self._next(self._text)
@@ -360,11 +348,7 @@ class ContentStream:
             yield part
 
     def log(self) -> Iterator[LogEntry]:
-        """The revisions of a log.
-
-        Raises:
-            Malformed, CodedError, MediumError, ProtocolError: as `entries`.
-        """
+        """The revisions of a log."""
         return itertools.chain.from_iterable(self._decoded(_revisions))
 
     def _decoded(self, decoder: msgspec.msgpack.Decoder[Item]) -> Iterator[Item]:
@@ -419,11 +403,7 @@ _revisions: Final[msgspec.msgpack.Decoder[list[LogEntry]]] = msgspec.msgpack.Dec
 
 
 def _items(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The bytes of the items of a content body; none where no body came.
-
-    Raises:
-        Malformed: its end is missing, or has the checksum of other bytes.
-    """
+    """The bytes of the items of a content body; none where no body came."""
     first = next(chunks, b"")
     if not first:
         return

@@ -53,11 +53,7 @@ KEYS: Final[dict[str, KeyCheck]] = {
 
 
 def check_bytes(kind: Kind) -> int:
-    """The bytes of check that a record of this kind has in its header: 0 where the key is the check.
-
-    Raises:
-        ValueError: the kind names no check.
-    """
+    """The bytes of check that a record of this kind has in its header: 0 where the key is the check."""
     if kind.check == BLAKE2B:
         return CHECK_BYTES
     if kind.check not in KEYS:

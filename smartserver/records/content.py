@@ -153,11 +153,7 @@ class ReadPlan(NamedTuple):
 
 @contextmanager
 def damage_of(revision: RevisionId) -> Iterator[None]:
-    """Take a ValueError for damage of this revision.
-
-    Raises:
-        CorruptRecord: in its place.
-    """
+    """Take a ValueError for damage of this revision."""
     try:
         yield
     except ValueError as wrong:

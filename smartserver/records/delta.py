@@ -242,11 +242,7 @@ def _zstd_parts(frame: Iterable[Buffer], length: int, base: bytes) -> Iterator[b
 
 
 def _blocks(frame: Iterable[Buffer]) -> Iterator[bytes]:
-    """The head of a zstd frame, then each of its blocks.
-
-    Raises:
-        Malformed: it is cut off, or something follows its last block.
-    """
+    """The head of a zstd frame, then each of its blocks."""
     parts = iter(frame)
     rest = b""
 
@@ -282,11 +278,7 @@ def pack_hunks(hunks: bytes) -> tuple[int, bytes]:
 
 
 def hunks_in(encoding: int, frame: bytes | memoryview) -> bytes:
-    """The hunks that a frame of them has.
-
-    Raises:
-        Malformed: it has none.
-    """
+    """The hunks that a frame of them has."""
     if encoding == HUNKS:
         return bytes(frame)
     size, at = decode(frame, 0)

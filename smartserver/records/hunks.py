@@ -44,11 +44,7 @@ def single_hunk(text: bytes, base: bytes, most: int) -> bytes | None:
 
 
 def decode_hunks(said: bytes) -> list[Hunk]:
-    """The hunks, in order.
-
-    Raises:
-        Malformed: they are cut off, or too long.
-    """
+    """The hunks, in order."""
     size = len(said)
     if size > limits.MAX_HUNKS:
         raise Malformed(0, f"{size} bytes of hunks, expected no more than {limits.MAX_HUNKS}")
@@ -105,11 +101,7 @@ def apply_hunks(hunks: Sequence[Hunk], length: int, base: bytes) -> bytes:
 
 
 def hunk_parts(hunks: Sequence[Hunk], length: int, base: Iterable[Buffer]) -> Iterator[Buffer]:
-    """The same in parts, of a base in parts: no more than one of the base's is held.
-
-    Raises:
-        Malformed: as `apply_hunks`, once that is known.
-    """
+    """The same in parts, of a base in parts: no more than one of the base's is held."""
     parts = iter(base)
     part = memoryview(b"")
     passed = 0

@@ -58,7 +58,7 @@ def encode_segment(
     """The segment of `revision`: its records' headers and, in the same order, their frames.
 
     Raises:
-        LimitExceeded, ValueError: as `encode_header`.
+        LimitExceeded: the segment, a count in it or a text is over its limit.
     """
     return b"".join((encode_header(revision, parents, entries, sum(map(len, frames)), kinds), *frames))
 
@@ -70,10 +70,6 @@ def encode_header(
 
     The entries must describe the frames and one another as `decode_segment` wants it; whoever reads the segment checks
     that, so it is not checked twice here.
-
-    Raises:
-        LimitExceeded: the segment, a count in it or a text is over its limit.
-        ValueError: a check has not the length its kind asks for.
     """
     _limit("parents of a revision", len(parents), limits.MAX_PARENTS)
     _limit("records of a revision", len(entries), limits.MAX_ENTRIES)
@@ -151,11 +147,7 @@ def decode_revision(buf: Buffer, at: int) -> GraphNode:
 
 
 def frames(segment: Segment, buf: Buffer, at: int = 0) -> Iterator[memoryview]:
-    """The frames of the segment that lies at `at`, in entry order.
-
-    Raises:
-        Malformed: `buf` ends before the segment does.
-    """
+    """The frames of the segment that lies at `at`, in entry order."""
     if len(buf) - at < segment.length:
         raise Malformed(at, f"{len(buf) - at} bytes of a segment of {segment.length}")
     view = memoryview(buf)
@@ -166,11 +158,7 @@ def frames(segment: Segment, buf: Buffer, at: int = 0) -> Iterator[memoryview]:
 
 
 def encode_graph(revisions: Sequence[GraphNode]) -> bytes:
-    """The announcement of `revisions`, parents before children; about 24 bytes a revision with an id of 20.
-
-    Raises:
-        LimitExceeded: the graph is over its limit.
-    """
+    """The announcement of `revisions`, parents before children; about 24 bytes a revision with an id of 20."""
     _limit(REVISIONS_OF_GRAPH, len(revisions), limits.MAX_ANNOUNCED)
     parent_count = sum([len(parents) for _, parents in revisions])
     _limit(PARENTS_OF_GRAPH, parent_count, limits.MAX_ANNOUNCED_PARENTS)

@@ -36,11 +36,7 @@ class Child:
                 self._live(work, before)
 
     def wait(self) -> bytes:
-        """Wait for its end; its answer.
-
-        Raises:
-            VcsError: what the work raised, or why the process failed.
-        """
+        """Wait for its end; its answer."""
         status = self._reap()
         answer = os.pread(self._answer, os.fstat(self._answer).st_size, 0)
         if status == _REFUSED:
@@ -93,11 +89,7 @@ class Child:
 
 
 def streamed(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The bytes of `chunks`, which a child makes while they are taken; in other pieces.
-
-    Raises:
-        VcsError: as `Child.wait`, at the end of what came before.
-    """
+    """The bytes of `chunks`, which a child makes while they are taken; in other pieces."""
     import tempfile  # Most commands of git fork no child.
 
     with tempfile.TemporaryFile() as answer:

@@ -77,11 +77,7 @@ class StreamParser(ImportParser):
         self._encoding = b""
 
     def commands(self) -> Iterator[Any]:
-        """The commands of the stream, in order.
-
-        Raises:
-            BadStream: the stream is damaged, or has a command that is not known here.
-        """
+        """The commands of the stream, in order."""
         is_empty = True
         try:
             for command in self.iter_commands():

@@ -26,11 +26,7 @@ def command(host: str, port: int, trust: Trust) -> list[str]:
 
 
 def relay(server: TlsMedium, source: int, sink: int) -> None:
-    """Carry bytes until either side ends.
-
-    Raises:
-        MediumError, OSError: one of them broke.
-    """
+    """Carry bytes until either side ends."""
     for each in (source, sink):
         os.set_blocking(each, False)
     up = down = b""

@@ -199,7 +199,6 @@ def segments_of(pulled: Arrival, kinds: Sequence[Kind], moved: OnSent) -> Iterat
 
     Raises:
         Malformed: they cannot be read.
-        CannotGoOn: there are not as many as were announced.
     """
     stream = SegmentStream(graph_first=False, limit=MAX_TAKEN)
     count = size = 0

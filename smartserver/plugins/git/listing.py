@@ -35,11 +35,7 @@ def must_ask(refspecs: Refspecs, known: Collection[bytes]) -> bool:
 
 
 def tip_of(written: bytes) -> RevisionId:
-    """The tip that an id in hexadecimal digits is; git writes zeros for a ref that must not exist.
-
-    Raises:
-        ValueError: it is no id.
-    """
+    """The tip that an id in hexadecimal digits is; git writes zeros for a ref that must not exist."""
     tip = bytes.fromhex(written.decode("ascii"))
     return tip if any(tip) else NO_TIP
 

@@ -75,7 +75,6 @@ class Push:
         refusal says what the refs are, and the targets are decided by those, under conditions again.
 
         Raises:
-            CannotGoOn: a source is no object, or something that must be sent is missing here.
             CodedError, MediumError, ProtocolError: as `RemoteRepository.push`.
         """
         left: Sequence[Command] = [_command(line) for line in batch]

@@ -191,11 +191,7 @@ class StreamImport:
         self._line = 0
 
     def read(self, stream: Callable[[], Iterable[Any]]) -> None:
-        """Read a stream.
-
-        Raises:
-            BadStream: it cannot be imported; nothing was pushed, and the local repository is as before.
-        """
+        """Read a stream."""
         repository = self._repository
         repository.ui.pushbuffer(error=True)  # What Mercurial says of a transaction that ends.
         try:

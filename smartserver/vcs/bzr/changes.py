@@ -45,11 +45,7 @@ _STEPS: Final = 32
 
 
 def leaf_changes(new: bytes, old: bytes) -> KeyChanges | None:
-    """The names in which a leaf differs from a leaf that has been read; None where that takes reading it whole.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """The names in which a leaf differs from a leaf that has been read; None where that takes reading it whole."""
     heads = None if is_node(new) else _heads(new, old)
     if heads is None:
         return None
@@ -82,9 +78,6 @@ def new_texts(new: bytes, old: bytes) -> dict[Key, bytes] | None:
     """The texts (see `leaf_texts`) of the items that a leaf has and one that has been read has not, with few others.
 
     None where that takes reading it whole. Whether two of its items have the same key is not looked for.
-
-    Raises:
-        ValueError: it cannot be read.
     """
     heads = _heads(new, old)
     if heads is None:
@@ -110,11 +103,7 @@ def _heads(new: bytes, old: bytes) -> tuple[LeafHead, LeafHead] | None:
 
 
 def node_changes(new: bytes, old: bytes) -> KeyChanges | None:
-    """The pages a page of pages names otherwise than one that has been read; None where that takes reading it whole.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """The pages a page of pages names otherwise than one that has been read; None where that takes reading it whole."""
     head, earlier = node_head(new), node_head(old)
     if head is None or earlier is None or head[:2] != earlier[:2]:
         return None
@@ -143,9 +132,6 @@ def other_items(new: bytes, start: int, old: bytes, old_start: int) -> tuple[byt
     """The items that each of two leaves of entries has and the other has not at that place; joined, with few others.
 
     From `start` and `old_start`, where items begin, to the ends. Only the old one is known to have items there.
-
-    Raises:
-        ValueError: what one item of the new one ends with is not the begin of the next.
     """
     at, old_at = _step(new, start, old, old_start)
     new_end, old_end = _ends(new, at, old, old_at)

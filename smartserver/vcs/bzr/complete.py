@@ -59,11 +59,7 @@ class References:
             self._pages.update((inventory.id_to_entry, inventory.by_name))
 
     def check(self, repository: Repository, pages: Collection[Key], texts: Collection[Key]) -> None:
-        """Check that all of it is among `pages` and `texts`, which came, or in the repository.
-
-        Raises:
-            VcsError: something is not.
-        """
+        """Check that all of it is among `pages` and `texts`, which came, or in the repository."""
         _check(repository.chk_bytes, self._pages.difference(pages), "page")
         _check(repository.texts, self._texts.difference(texts), "text")
 

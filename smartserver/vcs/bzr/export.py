@@ -66,11 +66,7 @@ class Export:
         self._sent: set[tuple[int, Key]] = set()
 
     def segments(self, graph: Sequence[GraphNode]) -> Iterator[bytes]:
-        """Whole segments in that order.
-
-        Raises:
-            CannotSend: something is missing or broken here, or larger than a server takes.
-        """
+        """Whole segments in that order."""
         self._writer.begin(graph)
         for at in range(0, len(graph), CHUNK):
             chunk = graph[at : at + CHUNK]

@@ -65,11 +65,6 @@ def insert(
     """Insert whole segments, each after those of its parents; records that are here may be delta bases.
 
     The repository is locked for writing meanwhile: whoever calls holds no lock on it that is only for reading.
-
-    Raises:
-        WrongContent: a record is not what its key or what names it says, or cannot be decoded.
-        VcsError: the repository did not take them: something that is referred to is neither here nor came.
-        WrongFormat: the repository is not of format 2a.
     """
     repository.check_format()
     breezy = repository.breezy

@@ -105,11 +105,7 @@ _FILE_IDS: Final = compile_pattern(rb"([^\n]*)\0001\n(.++)\n")
 
 
 def read_node(text: bytes) -> Node:
-    """A page of pages.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """A page of pages."""
     _check_size(text)
     head = node_head(text)
     if head is None or not head.end < len(text) <= head.end + MAX_CHILDREN * CHILD_BYTES:
@@ -137,11 +133,7 @@ def node_head(text: bytes) -> NodeHead | None:
 
 
 def node_pages(lines: bytes) -> list[Key]:
-    """The keys in some whole lines of a page of pages.
-
-    Raises:
-        ValueError: they cannot be read.
-    """
+    """The keys in some whole lines of a page of pages."""
     pages = [lines[at : at + CHILD_BYTES - 3] for at in range(2, len(lines), CHILD_BYTES)]
     # Of `sha1:` the s, the h and the colon are no digits.
     digits = len(_KEY_BEGIN) - 2
@@ -163,11 +155,7 @@ def is_node(text: bytes) -> bool:
 
 
 def leaf_texts(text: bytes) -> dict[Key, bytes]:
-    """The keys of the texts that a leaf names, and the sha1 it says of a file's; a leaf of `by_name` names none.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """The keys of the texts that a leaf names, and the sha1 it says of a file's; a leaf of `by_name` names none."""
     head = _open_leaf(text)
     if head.parts == NAME_PARTS:
         return {}
@@ -177,11 +165,7 @@ def leaf_texts(text: bytes) -> dict[Key, bytes]:
 
 
 def read_leaf(text: bytes) -> Leaf:
-    """A page of items.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """A page of items."""
     parts, count, prefix, at = _open_leaf(text)
     if parts == NAME_PARTS:
         rows = _FILE_IDS.findall(text, at)
@@ -204,11 +188,7 @@ class LeafHead(NamedTuple):
 
 
 def leaf_head(text: bytes) -> LeafHead:
-    """The head of a leaf, whose items are not looked at.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """The head of a leaf, whose items are not looked at."""
     _check_size(text)
     found = _LEAF.match(text)
     if found is None:
@@ -220,11 +200,7 @@ def leaf_head(text: bytes) -> LeafHead:
 
 
 def count_items(head: LeafHead, text: bytes, start: int, end: int) -> int:
-    """The number of a leaf's items that lie there; the form of each is checked.
-
-    Raises:
-        ValueError: it is not the form of items.
-    """
+    """The number of a leaf's items that lie there; the form of each is checked."""
     cuts = head.prefix.count(b"\0")
     items = _ENTRIES if head.parts == ENTRY_PARTS else _NAMES[cuts]
     count, rest = divmod(text.count(b"\0", start, end), head.parts - cuts)
@@ -239,9 +215,6 @@ def item_texts(head: LeafHead, text: bytes, start: int, end: int) -> dict[Key, b
     """The keys of the texts that those items of a leaf of `id_to_entry` name, and the sha1 each says of a file's.
 
     `count_items` has passed them.
-
-    Raises:
-        ValueError: an item's key is not its entry's id, or is another's too.
     """
     prefix = head.prefix
     texts = _TEXTS.findall(text, start, end)
@@ -283,11 +256,7 @@ _ENTRY: Final = compile_pattern(
 
 
 def read_entry(value: bytes) -> Entry:
-    """The entry that is a value of `id_to_entry`.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """The entry that is a value of `id_to_entry`."""
     found = _ENTRY.fullmatch(value)
     if found is None:
         raise ValueError(f"{value[:80]!r} cannot be read as an entry")

@@ -53,11 +53,7 @@ class BrzPlan:
         return type(self)(self._repository, self._parents, self._here, excluded, partial=self._partial)
 
     def segments(self) -> Iterator[bytes]:
-        """Whole segments in the order of `graph`; may be asked for again.
-
-        Raises:
-            CannotSend: something is missing or broken here, or larger than a server takes.
-        """
+        """Whole segments in the order of `graph`; may be asked for again."""
         if self.graph:
             with self._repository.locked(), rare_collections():
                 export = Export(self._repository, self.bulk, self._excluded, partial=self._partial)
@@ -68,12 +64,7 @@ class BrzPlan:
 
 
 def plan(repository: BrzRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> BrzPlan:
-    """The plan of a push by which a server that holds `haves` will hold `tips`.
-
-    Raises:
-        CannotSend: a tip is not here.
-        WrongFormat: the repository is not of format 2a.
-    """
+    """The plan of a push by which a server that holds `haves` will hold `tips`."""
     repository.check_format()
     tips = list(tips)
     with repository.locked():

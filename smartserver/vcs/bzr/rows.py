@@ -34,11 +34,7 @@ class TreeEntry(NamedTuple):
 
 
 def rows(leaf: bytes) -> list[Row]:
-    """All items.
-
-    Raises:
-        ValueError: they cannot be read.
-    """
+    """All items."""
     head = leaf_head(leaf)
     found: list[Row] = _ROWS.findall(leaf, head.end)
     if len(found) != head.items:
@@ -47,11 +43,7 @@ def rows(leaf: bytes) -> list[Row]:
 
 
 def differing(new: bytes, old: bytes) -> tuple[list[Row], list[Row]]:
-    """The items that only the new and only the old of two leaves has, with few others.
-
-    Raises:
-        ValueError: one cannot be read.
-    """
+    """The items that only the new and only the old of two leaves has, with few others."""
     now, then = other_items(new, leaf_head(new).end, old, leaf_head(old).end)
     found, before = _ROWS.findall(now), _ROWS.findall(then)
     if (len(found), len(before)) == (now.count(b"\0"), then.count(b"\0")):

@@ -75,11 +75,7 @@ class BzrTree:
         return self.entry(file_id)
 
     def path_of(self, file_id: bytes) -> bytes | None:
-        """The path of a file's id; None if it is not in this tree.
-
-        Raises:
-            ValueError: a page cannot be read, or is not one of its map; or the folders go round.
-        """
+        """The path of a file's id; None if it is not in this tree."""
         names: list[bytes] = []
         seen: set[bytes] = set()
         while file_id != self._inventory.root_id:
@@ -94,11 +90,7 @@ class BzrTree:
         return b"/".join(reversed(names))
 
     def children(self, file_id: bytes) -> dict[bytes, bytes]:
-        """The entries of a folder: name to file id, by name.
-
-        Raises:
-            ValueError: a page cannot be read, or is not one of its map.
-        """
+        """The entries of a folder: name to file id, by name."""
         start, found = file_id + b"\0", dict[bytes, bytes]()
         for leaf in self._leaves(self._inventory.by_name, NAME_PARTS, search_key(file_id) + b"\0", keep=True):
             self._charge(len(leaf.items) // ITEMS)
@@ -116,11 +108,7 @@ class BzrTree:
                 yield entry_of(file_id, value)
 
     def walk(self, path: bytes = b"") -> Iterator[tuple[bytes, Entry]]:
-        """The entry at a path and all below it, each folder before its entries; nothing where nothing is.
-
-        Raises:
-            ValueError: a page cannot be read, or is not one of its map.
-        """
+        """The entry at a path and all below it, each folder before its entries; nothing where nothing is."""
         if path:
             top = self.find(path)
             yield from () if top is None else self._walk(path, top)
@@ -203,11 +191,7 @@ class BzrTree:
 
 
 def entry_of(file_id: bytes, value: bytes) -> Entry:
-    """The entry that is the value of a file's id.
-
-    Raises:
-        ValueError: it cannot be read, or is another's.
-    """
+    """The entry that is the value of a file's id."""
     entry = read_entry(value)
     if entry.file_id != file_id:
         raise ValueError(f"the entry of {file_id!r} has the id {entry.file_id!r}")
@@ -215,11 +199,7 @@ def entry_of(file_id: bytes, value: bytes) -> Entry:
 
 
 def page_of(read: Read, key: Key) -> bytes:
-    """The text of a page.
-
-    Raises:
-        ValueError: it is missing.
-    """
+    """The text of a page."""
     found = read(CHK, key)
     if found is None:
         raise ValueError(f"the page {shown(key)} is missing")

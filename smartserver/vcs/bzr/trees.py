@@ -72,11 +72,7 @@ class Difference:
         self.texts: list[NewText] = []
 
     def compare(self, new: Key, olds: Sequence[Key], *, entries: bool) -> Asking:
-        """Compare a map with those of the parents, all by their roots; `entries`: it is the map of entries.
-
-        Raises:
-            ValueError: a page cannot be read.
-        """
+        """Compare a map with those of the parents, all by their roots; `entries`: it is the map of entries."""
         if new in olds:
             return
         todo: list[tuple[bytes, Key, list[Nodes]]] = [(b"", new, [[(b"", old)] for old in olds])]

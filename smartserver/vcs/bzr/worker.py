@@ -26,11 +26,7 @@ class Worker:
             self._files = undo.pop_all()
 
     def finish(self, give: Give) -> None:
-        """Wait until all is compressed, then give the blocks.
-
-        Raises:
-            WrongContent: a text is wrong.
-        """
+        """Wait until all is compressed, then give the blocks."""
         self._child.wait()
         self._blocks.seek(0)
         while True:

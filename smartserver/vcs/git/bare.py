@@ -30,12 +30,7 @@ _SETTINGS: Final = {
 
 def open_bare(folder: str, vcs: str, environment: Mapping[str, str]) -> GitRepository:
     """The repository that this function created in a folder, created where the folder is empty or missing. `vcs`:
-    `git sha1` or `git sha256`.
-
-    Raises:
-        VcsError: it is of another format or another user, or something else is there.
-        ToolFailed: git cannot create it.
-    """
+    `git sha1` or `git sha256`."""
     variables = _variables(environment)
     if not check_kept(folder, environment):
         object_format = vcs.partition(" ")[2]
@@ -53,12 +48,7 @@ def open_bare(folder: str, vcs: str, environment: Mapping[str, str]) -> GitRepos
 
 
 def check_kept(folder: str, environment: Mapping[str, str]) -> bool:
-    """True if `open_bare` created the repository in a folder; False: there is nothing.
-
-    Raises:
-        VcsError: something else is there, as a repository of the user's, whose refs `set_refs` would delete; or the
-            folder is another user's, who may have prepared it.
-    """
+    """True if `open_bare` created the repository in a folder; False: there is nothing."""
     if not has_content(folder, environment):
         return False
     with GitRepository(folder, _variables(environment)) as found:
@@ -70,11 +60,7 @@ def check_kept(folder: str, environment: Mapping[str, str]) -> bool:
 
 
 def has_content(folder: str, environment: Mapping[str, str]) -> bool:
-    """True if there is something in a folder.
-
-    Raises:
-        VcsError: it is another user's, who may have prepared it.
-    """
+    """True if there is something in a folder."""
     try:
         owner = os.stat(folder).st_uid
     except FileNotFoundError:
@@ -98,11 +84,7 @@ def _variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def set_refs(repository: GitRepository, refs: Mapping[bytes, RevisionId], head: bytes) -> None:
-    """Make these all the refs there are, and HEAD name that branch.
-
-    Raises:
-        ToolFailed: git takes no ref of that name, or the object is not there.
-    """
+    """Make these all the refs there are, and HEAD name that branch."""
     gone = [b"delete %b\0\0" % name for name in repository.refs() if name not in refs]
     # First, for a ref may be where there was a folder of refs.
     repository.run("update-ref", "-z", "--no-deref", "--stdin", stdin=b"".join(gone))

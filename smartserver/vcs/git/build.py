@@ -72,8 +72,6 @@ class PackBuilder:
 
         Raises:
             Malformed, LimitExceeded: it is none.
-            WrongContent: a record is not what its key says, or cannot be decoded.
-            Exception: what `outside` raises.
         """
         rows, frames = self._rows(block)
         if rows:
@@ -96,11 +94,11 @@ class PackBuilder:
         return rows, memoryview(block)[segment.frames_at :]
 
     def settle(self) -> None:
-        """Wait until all that came is made. Raises as `add`."""
+        """Wait until all that came is made."""
         self._writer.flush()
 
     def finish(self, out: int) -> tuple[bytes, bytes]:
-        """Write the pack to the file `out`; its index, and the hash it ends with. Raises as `add`."""
+        """Write the pack to the file `out`; its index, and the hash it ends with."""
         self.settle()
         hashed = hash_of(self._width)()
         for block in self._blocks():
@@ -119,11 +117,7 @@ class PackBuilder:
 
 
 def whole_segment(block: bytes) -> Segment:
-    """The segment that a block is.
-
-    Raises:
-        Malformed, LimitExceeded: it is none.
-    """
+    """The segment that a block is."""
     segment = decode_segment(block, 0, _KINDS)
     if segment.length != len(block):
         raise Malformed(0, f"{len(block)} bytes of a segment of {segment.length}")
@@ -131,11 +125,7 @@ def whole_segment(block: bytes) -> Segment:
 
 
 def type_of(meta: bytes, key: Key, width: int) -> int:
-    """The number of a record's type.
-
-    Raises:
-        WrongContent: it is no object of a repository whose keys have `width` bytes.
-    """
+    """The number of a record's type."""
     kind = _TYPES.get(meta)
     if kind is None or len(key) != width:
         raise WrongContent(key, "it is not a git object of this repository's format")

@@ -58,12 +58,7 @@ class FolderTree:
     """The ids of all that is in a folder. Folders that are empty are left out, as git does it."""
 
     def __init__(self, folder: str, vcs: str, seen: Callable[[int, int], object] = lambda size, files: None) -> None:
-        """Read it. `vcs`: `git sha1` or `git sha256`; `seen` is called with the bytes and files read so far.
-
-        Raises:
-            BadFolder: something in it has no place in a commit.
-            OSError: something cannot be read.
-        """
+        """Read it. `vcs`: `git sha1` or `git sha256`; `seen` is called with the bytes and files read so far."""
         self.vcs = vcs
         self._check = GIT[vcs].kinds[0].check
         self._hash = hash_of(FORMATS[vcs.partition(" ")[2]].id_bytes)
@@ -189,11 +184,7 @@ class FolderCommit:
         return self
 
     def segments(self) -> Iterator[bytes]:
-        """The one segment. It is in memory twice while it is put together.
-
-        Raises:
-            BadFolder: a file is another than before, or it is all more than a server takes in one commit.
-        """
+        """The one segment. It is in memory twice while it is put together."""
         entries: list[Entry] = []
         frames: list[bytes] = []
         size = 0

@@ -8,11 +8,7 @@ from smartserver.records.model import RevisionId
 
 
 def find_by_prefix(stored: RepositoryView, digits: str) -> RevisionId | None:
-    """The revision whose id in hex begins so; None where there is none.
-
-    Raises:
-        NoSuchPart: there are several.
-    """
+    """The revision whose id in hex begins so; None where there is none."""
     whole = bytes.fromhex(digits) if len(digits) % 2 == 0 else b""
     if whole and stored.ordinal(whole) is not None:
         return whole

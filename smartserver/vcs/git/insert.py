@@ -80,13 +80,7 @@ class Inserter:
         """The keys of the objects that were inserted last."""
 
     def insert(self, segments: Iterable[bytes], progress: Progress | None = None) -> InsertReport:
-        """Insert whole segments, each after those of its parents; objects that are here may be delta bases.
-
-        Raises:
-            WrongContent: a record is not what its key says, or cannot be decoded.
-            BaseNotHere: one rests on an object that should be in the repository.
-            ToolFailed: git refused the objects, e.g. because `fetch.fsckObjects` is set and one is broken.
-        """
+        """Insert whole segments, each after those of its parents; objects that are here may be delta bases."""
         folder = os.path.join(self._repository.object_dir, "pack")
         os.makedirs(folder, exist_ok=True)
         with contextlib.ExitStack() as until:

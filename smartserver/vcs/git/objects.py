@@ -131,7 +131,6 @@ class ObjectReader:
 
         Raises:
             MissingObject: it is not here.
-            TooLarge: it has more than `most` bytes.
         """
         found = self._ask(hexlify(key), most)
         if found is None:
@@ -191,7 +190,6 @@ def stream(start: Start, keys: Sequence[Key], most: int | None = None) -> Iterat
 
     Raises:
         MissingObject: one is not here.
-        TooLarge: one has more than `most` bytes.
         ReadingEnded: the process failed.
     """
     # A file, not a pipe: nobody has to feed the process while its answers are read.

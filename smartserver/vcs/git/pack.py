@@ -54,11 +54,7 @@ def hash_of(width: int) -> Callable[..., hashlib._Hash]:
 
 
 def check_id(kind: int, key: Key, text: bytes) -> None:
-    """Check that an object has the id that is its key.
-
-    Raises:
-        WrongContent: it has another.
-    """
+    """Check that an object has the id that is its key."""
     hashed = hash_of(len(key))(b"%s %d\0" % (TYPE_NAMES[kind], len(text)))
     hashed.update(text)
     if hashed.digest() != key:
@@ -167,12 +163,7 @@ class Texts:
         on may rest on them."""
 
     def add(self, row: Row) -> tuple[int, bytes, int, bytes]:
-        """The number of a record and its text; the number of its base, `ABSENT` where it has none, and its text.
-
-        Raises:
-            WrongContent: it cannot be decoded.
-            BaseNotHere: its base is neither among those added nor in the repository.
-        """
+        """The number of a record and its text; the number of its base, `ABSENT` where it has none, and its text."""
         base = self._number(row.base) if row.base else ABSENT
         known = len(self._keys)
         record = self._number(row.key)
@@ -244,12 +235,7 @@ class EntryWriter:
         self._written = 0
 
     def add(self, row: Row) -> None:
-        """Check a record and write its entry.
-
-        Raises:
-            WrongContent: it is not what its key says, or cannot be decoded.
-            BaseNotHere: it rests on an object that should be in the repository.
-        """
+        """Check a record and write its entry."""
         kind = row.type
         record, text, base_record, base = self._texts.add(row)
         check_id(kind, row.key, text)

@@ -159,11 +159,7 @@ def cannot_send(repository: GitRepository, why: Exception) -> CannotSend:
 
 
 def revisions(repository: GitRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Revisions:
-    """The revisions reachable from `tips` and not from `haves`, parents first.
-
-    Raises:
-        CannotSend: the repository does not have all of them, or not their parents.
-    """
+    """The revisions reachable from `tips` and not from `haves`, parents first."""
     haves = list(haves)
     known = set(haves)
     listing = Revisions()
@@ -279,9 +275,6 @@ def introduced(repository: GitRepository, plan: Revisions, *, bulk: bool) -> Ite
     """The objects that each revision of a plan introduced.
 
     `bulk`: one `git diff-tree` compares the trees. Else they are compared here, which takes no further process.
-
-    Raises:
-        CannotSend: an object is missing here.
     """
     trees = _Trees(repository)
     differences = _differences(repository, plan) if bulk else None

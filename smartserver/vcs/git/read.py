@@ -69,11 +69,7 @@ class GitPlan:
         return type(self)(self._repository, self._sending, self._excluded | frozenset(keys))
 
     def segments(self) -> Iterator[bytes]:
-        """Segments in the order of `graph`, one with a large object in parts; may be asked for again.
-
-        Raises:
-            CannotSend: an object is missing here, or more than a server takes: of one object, or of a revision.
-        """
+        """Segments in the order of `graph`, one with a large object in parts; may be asked for again."""
         with rare_collections():
             yield from self._segments()
 
@@ -171,10 +167,6 @@ def _chunks(
 
 
 def plan(repository: GitRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> GitPlan:
-    """The plan of a push by which a server that holds `haves` will hold `tips`.
-
-    Raises:
-        CannotSend: the repository does not have all of it.
-    """
+    """The plan of a push by which a server that holds `haves` will hold `tips`."""
     repository.objects.open()  # It gets ready while revisions are listed.
     return GitPlan(repository, revisions(repository, tips, haves))

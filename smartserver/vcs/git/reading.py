@@ -37,7 +37,7 @@ def read(stored: RepositoryView, form: Format, selector: bytes, question: ReadSc
     """The objects that a fetch asks for.
 
     Raises:
-        LimitExceeded, Unsupported: as `selector.decode`.
+        LimitExceeded, Unsupported: the selector names too much, or is none of this release's.
         MissingRevision: a want is not stored.
         NoSuchPart: an excluded ref is none, or no commit is left.
     """

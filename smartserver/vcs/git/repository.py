@@ -138,11 +138,7 @@ class GitRepository:
         return self.environment.get("GIT_SHALLOW_FILE") or os.path.join(self.common_dir, "shallow")
 
     def shallow(self) -> set[RevisionId]:
-        """Commits whose parents are not here although they have some.
-
-        Raises:
-            ShallowFileError: their file is damaged.
-        """
+        """Commits whose parents are not here although they have some."""
         return read_shallow(self.shallow_file)
 
     @property

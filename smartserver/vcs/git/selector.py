@@ -72,12 +72,7 @@ def encode(selector: FetchSelector) -> bytes:
 
 
 def decode(selector: bytes) -> FetchSelector:
-    """The fetch that a client asks for.
-
-    Raises:
-        LimitExceeded: it names too much.
-        Unsupported: it is none of this release's.
-    """
+    """The fetch that a client asks for."""
     if not selector.startswith(FETCH):
         raise Unsupported("this selector of a git repository", "fetches")
     try:

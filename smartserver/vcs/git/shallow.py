@@ -24,11 +24,7 @@ class ShallowFileError(VcsError):
 
 
 def read(path: str) -> set[RevisionId]:
-    """The commits in the file; none where there is no file.
-
-    Raises:
-        ShallowFileError: it is damaged.
-    """
+    """The commits in the file; none where there is no file."""
     try:
         with open(path, "rb") as file:
             return {bytes.fromhex(line.decode("ascii")) for line in file.read().split()}
@@ -42,11 +38,7 @@ class ShallowChange:
     """A change of the file, made when `commit` is called; a context manager, which lets go of the lock."""
 
     def __init__(self, path: str, before: Collection[RevisionId], after: Collection[RevisionId]) -> None:
-        """`before`: what was read; `after`: what is to be there.
-
-        Raises:
-            ShallowFileError: another process has the lock, or changed the file since.
-        """
+        """`before`: what was read; `after`: what is to be there."""
         self._path = path
         self._after = after
         self.lock = path + ".lock"

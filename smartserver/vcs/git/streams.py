@@ -120,7 +120,6 @@ def export_stream(
     """Write the stream of these refs (none: of all), parents first. `say` is told git's warnings, a line each.
 
     Raises:
-        BrokenPipeError: nobody reads it to its end.
         ToolFailed: git failed.
     """
     words = ("fast-export", "--use-done-feature", *options, *(refs or ("--all",)))
@@ -192,11 +191,7 @@ def import_stream(
     options: Sequence[str],
     moved: Callable[[int], object] = lambda size: None,
 ) -> None:
-    """Put what a stream says into a repository. `moved` is called with the bytes read so far.
-
-    Raises:
-        BadStream: it is damaged, or moves a branch to where it has lost commits and no `--force` is among the options.
-    """
+    """Put what a stream says into a repository. `moved` is called with the bytes read so far."""
     # Of what a stream asks for git refuses what would write another file (`--allow-unsafe-features`).
     words = ("fast-import", "--quiet", "--date-format=raw-permissive", *options)
     feed = _Feed()
@@ -254,11 +249,7 @@ class _Watch:
 
 
 def _blocks(source: IO[bytes]) -> Iterator[bytes]:
-    """The bytes of a stream, once its head was looked at.
-
-    Raises:
-        BadStream: it would have git write a file of another name.
-    """
+    """The bytes of a stream, once its head was looked at."""
     read: Callable[[int], bytes] = getattr(source, "read1", source.read)
     head = b""
     is_head = True

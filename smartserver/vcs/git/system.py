@@ -38,22 +38,14 @@ _HASHES: Final = {"git-sha1": hashlib.sha1, "git-sha256": hashlib.sha256}
 
 
 def git_key(check: str, meta: bytes, text: bytes | memoryview) -> Key:
-    """The id git gives an object of the type `meta`; `check` is `git-sha1` or `git-sha256`.
-
-    Raises:
-        ValueError: `meta` is not the number of a type.
-    """
+    """The id git gives an object of the type `meta`; `check` is `git-sha1` or `git-sha256`."""
     digest = _begin(check, meta, len(text))
     digest.update(text)
     return digest.digest()
 
 
 def _begin(check: str, meta: bytes, length: int) -> Hash:
-    """The hash of an object before its text.
-
-    Raises:
-        ValueError: `meta` is not the number of a type.
-    """
+    """The hash of an object before its text."""
     name = _NAMES.get(meta)
     if name is None:
         raise ValueError(f"meta {meta!r} is no type of git's objects")

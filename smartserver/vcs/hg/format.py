@@ -57,20 +57,12 @@ class ManifestLine(NamedTuple):
 
 
 def changeset_manifest(text: bytes) -> Node:
-    """The manifest that a changeset names, null where its tree is empty.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """The manifest that a changeset names, null where its tree is empty."""
     return read_changeset(text).manifest
 
 
 def read_changeset(text: bytes) -> Changeset:
-    """The fields of a changeset, read as Mercurial's `changelogrevision` reads it.
-
-    Raises:
-        ValueError: Mercurial cannot read it, or cannot show its date.
-    """
+    """The fields of a changeset, read as Mercurial's `changelogrevision` reads it."""
     try:
         manifest, user, line, rest = text.split(b"\n", 3)
         date, offset, *extras = line.split(b" ", 2)
@@ -106,11 +98,7 @@ def closes_branch(text: bytes) -> bool:
 
 
 def file_text(text: bytes) -> bytes:
-    """The content of a file's version, without the metadata at its begin.
-
-    Raises:
-        ValueError: the metadata have no end.
-    """
+    """The content of a file's version, without the metadata at its begin."""
     end = _end_of_metadata(text)
     return text[end + len(_MARK) :] if end else text
 
@@ -122,11 +110,7 @@ def has_open_metadata(begin: bytes | bytearray, searched: int = 0) -> bool:
 
 
 def copied_from(text: bytes) -> tuple[bytes, Node] | None:
-    """The file and its version that a file's version was copied or renamed from; None unless its metadata name both.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """The file and its version that a file's version was copied or renamed from; None unless its metadata name both."""
     end = _end_of_metadata(text)
     if not end:
         return None
@@ -160,11 +144,7 @@ def _node(digits: bytes) -> Node:
 
 
 def read_line(line: bytes) -> ManifestLine:
-    """A line of a manifest, without its end.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """A line of a manifest, without its end."""
     match = _LINE.fullmatch(line)
     if match is None:
         raise ValueError(f"a line of {len(line)} bytes cannot be read as one of a manifest")
@@ -172,11 +152,7 @@ def read_line(line: bytes) -> ManifestLine:
 
 
 def lines_starting(manifest: bytes, start: bytes) -> bytes:
-    """The lines of a manifest that begin so. They lie side by side, as the lines are sorted.
-
-    Raises:
-        ValueError: the last line has no end.
-    """
+    """The lines of a manifest that begin so. They lie side by side, as the lines are sorted."""
     if not start or b"\n" in start:
         return b"" if start else manifest
     at = 0 if manifest.startswith(start) else manifest.find(b"\n" + start) + 1
@@ -202,11 +178,7 @@ def entries(lines: Iterable[bytes]) -> dict[bytes, Node]:
 
 
 def lines_of(text: bytes) -> list[bytes]:
-    """The lines of a manifest, sorted as they must be.
-
-    Raises:
-        ValueError: it does not end with a line, or they are not sorted.
-    """
+    """The lines of a manifest, sorted as they must be."""
     lines = text.split(b"\n")
     if lines.pop():
         raise ValueError("the last line of the manifest has no end")
@@ -216,11 +188,7 @@ def lines_of(text: bytes) -> list[bytes]:
 
 
 def all_entries(text: bytes) -> dict[bytes, Node]:
-    """The paths and nodes of a whole manifest.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """The paths and nodes of a whole manifest."""
     lines = lines_of(text)
     found = entries(lines)
     if len(found) != len(lines):
@@ -232,9 +200,6 @@ def differing(new: bytes, old: bytes) -> tuple[dict[bytes, Node], dict[bytes, No
     """The entries of the lines that each of two manifests has and the other has not.
 
     Of the new one the lines around those are checked, too: if the old one is sound, so is the new one then.
-
-    Raises:
-        ValueError: one cannot be read.
     """
     if not old:
         return all_entries(new), {}

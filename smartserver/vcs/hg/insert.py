@@ -97,7 +97,6 @@ class Arrived:
 
         Raises:
             Malformed: it cannot be read.
-            WrongContent: the changeset itself is not in it.
         """
         segment = decode_segment(block, 0, KINDS)
         at = self._size + segment.frames_at
@@ -131,11 +130,7 @@ class Arrived:
         return self._text(CHANGESET, revision)
 
     def chunks(self, wanted: Collection[RevisionId]) -> Iterator[bytes]:
-        """The changegroup of some received changesets, whose parents are wanted, too, or are in the repository.
-
-        Raises:
-            WrongContent: a record is not what its key says, or cannot be decoded.
-        """
+        """The changegroup of some received changesets, whose parents are wanted, too, or are in the repository."""
         with rare_collections():
             by_file: dict[bytes, list[Node]] = {}
             for kind in (CHANGESET, MANIFEST):

@@ -69,11 +69,7 @@ class Marker(NamedTuple):
 
 
 def parse(encoded: bytes) -> Marker:
-    """Read a marker.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """Read a marker."""
     if len(encoded) < _HEAD.size:
         raise ValueError(f"a marker of {len(encoded)} bytes")
     size, date, _zone, flags, successors, parents, pairs = _HEAD.unpack_from(encoded)
@@ -149,11 +145,7 @@ def encode_selector(known: KnownVersion | None, names: bytes) -> bytes:
 
 
 def decode_selector(selector: bytes) -> tuple[KnownVersion, bytes]:
-    """The version and the names of such a selector.
-
-    Raises:
-        Unsupported: it is none of this release's.
-    """
+    """The version and the names of such a selector."""
     if len(selector) < 1 + _KNOWN.size:
         raise Unsupported("a selector of another release", "markers")
     incarnation, version, mark = _KNOWN.unpack_from(selector, 1)

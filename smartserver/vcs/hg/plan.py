@@ -39,23 +39,14 @@ class HgPlan:
         return type(self)(self._repository, self._nodes, self._excluded | frozenset(keys))
 
     def segments(self) -> Iterator[bytes]:
-        """Whole segments in the order of `graph`; may be asked for again.
-
-        Raises:
-            CannotSend: something is missing or broken here, or cannot be sent.
-        """
+        """Whole segments in the order of `graph`; may be asked for again."""
         if self.graph:
             with rare_collections():
                 yield from Export(self._repository, self.bulk, self._excluded).segments(self.graph)
 
 
 def plan(repository: HgRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> HgPlan:
-    """The plan of a push by which a server that holds `haves` will hold `tips`.
-
-    Raises:
-        CannotSend: a tip is not here.
-        WrongFormat: the repository has a format that cannot be sent.
-    """
+    """The plan of a push by which a server that holds `haves` will hold `tips`."""
     repository.check_format()
     tips = list(tips)
     for tip in tips:

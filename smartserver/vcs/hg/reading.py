@@ -150,11 +150,7 @@ class Finder:
         self._tags: dict[bytes, Node] | None = None
 
     def find(self, name: bytes) -> Node:
-        """The changeset of a name; null for `null`, and for `tip` of an empty repository.
-
-        Raises:
-            NoSuchPart: there is none.
-        """
+        """The changeset of a name; null for `null`, and for `tip` of an empty repository."""
         stored = self._stored
         if name == b"tip":
             return stored.revision(self._count - 1) if self._count else NULL

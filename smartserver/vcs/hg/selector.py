@@ -44,11 +44,7 @@ def encode(names: Names) -> bytes:
 
 
 def decode(selector: bytes) -> Names:
-    """The names in a selector.
-
-    Raises:
-        Unsupported: it is none of this release's.
-    """
+    """The names in a selector."""
     form, rest = selector[:1], selector[1:]
     names = rest.split(b"\0", MAX_NAMES) if rest else []
     if form not in (HISTORY, ONLY) or len(names) > MAX_NAMES:
