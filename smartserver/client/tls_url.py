@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from smartserver.client.url import TLS, BadUrl, Location, parse
+from smartserver.client.url import TLS, BadUrl, TcpLocation, parse
 
 CA = "ca="
 """The option in the query: the file with the certificate of the authority that the server's must come from."""
@@ -38,7 +38,7 @@ class TlsLocation(NamedTuple):
     @property
     def where(self) -> str:
         """The server, as messages name it."""
-        return Location(self.host, self.port, "").where
+        return TcpLocation(self.host, self.port, "").where
 
 
 def parse_tls(url: str) -> TlsLocation:

@@ -2,7 +2,7 @@
 `Repository.read`; the body of the answer is a content body, described in `doc/spec/wire.md`.
 
 A content body is a byte, `PLAIN` or `COMPRESSED`, and items, which `COMPRESSED` says are in a bulk stream
-(`records.bulk`). An item is its length in four bytes, the highest first, and a msgpack array: an `Entry`, whose text
+(`records.bulk`). An item is its length in four bytes, the highest first, and a msgpack array: an `ListedNode`, whose text
 follows where texts were asked for, or some `LogEntry`s. The end is a length of 0 and a checksum.
 """
 
@@ -103,7 +103,7 @@ def message_of(name: str, message: bytes) -> bytes:
     return message
 
 
-class Change(NamedTuple):
+class ChangedPath(NamedTuple):
     """A path that differs between a revision's tree and its first parent's; `action`: `A`, `M` or `D`."""
 
     action: str
@@ -143,7 +143,7 @@ class Contents(Protocol):
     def state(self, revision: RevisionId, path: bytes) -> object:
         """Something that is equal for two revisions where what is at a path is equal in both; None: nothing is."""
 
-    def changes(self, revision: RevisionId) -> Iterator[Change]:
+    def changes(self, revision: RevisionId) -> Iterator[ChangedPath]:
         """The differences of its tree from that of its first parent, sorted by path."""
 
 
@@ -201,7 +201,7 @@ def decode_selector(selector: bytes) -> Selector | None:
 # -- items
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class ListedNode(msgspec.Struct, frozen=True, array_like=True):
     """A node of a tree, its path below that of the selector. `size`: of the text, whether it follows or not; `key`: of
     its record, where keys were asked for and it has one."""
 
@@ -223,7 +223,7 @@ class LogEntry(msgspec.Struct, frozen=True, array_like=True):
     changes: list[tuple[str, bytes]] | None = None
 
 
-Item = TypeVar("Item", Entry, list[LogEntry])
+Item = TypeVar("Item", ListedNode, list[LogEntry])
 
 
 class ChangeList:
@@ -233,7 +233,7 @@ class ChangeList:
         self.encoded = bytearray()
         self._count = 0
 
-    def add(self, change: Change) -> None:
+    def add(self, change: ChangedPath) -> None:
         """Another one."""
         _encoder.encode_into((change.action, change.path), self.encoded, -1)
         self._count += 1
@@ -292,7 +292,7 @@ def join_revision(head: bytes, said: bytes | None, changes: bytes | None) -> byt
     return b"".join((head, _NO_SAID if said is None else said, _NO_CHANGES if changes is None else changes))
 
 
-def encode_item(item: Entry | Sequence[msgspec.Raw]) -> bytes:
+def encode_item(item: ListedNode | Sequence[msgspec.Raw]) -> bytes:
     """An item of a content body: a node of a tree, without its text, or some revisions of a log. A client decodes many
     revisions at once in less time."""
     encoded = _encode(item)
@@ -329,7 +329,7 @@ class ContentStream:
         self._text = 0
         """Bytes of the last entry's text that were not read yet."""
 
-    def entries(self, *, texts: bool) -> Iterator[Entry]:
+    def entries(self, *, texts: bool) -> Iterator[ListedNode]:
         """The entries of a tree. `texts`: as in the selector; a text that is not read with `text` is passed over."""
         for entry in self._decoded(_entries):
             self._text = max(entry.size, 0) if texts else 0
@@ -396,7 +396,7 @@ class ContentStream:
         return self._before + self._at
 
 
-_entries: Final = msgspec.msgpack.Decoder(Entry)
+_entries: Final = msgspec.msgpack.Decoder(ListedNode)
 _revisions: Final[msgspec.msgpack.Decoder[list[LogEntry]]] = msgspec.msgpack.Decoder(
     Annotated[list[LogEntry], msgspec.Meta(min_length=1, max_length=_MAX_REVISIONS)]
 )

@@ -35,14 +35,14 @@ class Level(enum.StrEnum):
     """Errors, too."""
 
 
-class Fault(NamedTuple):
+class RecordFault(NamedTuple):
     """One fault of one record."""
 
     id: str
     why: str
 
 
-class Role(NamedTuple):
+class RecordRole(NamedTuple):
     """A record that another one gives a meaning: a file whose name makes the system read it."""
 
     kind: int
@@ -53,7 +53,7 @@ class Role(NamedTuple):
 CHARGE_EVERY: Final = 256
 """Steps between two charges: a tenth of a millisecond."""
 
-NONE: Final[tuple[Sequence[Fault], Sequence[Role]]] = ((), ())
+NONE: Final[tuple[Sequence[RecordFault], Sequence[RecordRole]]] = ((), ())
 """The answer for nearly every record."""
 
 
@@ -63,7 +63,7 @@ class FaultChecker:
     severities: Mapping[str, Severity] = {}
     """Every fault that is looked for."""
 
-    def look(self, kind: int, meta: bytes, text: bytes, base: bytes | None) -> tuple[Sequence[Fault], Sequence[Role]]:
+    def look(self, kind: int, meta: bytes, text: bytes, base: bytes | None) -> tuple[Sequence[RecordFault], Sequence[RecordRole]]:
         """The faults of a record that can be read, each once, and the records that it gives a meaning.
 
         `base`: the text of a record of the same kind and meta. What is of it need not be looked at again: it was when
@@ -72,12 +72,12 @@ class FaultChecker:
         del kind, meta, text, base
         return NONE
 
-    def size_faults(self, role: Role, meta: bytes, size: int) -> Sequence[Fault]:
+    def size_faults(self, role: RecordRole, meta: bytes, size: int) -> Sequence[RecordFault]:
         """Why a record is unfit for its role, found without its text. `size`: bytes of that text."""
         del role, meta, size
         return ()
 
-    def role_faults(self, role: Role, record: Record, charge: Charge = free) -> Sequence[Fault]:
+    def role_faults(self, role: RecordRole, record: Record, charge: Charge = free) -> Sequence[RecordFault]:
         """All faults that a record has because of its role. The work is charged as it is done."""
         del role, record, charge
         return ()

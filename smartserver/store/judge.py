@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 
 from smartserver.errors import CorruptRecord
 from smartserver.records.charge import Charge, free
-from smartserver.records.faults import Fault, Level, Policy, Role
+from smartserver.records.faults import RecordFault, Level, Policy, RecordRole
 from smartserver.records.model import Key, Record, RevisionId
 from smartserver.records.system import system_of
 
@@ -40,9 +40,9 @@ class Judge:
         self._measure = measure
         self._read = read
         self._charge = charge
-        self._roles: dict[Role, Key] = {}
+        self._roles: dict[RecordRole, Key] = {}
         """What the segment under check gives a meaning, and the first record that does."""
-        self._judged: set[Role] = set()
+        self._judged: set[RecordRole] = set()
         self.warnings: dict[str, tuple[int, Key]] = {}
         """By the id of a fault that is no reason to refuse: how many records have it, and the first of them."""
 
@@ -77,7 +77,7 @@ class Judge:
             self._judged.add(role)
         self._roles.clear()
 
-    def _finish_role(self, revision: RevisionId, role: Role) -> None:
+    def _finish_role(self, revision: RevisionId, role: RecordRole) -> None:
         self._charge(1)
         size = self._measure(role.kind, role.key)
         if size is None:  # `SegmentProof` refuses what must be here.
@@ -88,7 +88,7 @@ class Judge:
                 faults = self._checker.role_faults(role, record, self._charge)
         self._weigh(revision, role.key, faults)
 
-    def _weigh(self, revision: RevisionId, key: Key, faults: Sequence[Fault]) -> None:
+    def _weigh(self, revision: RevisionId, key: Key, faults: Sequence[RecordFault]) -> None:
         for fault in faults:
             if fault.id in self._policy.ignored:
                 continue

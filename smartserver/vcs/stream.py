@@ -258,7 +258,7 @@ class Refs:
         return {ref: commit for ref, commit in self.moved.items() if self.there.get(ref) != commit}
 
 
-class NewFile(NamedTuple):
+class FileVersion(NamedTuple):
     """A version of a file."""
 
     text: Callable[[], bytes]
@@ -267,7 +267,7 @@ class NewFile(NamedTuple):
     """The file of the commit before that it was copied from."""
 
 
-Files = dict[bytes, NewFile | None]
+Files = dict[bytes, FileVersion | None]
 """The files of a commit that are new or changed; None: it removes one."""
 
 
@@ -283,7 +283,7 @@ class FilesBefore(Protocol):
     def paths(self, folder: bytes) -> Iterable[bytes]:
         """All files in a folder, and in those below; the folder with an empty path has all."""
 
-    def file(self, path: bytes) -> NewFile:
+    def file(self, path: bytes) -> FileVersion:
         """A file that is there."""
 
 
@@ -309,7 +309,7 @@ class FileChanges:
                 return False
             if change.mode not in (FILE, PROGRAM, LINK):
                 raise ValueError(f"{change.path.decode('utf-8', 'replace')}: mode {change.mode:o} is no file's")
-            self._put(change.path, NewFile(text_of(change), change.mode, None))
+            self._put(change.path, FileVersion(text_of(change), change.mode, None))
         elif isinstance(change, commands.FileDeleteCommand):
             self._remove(change.path)
         elif isinstance(change, commands.FileDeleteAllCommand):
@@ -324,7 +324,7 @@ class FileChanges:
         """The changed files, without removals of files that were not there."""
         return {path: file for path, file in self._files.items() if file is not None or self._before.has(path)}
 
-    def _put(self, path: bytes, file: NewFile) -> None:
+    def _put(self, path: bytes, file: FileVersion) -> None:
         """Have a file there, in place of whatever was."""
         if problem := path_problem(path, self._control):
             raise ValueError(problem)

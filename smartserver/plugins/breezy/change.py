@@ -16,7 +16,7 @@ from breezy.revision import NULL_REVISION
 
 from smartserver.client.plain import plain
 from smartserver.client.updates import MapUpdateOutcome, RefUpdate
-from smartserver.plugins.breezy.place import State
+from smartserver.plugins.breezy.place import BranchState
 from smartserver.plugins.breezy.words import HAS_A_REVISION, NotOnServer
 from smartserver.records.model import HERE, Plan, RevisionId
 from smartserver.vcs.bzr.kinds import CONFIG, TAGS
@@ -64,7 +64,7 @@ class Lacking:
 # -- the files
 
 
-def files_of(state: State) -> dict[str, bytes]:
+def files_of(state: BranchState) -> dict[str, bytes]:
     """The content of the files of a branch; empty options are no file."""
     tags = dict(state.tags)
     return {
@@ -96,7 +96,7 @@ def changed_tags(before: Mapping[str, RevisionId], content: bytes) -> list[Entry
 # -- what is sent
 
 
-def stays(state: State) -> RefUpdate:
+def stays(state: BranchState) -> RefUpdate:
     """The update that does nothing where the branch's tip is this one, and else is refused."""
     return RefUpdate(HERE, state.tip, Rule.LEASE, Create.NO, state.tip or b"", state.attributes)
 

@@ -1,4 +1,4 @@
-"""`History`: the history of a branch on a server, and the one request by which its mirror receives what is new of it.
+"""`BranchHistory`: the history of a branch on a server, and the one request by which its mirror receives what is new of it.
 
 The haves of the request are of two places: the mirror, and the local branches that the command has opened. What the
 user has in a local branch need not come again; but then the mirror lacks parents of what comes (`mirror.py` says how
@@ -38,7 +38,7 @@ MAX_BRANCHES: Final = 4
 READ_WITHOUT: Final = "`smartserver cat`, `ls`, `log` and `export` of a URL read without it"
 
 
-class History:
+class BranchHistory:
     """The history of one branch."""
 
     def __init__(self, branch: Place) -> None:

@@ -40,7 +40,7 @@ from smartserver.vcs.stream import (
     PROGRAM,
     TAGS,
     FileChanges,
-    NewFile,
+    FileVersion,
     Refs,
     claim,
     path_problem,
@@ -400,13 +400,13 @@ class _Before:
         below = self._inventory.iter_entries(from_dir=entry.file_id)
         return [start + path.encode() for path, each in below if path and each.kind != "directory"]
 
-    def file(self, path: bytes) -> NewFile:
+    def file(self, path: bytes) -> FileVersion:
         entry = self._entry(path)
         if entry.kind == "symlink":
-            return NewFile(entry.symlink_target.encode, LINK, None)
+            return FileVersion(entry.symlink_target.encode, LINK, None)
         lines = self._store.get_file_lines
         mode = PROGRAM if entry.executable else FILE
-        return NewFile(lambda: b"".join(lines(entry.revision, path.decode())), mode, None)
+        return FileVersion(lambda: b"".join(lines(entry.revision, path.decode())), mode, None)
 
 
 class _Exporter(BzrFastExporter):  # type: ignore[misc]

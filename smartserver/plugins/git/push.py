@@ -47,7 +47,7 @@ FUNNY = b"funny refname"
 NOT_A_COMMIT = b"failed to update ref: a branch must point at a commit"
 
 
-class Command(msgspec.Struct, frozen=True):
+class PushCommand(msgspec.Struct, frozen=True):
     """One `push` command of git's."""
 
     source: bytes
@@ -59,7 +59,7 @@ class Command(msgspec.Struct, frozen=True):
     force: bool = False
 
 
-class Push:
+class GitPush:
     """A push of git's commands to one repository."""
 
     def __init__(self, location: Place, repository: RemoteRepository, local: GitRepository, options: Options) -> None:
@@ -77,7 +77,7 @@ class Push:
         Raises:
             CodedError, MediumError, ProtocolError: as `RemoteRepository.push`.
         """
-        left: Sequence[Command] = [_command(line) for line in batch]
+        left: Sequence[PushCommand] = [_command(line) for line in batch]
         guessed = guesses(refspecs, listed, {each.ref for each in left}) if refspecs is not None else ()
         if refspecs is None or not guessed:
             return self._attempt(left)[0]
@@ -103,8 +103,8 @@ class Push:
         return lines + _errors(left, CHANGES)
 
     def _attempt(
-        self, commands: Sequence[Command], asked: Sequence[RefUpdate] = ()
-    ) -> tuple[list[bytes], Sequence[Command]]:
+        self, commands: Sequence[PushCommand], asked: Sequence[RefUpdate] = ()
+    ) -> tuple[list[bytes], Sequence[PushCommand]]:
         """The lines of an attempt, and the commands that are left, about which nothing was done: the conditions `asked`
         do not hold, or another update was refused, and only they had made the request atomic.
         """
@@ -124,7 +124,7 @@ class Push:
         of_asked, done = outcomes[: len(asked)], outcomes[len(asked) :]
         if any(isinstance(each.error, StaleLease) for each in of_asked):
             return lines, commands
-        left: Sequence[Command] = ()
+        left: Sequence[PushCommand] = ()
         if asked and not atomic and any(_is_refused(each) for each in done):
             left = [command for command, each in zip(commands, done, strict=True) if not _is_refused(each)]
             done = [each for each in done if _is_refused(each)]
@@ -147,7 +147,7 @@ class Push:
                 raise
             raise CannotGoOn(_cut_off(wrong)) from wrong
 
-    def _update(self, command: Command) -> RefUpdate:
+    def _update(self, command: PushCommand) -> RefUpdate:
         local, ref = self._local, command.ref
         lease = None if command.force else self._options.leases.get(command.listed)
         if not command.source:
@@ -184,12 +184,12 @@ class Push:
         return lines
 
 
-def _command(line: bytes) -> Command:
+def _command(line: bytes) -> PushCommand:
     source, _, ref = line.lstrip(b"+").rpartition(b":")
-    return Command(source, ref, ref, line.startswith(b"+"))
+    return PushCommand(source, ref, ref, line.startswith(b"+"))
 
 
-def _errors(commands: Sequence[Command], why: bytes) -> list[bytes]:
+def _errors(commands: Sequence[PushCommand], why: bytes) -> list[bytes]:
     return [b"error " + command.listed + b" " + why for command in commands]
 
 

@@ -64,7 +64,7 @@ class BranchMap(dict[bytes, list[bytes]]):
         return self.get(branch, [])
 
 
-class Peer:
+class BasePeer:
     """The methods that Mercurial calls of every peer. Its own class moves, and its abstract methods differ between
     releases; nothing asks whether a peer is an instance of it. A subclass has `capabilities`."""
 

@@ -39,7 +39,7 @@ def branch_of(local: HgRepository, changeset: bytes) -> bytes:
     return branch
 
 
-class Dropped(NamedTuple):
+class DroppedHead(NamedTuple):
     """A head that the server drops."""
 
     branch: bytes
@@ -49,7 +49,7 @@ class Dropped(NamedTuple):
     """
 
 
-def dropped_heads(operation: Any, local: HgRepository) -> dict[bytes, Dropped]:
+def dropped_heads(operation: Any, local: HgRepository) -> dict[bytes, DroppedHead]:
     """The heads that the server drops because markers make them obsolete: those that it has, and those that are pushed
     by force."""
     remote: Remote = operation.remote.remote
@@ -63,7 +63,7 @@ def dropped_heads(operation: Any, local: HgRepository) -> dict[bytes, Dropped]:
     heads = {tip: branch for branch, tips in remote.branches().items() for tip in tips if local.has(tip)}
     heads.update((tip, branch_of(local, tip)) for tip in local.heads_of(operation.outgoing.missing))
     return {
-        tip: Dropped(branch, _visible_ancestors(log, branch, tip, obsolete_here, predecessors) or [tip])
+        tip: DroppedHead(branch, _visible_ancestors(log, branch, tip, obsolete_here, predecessors) or [tip])
         for tip, branch in heads.items()
         if tip in predecessors
         and log.rev(tip) in obsolete_here

@@ -12,19 +12,19 @@ from mercurial.node import hex as hexadecimal
 
 from smartserver.client.places import parse_place
 from smartserver.client.url import BadUrl
-from smartserver.plugins.mercurial.compat import BranchMap, Peer, location
+from smartserver.plugins.mercurial.compat import BranchMap, BasePeer, location
 from smartserver.plugins.mercurial.markers import stream
-from smartserver.plugins.mercurial.remote import Level, Remote, in_utf8
+from smartserver.plugins.mercurial.remote import RequestLevel, Remote, in_utf8
 from smartserver.plugins.mercurial.words import refusal
 from smartserver.spans import Part, spans_of, spent
 from smartserver.vcs.hg.kinds import NULL
-from smartserver.vcs.hg.selector import BOOKMARK, BRANCH, FRAGMENT, Names
+from smartserver.vcs.hg.selector import BOOKMARK, BRANCH, FRAGMENT, RevisionNames
 
 _UNDERSTOOD = b"HG20\nchangegroup=03\nlistkeys\nobsmarkers=V1\nphases=heads\npushkey"
 """The capabilities of bundles that a peer announces, so that commands use bundles."""
 
 
-class HpssPeer(Peer):
+class HpssPeer(BasePeer):
     """The peer of an hpss:// URL."""
 
     def __init__(self, ui: Any, path: Any, create: bool = False, *, is_clone: bool = False) -> None:
@@ -93,19 +93,19 @@ class HpssPeer(Peer):
             wanted = [in_utf8(each) for each in revisions]
             wanted += [BOOKMARK + in_utf8(bookmark) for bookmark in bookmarks]
             wanted += [BRANCH + in_utf8(branch) for branch in branches]
-            self.remote.wanted = Names(wanted) if wanted else None
+            self.remote.wanted = RevisionNames(wanted) if wanted else None
 
     def name_fragment(self, name: bytes, source: Any) -> None:
         """Request the name after the # of the URL, too. `source`: as in `names`."""
         if name == b"." and hasattr(source, "dirstate"):
             name = source.dirstate.branch()
         before = [] if self.remote.wanted is None else self.remote.wanted.names
-        self.remote.wanted = Names([*before, FRAGMENT + in_utf8(name)])
+        self.remote.wanted = RevisionNames([*before, FRAGMENT + in_utf8(name)])
 
-    def _ask(self, level: Level = Level.REFS) -> Remote:
+    def _ask(self, level: RequestLevel = RequestLevel.REFS) -> Remote:
         """Send the request, once. A command that names changesets needs their history in the same request."""
         if not self.is_pushed_to:
-            self.remote.ask(Level.HISTORY if self.remote.wanted is not None else level)
+            self.remote.ask(RequestLevel.HISTORY if self.remote.wanted is not None else level)
         return self.remote
 
     # ---- commands of the wire protocol
@@ -116,7 +116,7 @@ class HpssPeer(Peer):
 
     def known(self, nodes: Iterable[bytes]) -> list[bool]:
         """True for each of some changesets that is there."""
-        remote = self._ask(Level.GRAPH)
+        remote = self._ask(RequestLevel.GRAPH)
         return [remote.has(node) for node in nodes]
 
     def branchmap(self) -> BranchMap:
@@ -157,7 +157,7 @@ class HpssPeer(Peer):
     ) -> Any:
         """The received changesets as a bundle, made here: Mercurial's own pull applies it. `hg debuggetbundle`, which
         takes no bundle of today's form, gets a changegroup."""
-        remote = self._ask(Level.HISTORY)
+        remote = self._ask(RequestLevel.HISTORY)
         if bundlecaps is None and remote.arrived is not None:
             chunks = remote.arrived.chunks_apart(set(remote.wanted_of(heads)))
             return changegroup.getunbundler(b"03", util.chunkbuffer(chunks), None)

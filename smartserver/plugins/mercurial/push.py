@@ -49,7 +49,7 @@ from smartserver.errors import (
 )
 from smartserver.plugins.mercurial.evolution import branch_of, dropped_heads, report_markers, uncounted_heads
 from smartserver.plugins.mercurial.markers import MarkerMemory, marker_updates
-from smartserver.plugins.mercurial.remote import Level, Remote, in_utf8
+from smartserver.plugins.mercurial.remote import RequestLevel, Remote, in_utf8
 from smartserver.plugins.mercurial.words import refusal
 from smartserver.records.model import Plan, Tip
 from smartserver.spans import Part, spent
@@ -75,7 +75,7 @@ RACES = (DivergedBranches, StaleEntry)
 """The refusals that mean, where the state was current, that another push came in between."""
 
 
-class Source:
+class HgSource:
     """The local repository as a push reads it."""
 
     def __init__(self, local: HgRepository) -> None:
@@ -101,10 +101,10 @@ class View(NamedTuple):
 def push_bundle(operation: Any) -> None:
     """Stands for `exchange._pushbundle2`: sends all there is."""
     operation.stepsdone |= {b"changesets", b"phases", b"obsmarkers", b"bookmarks"}
-    Push(operation).run()
+    HgPush(operation).run()
 
 
-class Push:
+class HgPush:
     """One push. Mercurial's object for it, `operation`, holds what is left to send: its discovery puts that there."""
 
     def __init__(self, operation: Any) -> None:
@@ -120,7 +120,7 @@ class Push:
         operation, remote = self._operation, self._remote
         if not operation.outgoing.missing and not self._map_updates() and not remote.level:
             # Cached state says that there is nothing to send.
-            remote.ask_whether_there(Level.REFS if remote.publishes else Level.GRAPH)
+            remote.ask_whether_there(RequestLevel.REFS if remote.publishes else RequestLevel.GRAPH)
             self._discover()
         if operation.outgoing.missing:
             operation.repo.hook(b"preoutgoing", throw=True, source=b"push")
@@ -281,7 +281,7 @@ class Push:
 
         def replan() -> Changes:
             """The changes of a remote that is not what the plan was for."""
-            remote.level = max(remote.level, Level.REFS)
+            remote.level = max(remote.level, RequestLevel.REFS)
             self._discover()
             self._check()
             again, of_maps = self._changes()
@@ -289,7 +289,7 @@ class Push:
 
         new = msgspec.structs.replace(NEW, exclusive=remote.is_new)
         is_likely = self._is_likely()
-        source = Source(self._local)
+        source = HgSource(self._local)
         request = PushRequest(
             heads, source, new, maps, maps_first=True, atomic=True, replan=replan, is_likely=is_likely
         )
@@ -297,7 +297,7 @@ class Push:
             remote.repository.sent = lambda _, count, total: progress.update(count, total=total)
             outcome = remote.repository.push(request)
         remote.is_new = False
-        remote.level = max(remote.level, Level.REFS)
+        remote.level = max(remote.level, RequestLevel.REFS)
         if outcome.error() is None:
             remote.pushed.update(tip.id for each in outcome.refs for tip in each.update.heads)
         return outcome

@@ -10,7 +10,7 @@ cached state says what it sends, and the server decides.
 # Mercurial asks a peer many small questions: heads, branches, bookmarks, which of these nodes it knows, what is
 # public. Each would be a round trip. `Remote` answers all of them from one request.
 #
-# How much a command needs is a `Level`. `ask` requests a level once; what is asked later at the same level or below
+# How much a command needs is a `RequestLevel`. `ask` requests a level once; what is asked later at the same level or below
 # is answered from what came:
 #
 #      REFS      heads of branches, bookmarks, phases        `hg identify`, the check before an empty push
@@ -67,7 +67,7 @@ from smartserver.vcs.hg.insert import Arrived
 from smartserver.vcs.hg.kinds import BOOKMARKS, EVOLUTION, NODE_BYTES, NULL, OBSOLETE, PUBLIC, YES
 from smartserver.vcs.hg.markers import KnownVersion, encode_selector
 from smartserver.vcs.hg.repository import HgRepository
-from smartserver.vcs.hg.selector import GRAPH, Names, decode_found, encode
+from smartserver.vcs.hg.selector import GRAPH, RevisionNames, decode_found, encode
 from smartserver.vcs.hg.system import HG, is_publishing
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.repository_pull import MAX_HAVES
@@ -90,7 +90,7 @@ def shown_here(name: bytes) -> bytes:
     return found
 
 
-class Level(enum.IntEnum):
+class RequestLevel(enum.IntEnum):
     """The amount that was requested."""
 
     NOTHING = 0
@@ -112,12 +112,12 @@ class Remote:
         self.repository = RemoteRepository(server_of(ui, location).client, location.path, self.knowledge)
         self.local: HgRepository | None = None
         """The repository that is pulled into or pushed from, once that is known."""
-        self.wanted: Names | None = None
+        self.wanted: RevisionNames | None = None
         """The names in the command; None: all changesets."""
         self.arrived: Arrived | None = None
         self.pushed: set[bytes] = set()
         """Changesets that a push sent, or that the server had before it."""
-        self.level = Level.NOTHING
+        self.level = RequestLevel.NOTHING
         self.is_new = False
         """True if a push makes the repository."""
         self.is_only_shown = False
@@ -173,12 +173,12 @@ class Remote:
     def begin(self) -> None:
         """Expect no repository there: the next push creates it."""
         self.knowledge.forget()
-        self.level = Level.REFS
+        self.level = RequestLevel.REFS
         self.is_new = True
 
     # ---- asking
 
-    def ask(self, level: Level) -> None:
+    def ask(self, level: RequestLevel) -> None:
         """Request that much, once; of history the part that the command named. Received changesets wait in a file."""
         if self._wrong is not None:
             raise self._wrong
@@ -203,15 +203,15 @@ class Remote:
         return local is not None and all(local.has(head) for heads in self.branches().values() for head in heads)
 
     @spent(Part.LOCAL, "plan the request")
-    def _ask(self, level: Level) -> None:
+    def _ask(self, level: RequestLevel) -> None:
         with self.words():
-            if level is Level.REFS:
+            if level is RequestLevel.REFS:
                 self.repository.learn_refs()
                 self._check_vcs()
                 return
             if self.local is not None:
                 self.local.check_format()
-            if level is Level.GRAPH:
+            if level is RequestLevel.GRAPH:
                 self._ask_graph()
             else:
                 self._ask_history(self._haves(), with_markers=self.takes_markers)
@@ -280,11 +280,11 @@ class Remote:
 
     def ask_beside_history(self) -> None:
         """Request the graph of everything that is missing here, if the request for history named a part of it."""
-        if self.level is Level.HISTORY and self.wanted is not None:
+        if self.level is RequestLevel.HISTORY and self.wanted is not None:
             with self.words():
                 self._ask_graph()
 
-    def ask_whether_there(self, level: Level = Level.REFS) -> None:
+    def ask_whether_there(self, level: RequestLevel = RequestLevel.REFS) -> None:
         """Request that much. A repository that does not exist counts as an empty one."""
         try:
             self.ask(level)
@@ -422,7 +422,7 @@ class Remote:
 
     def _known_tips(self) -> list[bytes]:
         """Tips seen there. Where markers are exchanged, a tip of earlier may be hidden there now."""
-        if self.evolves and self.level >= Level.GRAPH and self.wanted is None:
+        if self.evolves and self.level >= RequestLevel.GRAPH and self.wanted is None:
             return [tip.id for value in self.knowledge.refs().values() for tip in value]
         return self.knowledge.tips()
 
@@ -436,14 +436,14 @@ class Remote:
             name = hexadecimal(name)  # A node as it is, which a name of that length might be.
         name = in_utf8(name)
         if name not in self._found and self.wanted is not None and name in self.wanted.names:
-            self.ask(Level.HISTORY)
+            self.ask(RequestLevel.HISTORY)
         if _ID.fullmatch(name) and self.level and self.has(bytes.fromhex(name.decode())):
             return bytes.fromhex(name.decode())
         if name not in self._found:
             with self.words():
-                content = self._read(encode(Names([name], is_all=False)), [])
-                self._found.update(decode_found(Names([name]), content.result.said))
-            self.level = max(self.level, Level.REFS)
+                content = self._read(encode(RevisionNames([name], is_all=False)), [])
+                self._found.update(decode_found(RevisionNames([name]), content.result.said))
+            self.level = max(self.level, RequestLevel.REFS)
         return self._found.get(name, NULL)
 
     def wanted_of(self, heads: Collection[bytes] | None) -> list[bytes]:

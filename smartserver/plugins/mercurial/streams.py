@@ -40,7 +40,7 @@ from smartserver.vcs.stream import (
     TAGS,
     FileChanges,
     Files,
-    NewFile,
+    FileVersion,
     Refs,
     claim,
 )
@@ -395,9 +395,9 @@ class _Before:
         start = folder + b"/" if folder else b""
         return (each for each in self._manifest if each.startswith(start))
 
-    def file(self, path: bytes) -> NewFile:
+    def file(self, path: bytes) -> FileVersion:
         file = self._changeset[path]
-        return NewFile(file.data, _MODES[file.flags()], None)
+        return FileVersion(file.data, _MODES[file.flags()], None)
 
 
 def _message(wrong: Any) -> str:

@@ -49,7 +49,7 @@ _INDEXED = 1 << 20
 """Bytes of a text that Breezy looks for in another, at most; of a longer one it takes a part."""
 
 
-class Text(NamedTuple):
+class BlockText(NamedTuple):
     """A text to be put into a block."""
 
     key: Key
@@ -77,7 +77,7 @@ Give = Callable[[bytes, list[TextRange]], None]
 """Takes a block that is full, and what lies in it."""
 
 
-def fill(texts: Iterable[Text], give: Give) -> None:
+def fill(texts: Iterable[BlockText], give: Give) -> None:
     """Put texts into blocks."""
     block = Block()
     places: list[TextRange] = []

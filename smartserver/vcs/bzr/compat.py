@@ -64,7 +64,7 @@ StoreKey = tuple[bytes, ...]
 Keys = Iterable[StoreKey]
 
 
-class Content(Protocol):
+class ContentFactory(Protocol):
     """One record of a stream; valid until the next is asked for."""
 
     key: StoreKey
@@ -80,7 +80,7 @@ class Content(Protocol):
 class Store(Protocol):
     """One of a repository's five stores."""
 
-    def get_record_stream(self, keys: Keys, ordering: str, include_delta_closure: bool) -> Iterator[Content]:
+    def get_record_stream(self, keys: Keys, ordering: str, include_delta_closure: bool) -> Iterator[ContentFactory]:
         """The records of `keys`, in an order that suits the store (`unordered`)."""
 
     def get_parent_map(self, keys: Keys) -> Mapping[StoreKey, tuple[StoreKey, ...] | None]:
@@ -94,25 +94,25 @@ class KnownGraph(Protocol):
         """All revisions, parents first."""
 
 
-class Graph(Protocol):
+class AncestryGraph(Protocol):
     """Questions of ancestry."""
 
     def find_unique_ancestors(self, unique_revision: bytes, common_revisions: Sequence[bytes]) -> Collection[bytes]:
         """The ancestors of one revision, itself included, that none of the others has."""
 
 
-class Format(Protocol):
+class RepositoryFormat(Protocol):
     """The format of a repository."""
 
     def network_name(self) -> bytes:
         """Its name on the wire."""
 
 
-class Sink(Protocol):
+class StreamSink(Protocol):
     """The repository that a fetch writes to."""
 
     def insert_stream(
-        self, stream: Iterable[tuple[str, Iterator[Content]]], src_format: Format, resume_tokens: Sequence[str]
+        self, stream: Iterable[tuple[str, Iterator[ContentFactory]]], src_format: RepositoryFormat, resume_tokens: Sequence[str]
     ) -> tuple[Sequence[str], Collection[StoreKey]]:
         """Insert what comes in one write group; what is still missing, and how to go on."""
 
@@ -120,12 +120,12 @@ class Sink(Protocol):
         """Nothing more comes."""
 
 
-class Source(Protocol):
+class StreamSource(Protocol):
     """The repository that a fetch reads from."""
 
     def get_stream_for_missing_keys(
         self, missing_keys: Collection[StoreKey]
-    ) -> Iterator[tuple[str, Iterator[Content]]]:
+    ) -> Iterator[tuple[str, Iterator[ContentFactory]]]:
         """The records that a sink found missing."""
 
 
@@ -137,7 +137,7 @@ class Repository(Protocol):
     inventories: Store
     chk_bytes: Store
     texts: Store
-    _format: Format
+    _format: RepositoryFormat
     _fallback_repositories: Sequence[Repository]
 
     def lock_read(self) -> AbstractContextManager[object]:
@@ -146,7 +146,7 @@ class Repository(Protocol):
     def lock_write(self) -> AbstractContextManager[object]:
         """Keep others from writing."""
 
-    def get_graph(self) -> Graph:
+    def get_graph(self) -> AncestryGraph:
         """Its graph."""
 
     def get_parent_map(self, revision_ids: Iterable[bytes]) -> Mapping[bytes, tuple[bytes, ...]]:
@@ -170,9 +170,9 @@ class Repository(Protocol):
     def add_signature_text(self, revision_id: bytes, signature: bytes) -> None:
         """Add a signature."""
 
-    def _get_sink(self) -> Sink: ...
+    def _get_sink(self) -> StreamSink: ...
 
-    def _get_source(self, to_format: Format) -> Source: ...
+    def _get_source(self, to_format: RepositoryFormat) -> StreamSource: ...
 
 
 _Blocks: Any = getattr(groupcompress, "GroupCompressVersionedFiles", None)

@@ -1,4 +1,4 @@
-"""`Export`: one reading of what a push sends, as segments.
+"""`BrzExport`: one reading of what a push sends, as segments.
 
 The rule of this file: a candidate for a base is what a parent has at the same place (a page), of the same file (a
 text), or is (a revision, an inventory); so an ancestor introduced it, whatever Breezy's own index says. Inventories and
@@ -22,7 +22,7 @@ from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.vcs.bzr.meta import inventory_meta, text_meta
 from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.vcs.bzr.revision import Inventory, read_inventory, read_revision
-from smartserver.vcs.bzr.trees import Asking, Difference, Page
+from smartserver.vcs.bzr.trees import Asking, Difference, MapPage
 
 CHUNK = 64
 """Revisions whose inventories and pages are read together."""
@@ -51,7 +51,7 @@ class _Tree(NamedTuple):
     """Bytes of the texts it introduced."""
 
 
-class Export:
+class BrzExport:
     """One reading of what a plan sends."""
 
     def __init__(self, repository: BrzRepository, bulk: bool, excluded: frozenset[Key], *, partial: bool) -> None:
@@ -59,7 +59,7 @@ class Export:
         self._stores = repository.stores
         self._excluded = excluded
         self._writer = SegmentWriter(repository.kinds, bulk=bulk, texts=self._text, cache=_CACHE, alike=True)
-        self._pages: dict[Key, Page] = {}
+        self._pages: dict[Key, MapPage] = {}
         self._roots: dict[RevisionId, Inventory] = {}
         self._before: dict[tuple[int, Key], bytes] = {}
         """Texts of candidates that are not sent."""
@@ -95,7 +95,7 @@ class Export:
     def _read_pages(self, keys: Iterable[Key]) -> None:
         wanted = [(key,) for key in keys]
         for (key,), (text, _) in self._read(CHK, wanted).items():
-            self._pages[key] = Page(text)
+            self._pages[key] = MapPage(text)
         for (key,) in wanted:
             if key not in self._pages:
                 raise _missing(CHK, key)

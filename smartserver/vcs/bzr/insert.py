@@ -24,8 +24,8 @@ from smartserver.records.model import Key, RevisionId
 from smartserver.records.segment import decode_segment
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import InsertReport, Progress, VcsError, WrongContent
-from smartserver.vcs.bzr.block import Text, TextRange, fill
-from smartserver.vcs.bzr.compat import BzrError, Content, StoreKey, put_block
+from smartserver.vcs.bzr.block import BlockText, TextRange, fill
+from smartserver.vcs.bzr.compat import BzrError, ContentFactory, StoreKey, put_block
 from smartserver.vcs.bzr.complete import References, instead_of_breezys_look, is_alone
 from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.vcs.bzr.meta import inventory_parents, text_parents
@@ -43,7 +43,7 @@ FORK_FROM = 8 << 20
 """Bytes of texts from which on a second process pays, where there is a second core."""
 
 
-class _Row(NamedTuple):
+class _SpooledRecord(NamedTuple):
     """The place of a record in the spool file, and its header."""
 
     at: int
@@ -91,7 +91,7 @@ def insert(
     return InsertReport(arrived.objects, arrived.revisions)
 
 
-def _missing(repository: BrzRepository, missing: Iterable[StoreKey]) -> Iterator[tuple[str, Iterator[Content]]]:
+def _missing(repository: BrzRepository, missing: Iterable[StoreKey]) -> Iterator[tuple[str, Iterator[ContentFactory]]]:
     """The records of `missing` in the repositories that this one is stacked on."""
     keys = set(missing)
     for fallback in repository.breezy._fallback_repositories:
@@ -110,7 +110,7 @@ class _Arrived:
         self._spool = spool
         self._size = 0
         self._progress = progress
-        self._rows: list[dict[Key, _Row]] = [{} for _ in self._kinds]
+        self._rows: list[dict[Key, _SpooledRecord]] = [{} for _ in self._kinds]
         self._cache = Cache[tuple[int, Key], bytes](CACHE, len)
         self._named: dict[Key, bytes] = {}
         """The sha1 that a page says of a file's text, and a revision's record of its inventory."""
@@ -125,7 +125,7 @@ class _Arrived:
         """The number of records that came, copies left out."""
         return sum(map(len, self._rows))
 
-    def streams(self, segments: Iterable[bytes]) -> Iterator[tuple[str, Iterator[Content]]]:
+    def streams(self, segments: Iterable[bytes]) -> Iterator[tuple[str, Iterator[ContentFactory]]]:
         """Nothing that Breezy need look at: it has begun to write when it asks, and what came is put into its stores.
 
         Pages come first, for they say what the texts must be.
@@ -142,7 +142,7 @@ class _Arrived:
             self._references.check(self._repository, self._rows[CHK], self._rows[TEXT])
         yield from ()
 
-    def _put(self, kind: int, texts: Iterable[Text]) -> None:
+    def _put(self, kind: int, texts: Iterable[BlockText]) -> None:
         """Put the records of a kind into their store."""
         fill(texts, functools.partial(self._put_block, kind))
 
@@ -165,7 +165,7 @@ class _Arrived:
 
     # ---- what comes
 
-    def _pages(self, segments: Iterable[bytes]) -> Iterator[Text]:
+    def _pages(self, segments: Iterable[bytes]) -> Iterator[BlockText]:
         came = [self._spool_segment(block) for block in segments]
         texts = sum([row.length for row in self._rows[TEXT].values()])
         if texts >= FORK_FROM and hasattr(os, "fork") and (os.cpu_count() or 1) > 1:
@@ -176,7 +176,7 @@ class _Arrived:
                 text = self._text(CHK, key)
                 self._learn(self._refer(key, text), expected)
                 base_key = self._rows[CHK][key].base
-                yield Text(key, None, b"", text, base_key, self._cache.get((CHK, base_key)))
+                yield BlockText(key, None, b"", text, base_key, self._cache.get((CHK, base_key)))
             if expected:
                 # Named by an item that the page it came with has from an earlier one.
                 for text in [self._text(CHK, key) for key in pages]:
@@ -218,7 +218,7 @@ class _Arrived:
                     raise WrongContent(entry.key, "it is in the segment of another revision")
             if entry.key not in came:
                 base = segment.base_of(entry)
-                came[entry.key] = _Row(
+                came[entry.key] = _SpooledRecord(
                     *(at, entry.encoding, entry.length, entry.frame_length, entry.meta, base, entry.check),
                     bool(base) and base not in came,
                     ids if entry.kind in (REVISION, INVENTORY) else (),
@@ -235,7 +235,7 @@ class _Arrived:
 
     # ---- what follows
 
-    def _revisions(self) -> Iterator[Text]:
+    def _revisions(self) -> Iterator[BlockText]:
         for key, row in self._rows[REVISION].items():
             text = self._text(REVISION, key)
             try:
@@ -245,13 +245,13 @@ class _Arrived:
             if found.id != key or found.parents != row.parents:
                 raise WrongContent(key, "its record names another revision, or other parents")
             self._named[key] = found.inventory_sha1
-            yield Text(key, _keys(row.parents), b"", text)
+            yield BlockText(key, _keys(row.parents), b"", text)
 
-    def _signatures(self) -> Iterator[Text]:
+    def _signatures(self) -> Iterator[BlockText]:
         for key in self._rows[SIGNATURE]:
-            yield Text(key, None, b"", self._text(SIGNATURE, key))
+            yield BlockText(key, None, b"", self._text(SIGNATURE, key))
 
-    def _inventories(self) -> Iterator[Text]:
+    def _inventories(self) -> Iterator[BlockText]:
         for key, row in self._rows[INVENTORY].items():
             text = self._text(INVENTORY, key)
             sha1 = hashlib.sha1(text).hexdigest().encode()
@@ -261,9 +261,9 @@ class _Arrived:
                 self._references.inventory(text)
             except ValueError as wrong:
                 raise WrongContent(key, str(wrong)) from wrong
-            yield Text(key, inventory_parents(row.meta, row.parents), sha1, text)
+            yield BlockText(key, inventory_parents(row.meta, row.parents), sha1, text)
 
-    def _texts(self) -> Iterator[Text]:
+    def _texts(self) -> Iterator[BlockText]:
         came = self._rows[TEXT]
         order = sorted(came, key=lambda key: key[: key.index(b"\0")])  # Of one file as they came: bases first.
         for key in order:
@@ -271,14 +271,14 @@ class _Arrived:
             sha1 = hashlib.sha1(text).hexdigest().encode()
             file_id = key[: key.index(b"\0")]
             row = came[key]
-            yield Text(key, text_parents(file_id, row.meta), sha1, text, row.base, self._cache.get((TEXT, row.base)))
+            yield BlockText(key, text_parents(file_id, row.meta), sha1, text, row.base, self._cache.get((TEXT, row.base)))
 
     # ---- texts
 
     def _text(self, kind: int, key: Key) -> bytes:
         """The text of a record that came or is here, proved to be what its key or header says."""
         came = self._rows[kind]
-        chain: list[tuple[Key, _Row]] = []
+        chain: list[tuple[Key, _SpooledRecord]] = []
         text = self._cache.get((kind, key))
         while text is None:
             row = came[key]

@@ -28,7 +28,7 @@ SHARED_BYTES: Final = 1 << 26
 this one may not have."""
 
 
-class Node(NamedTuple):
+class InternalNode(NamedTuple):
     """A page of pages; `children`: by the byte that follows `prefix` in the search keys below."""
 
     parts: int
@@ -43,7 +43,7 @@ class Leaf(NamedTuple):
     items: Mapping[bytes, bytes]
 
 
-class Entry(NamedTuple):
+class InventoryEntry(NamedTuple):
     """A file, folder or symbolic link in an inventory."""
 
     kind: str
@@ -104,7 +104,7 @@ _FILE_IDS: Final = compile_pattern(rb"([^\n]*)\0001\n(.++)\n")
 """An item of a leaf of either map: the rest of its key, and its value."""
 
 
-def read_node(text: bytes) -> Node:
+def read_node(text: bytes) -> InternalNode:
     """A page of pages."""
     _check_size(text)
     head = node_head(text)
@@ -115,7 +115,7 @@ def read_node(text: bytes) -> Node:
     children = dict(zip(map(_BYTES.__getitem__, lines[::CHILD_BYTES]), pages, strict=True))
     if len(children) != len(pages):
         raise ValueError("cannot be read as a page of pages: two are at the same place")
-    return Node(int(head.parts), head.prefix, children)
+    return InternalNode(int(head.parts), head.prefix, children)
 
 
 class NodeHead(NamedTuple):
@@ -255,16 +255,16 @@ _ENTRY: Final = compile_pattern(
 )
 
 
-def read_entry(value: bytes) -> Entry:
+def read_entry(value: bytes) -> InventoryEntry:
     """The entry that is a value of `id_to_entry`."""
     found = _ENTRY.fullmatch(value)
     if found is None:
         raise ValueError(f"{value[:80]!r} cannot be read as an entry")
     file, other, file_id, parent_id, name, revision, sha1, size, executable, target = found.groups()
     if file is not None:
-        return Entry("file", file_id, parent_id, name, revision, sha1, int(size), executable == b"Y")
+        return InventoryEntry("file", file_id, parent_id, name, revision, sha1, int(size), executable == b"Y")
     kind = "dir" if other is None else other.decode()
-    return Entry(kind, file_id, parent_id, name, revision, target=target or b"")
+    return InventoryEntry(kind, file_id, parent_id, name, revision, target=target or b"")
 
 
 def search_key(*parts: bytes) -> bytes:

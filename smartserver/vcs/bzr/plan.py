@@ -8,7 +8,7 @@ from typing import Self
 from smartserver.errors import shown
 from smartserver.records.model import GraphNode, Key, Parent, RevisionId
 from smartserver.vcs.base import CannotSend
-from smartserver.vcs.bzr.export import Export
+from smartserver.vcs.bzr.export import BrzExport
 from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.vcs.collector import rare_collections
 
@@ -56,7 +56,7 @@ class BrzPlan:
         """Whole segments in the order of `graph`; may be asked for again."""
         if self.graph:
             with self._repository.locked(), rare_collections():
-                export = Export(self._repository, self.bulk, self._excluded, partial=self._partial)
+                export = BrzExport(self._repository, self.bulk, self._excluded, partial=self._partial)
                 yield from export.segments(self.graph)
 
     def _has(self, revision: RevisionId) -> bool:

@@ -24,7 +24,7 @@ MAX_PROPERTIES: Final = 65_536
 """The properties that a revision may have: as many as it may have parents."""
 
 
-class Revision(NamedTuple):
+class BrzRevision(NamedTuple):
     """The fields of a revision's text; parents in order, ghosts among them."""
 
     id: RevisionId
@@ -52,7 +52,7 @@ class Inventory(NamedTuple):
 # Revisions: a list of pairs in bencode
 
 
-def read_revision(text: bytes) -> Revision:
+def read_revision(text: bytes) -> BrzRevision:
     """Read a revision's text.
 
     Raises:
@@ -97,10 +97,10 @@ def read_revision(text: bytes) -> Revision:
     assert isinstance(timezone, int)
     assert isinstance(properties, dict)
     assert isinstance(message, bytes)
-    return Revision(revision, parents, sha1, committer, timestamp, timezone, properties, message)
+    return BrzRevision(revision, parents, sha1, committer, timestamp, timezone, properties, message)
 
 
-def _read_usual(text: bytes) -> Revision | None:
+def _read_usual(text: bytes) -> BrzRevision | None:
     """A revision as Breezy writes it, fields in their usual order; None: only the reader above can say what it is."""
     at = 0
     values: list[bytes] = []
@@ -127,7 +127,7 @@ def _read_usual(text: bytes) -> Revision | None:
     if text[at:] != b"ee":  # A string that is cut off leaves no room for the end.
         return None
     committer, timestamp, revision, sha1, message = values
-    return Revision(revision, parents, sha1, committer, timestamp, timezone, properties, message)
+    return BrzRevision(revision, parents, sha1, committer, timestamp, timezone, properties, message)
 
 
 _COUNT: Final = rb"(0|[1-9][0-9]{0,9}):"

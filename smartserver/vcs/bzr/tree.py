@@ -12,9 +12,9 @@ from smartserver.vcs.bzr.kinds import CHK, INVENTORY
 from smartserver.vcs.bzr.pages import (
     ENTRY_PARTS,
     NAME_PARTS,
-    Entry,
+    InventoryEntry,
     Leaf,
-    Node,
+    InternalNode,
     is_node,
     read_entry,
     read_leaf,
@@ -41,7 +41,7 @@ class BzrTree:
         self,
         inventory: Inventory,
         page: Callable[[Key], bytes],
-        kept: dict[Key, Node | Leaf] | None = None,
+        kept: dict[Key, InternalNode | Leaf] | None = None,
         charge: Charge = free,
     ) -> None:
         """`kept`: pages that were read before, as of trees that share them with this one; it grows. `charge`: told of
@@ -51,7 +51,7 @@ class BzrTree:
         self._kept = {} if kept is None else kept
         self._charge = charge
 
-    def entry(self, file_id: bytes) -> Entry | None:
+    def entry(self, file_id: bytes) -> InventoryEntry | None:
         """The entry of a file's id.
 
         Raises:
@@ -60,7 +60,7 @@ class BzrTree:
         value = self._get(self._inventory.id_to_entry, ENTRY_PARTS, search_key(file_id), file_id)
         return None if value is None else entry_of(file_id, value)
 
-    def find(self, path: bytes) -> Entry | None:
+    def find(self, path: bytes) -> InventoryEntry | None:
         """The entry at a path; an empty one is the root's.
 
         Raises:
@@ -97,7 +97,7 @@ class BzrTree:
             found.update((key[len(start) :], child) for key, child in leaf.items.items() if key.startswith(start))
         return dict(sorted(found.items()))
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[InventoryEntry]:
         """Every entry of the tree, in no order.
 
         Raises:
@@ -107,13 +107,13 @@ class BzrTree:
             for file_id, value in leaf.items.items():
                 yield entry_of(file_id, value)
 
-    def walk(self, path: bytes = b"") -> Iterator[tuple[bytes, Entry]]:
+    def walk(self, path: bytes = b"") -> Iterator[tuple[bytes, InventoryEntry]]:
         """The entry at a path and all below it, each folder before its entries; nothing where nothing is."""
         if path:
             top = self.find(path)
             yield from () if top is None else self._walk(path, top)
             return
-        below: dict[bytes, list[Entry]] = {}
+        below: dict[bytes, list[InventoryEntry]] = {}
         seen: set[bytes] = set()
         for entry in self.entries():
             if entry.file_id in seen:
@@ -127,7 +127,7 @@ class BzrTree:
             inside = sorted(below.get(entry.file_id, ()), key=lambda each: each.name, reverse=True)
             todo += [(self._join(place, each.name), each) for each in inside]
 
-    def _walk(self, path: bytes, top: Entry) -> Iterator[tuple[bytes, Entry]]:
+    def _walk(self, path: bytes, top: InventoryEntry) -> Iterator[tuple[bytes, InventoryEntry]]:
         seen = {top.file_id}
         todo = [(path, top)]
         while todo:
@@ -179,7 +179,7 @@ class BzrTree:
             elif prefix.startswith(start):
                 todo += [(child, prefix + place) for place, child in children.items()]
 
-    def _read(self, key: Key, keep: bool) -> Node | Leaf:
+    def _read(self, key: Key, keep: bool) -> InternalNode | Leaf:
         self._charge(1)
         found = self._kept.get(key)
         if found is None:
@@ -190,7 +190,7 @@ class BzrTree:
         return found
 
 
-def entry_of(file_id: bytes, value: bytes) -> Entry:
+def entry_of(file_id: bytes, value: bytes) -> InventoryEntry:
     """The entry that is the value of a file's id."""
     entry = read_entry(value)
     if entry.file_id != file_id:

@@ -25,7 +25,7 @@ _CHILD = 150
 """Bytes of a child beside its page's text."""
 
 
-class Page:
+class MapPage:
     """A page, read as far as it was asked for."""
 
     __slots__ = ("children", "size", "text")
@@ -65,7 +65,7 @@ class NewText(NamedTuple):
 class Difference:
     """The pages and texts that one tree introduced; filled by `compare`."""
 
-    def __init__(self, pages: dict[Key, Page]) -> None:
+    def __init__(self, pages: dict[Key, MapPage]) -> None:
         """`pages`: those read so far; what a generator asks for is there when it goes on."""
         self._pages = pages
         self.pages: list[NewPage] = []
@@ -104,7 +104,7 @@ class Difference:
 
     def _leaf(self, prefix: bytes, key: Key, before: list[Nodes], *, entries: bool) -> Asking:
         passed: set[Key] = set()
-        leaves: list[list[Page]] = []
+        leaves: list[list[MapPage]] = []
         for nodes in before:
             reached = yield from self._narrow(nodes, prefix, passed)
             found = []
@@ -119,7 +119,7 @@ class Difference:
         if entries:
             self._compare_rows(self._pages[key], leaves)
 
-    def _compare_rows(self, new: Page, olds: list[list[Page]]) -> None:
+    def _compare_rows(self, new: MapPage, olds: list[list[MapPage]]) -> None:
         changed: set[Row] | None = None
         before: list[dict[bytes, bytes]] = []
         for pages in olds:

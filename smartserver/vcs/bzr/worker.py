@@ -11,14 +11,14 @@ import marshal
 import tempfile
 from collections.abc import Callable, Iterator
 
-from smartserver.vcs.bzr.block import Give, Text, TextRange, fill
+from smartserver.vcs.bzr.block import Give, BlockText, TextRange, fill
 from smartserver.vcs.child import Child
 
 
 class Worker:
     """A process that makes blocks of what `stream` gives, which is first called there."""
 
-    def __init__(self, stream: Callable[[], Iterator[Text]]) -> None:
+    def __init__(self, stream: Callable[[], Iterator[BlockText]]) -> None:
         with contextlib.ExitStack() as undo:
             self._blocks = undo.enter_context(tempfile.TemporaryFile())
             answer = undo.enter_context(tempfile.TemporaryFile(buffering=0))
@@ -41,7 +41,7 @@ class Worker:
         self._child.abandon()
         self._files.close()
 
-    def _work(self, stream: Callable[[], Iterator[Text]]) -> bytes:
+    def _work(self, stream: Callable[[], Iterator[BlockText]]) -> bytes:
         fill(stream(), self._write)
         self._blocks.flush()
         return b""

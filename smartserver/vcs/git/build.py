@@ -18,7 +18,7 @@ from smartserver.records.segment import decode_segment
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import WrongContent
 from smartserver.vcs.git.objects import METAS
-from smartserver.vcs.git.pack import PACK_HEAD, EntryWriter, Row, check_id, hash_of, write_all
+from smartserver.vcs.git.pack import PACK_HEAD, EntryWriter, SpooledRecord, check_id, hash_of, write_all
 from smartserver.vcs.git.system import GIT
 from smartserver.vcs.signals import held
 
@@ -80,7 +80,7 @@ class PackBuilder:
         for row in rows:
             self._writer.add(row)
 
-    def _rows(self, block: bytes) -> tuple[list[Row], memoryview]:
+    def _rows(self, block: bytes) -> tuple[list[SpooledRecord], memoryview]:
         segment = whole_segment(block)
         at = self._size
         rows = []
@@ -89,7 +89,7 @@ class PackBuilder:
             count = len(self._keys)
             if self._keys.number(key) == count:
                 kind = type_of(entry.meta, key, self._width)
-                rows.append(Row(kind, entry.encoding, entry.length, at, length, key, segment.base_of(entry)))
+                rows.append(SpooledRecord(kind, entry.encoding, entry.length, at, length, key, segment.base_of(entry)))
             at += length
         return rows, memoryview(block)[segment.frames_at :]
 

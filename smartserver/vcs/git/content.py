@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from smartserver.errors import MissingRevision, NoSuchPart, shown
-from smartserver.records.browse import Change, Header, Node, NodeType, message_of
+from smartserver.records.browse import ChangedPath, Header, Node, NodeType, message_of
 from smartserver.records.cache import Cache
 from smartserver.records.content import RepositoryView, Text, whole
 from smartserver.records.model import Key, Record, RevisionId
@@ -27,7 +27,7 @@ from smartserver.vcs.git.format import (
     TAG,
     TREE,
     ChangedEntry,
-    Format,
+    ObjectFormat,
     TreeEntry,
     canonical_mode,
     entry_type,
@@ -59,7 +59,7 @@ _TYPES: Final = {FOLDER: NodeType.FOLDER, 0o100644: NodeType.FILE, 0o100755: Nod
 class GitContents:
     """A `Contents`."""
 
-    def __init__(self, stored: RepositoryView, form: Format) -> None:
+    def __init__(self, stored: RepositoryView, form: ObjectFormat) -> None:
         self._stored = stored
         self._format = form
         self._recent = Cache[Key, Record](RECENT, lambda record: len(record.text) + OF_RECORD)
@@ -134,7 +134,7 @@ class GitContents:
         node = self._at(revision, path)
         return None if node is None else node[1:]
 
-    def changes(self, revision: RevisionId) -> Iterator[Change]:
+    def changes(self, revision: RevisionId) -> Iterator[ChangedPath]:
         """The differences of its tree from that of its first parent."""
         record = self._object(revision, COMMIT)
         tree, parents = self._format.commit(revision, record.text)
@@ -185,7 +185,7 @@ class GitContents:
                 levels.pop()
                 paths.pop()
 
-    def _differing(self, mine: Key, theirs: Key | None) -> Iterator[Change]:
+    def _differing(self, mine: Key, theirs: Key | None) -> Iterator[ChangedPath]:
         """The differences of the tree `mine` from `theirs`; None: there is none. A path is made when it is given."""
         levels = [iter(self._within(mine, theirs))]
         folders = [b""]
@@ -193,7 +193,7 @@ class GitContents:
             for action, name, new, old in levels[-1]:
                 path = folders[-1] + name
                 if action:
-                    yield Change(action, path)
+                    yield ChangedPath(action, path)
                 else:
                     levels.append(iter(self._within(new, old)))
                     folders.append(path + b"/")

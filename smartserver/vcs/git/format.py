@@ -51,7 +51,7 @@ class _Last(threading.local):
 _last: Final = _Last()
 
 
-class Format:
+class ObjectFormat:
     """Reads the objects of one hash. An expression is compiled when it is first needed: git's helper needs few."""
 
     def __init__(self, id_bytes: int) -> None:
@@ -155,7 +155,7 @@ class Format:
         return compile_pattern(rb"(?:[^\0]++\0%b)*+([0-7]++) ([^\0]++)\0" % self._raw, re.DOTALL)
 
 
-FORMATS: Final = {"sha1": Format(20), "sha256": Format(32)}
+FORMATS: Final = {"sha1": ObjectFormat(20), "sha256": ObjectFormat(32)}
 """By the name git has for the object format."""
 
 _SAME: Final = re.compile(rb"\0*+")

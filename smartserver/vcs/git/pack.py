@@ -35,7 +35,7 @@ _LARGE = 1 << 20
 """Bytes of a text from which on its entry is made in pieces of that size."""
 
 
-class Row(NamedTuple):
+class SpooledRecord(NamedTuple):
     """A pulled record: what it is, and where its frame lies in the spool file."""
 
     type: int
@@ -78,7 +78,7 @@ def offset_back(n: int) -> bytes:
     return bytes(out)
 
 
-class Table:
+class IndexTable:
     """The key, CRC-32 and offset of each entry written, as an index needs them."""
 
     def __init__(self, width: int) -> None:
@@ -162,7 +162,7 @@ class Texts:
         """Records that were named as a base before they came: their texts are read from the repository. What they rest
         on may rest on them."""
 
-    def add(self, row: Row) -> tuple[int, bytes, int, bytes]:
+    def add(self, row: SpooledRecord) -> tuple[int, bytes, int, bytes]:
         """The number of a record and its text; the number of its base, `ABSENT` where it has none, and its text."""
         base = self._number(row.base) if row.base else ABSENT
         known = len(self._keys)
@@ -222,7 +222,7 @@ class EntryWriter:
     def __init__(
         self, spool: int, out: int, width: int, outside: Callable[[Key], bytes], *, cache: int, level: int
     ) -> None:
-        self.table = Table(width)
+        self.table = IndexTable(width)
         self.size = 0
         self._texts = Texts(spool, outside, cache)
         self._out = out
@@ -234,7 +234,7 @@ class EntryWriter:
         self._pending: list[bytes] = []
         self._written = 0
 
-    def add(self, row: Row) -> None:
+    def add(self, row: SpooledRecord) -> None:
         """Check a record and write its entry."""
         kind = row.type
         record, text, base_record, base = self._texts.add(row)
@@ -269,7 +269,7 @@ class EntryWriter:
             self._places.append(0)
         self._types[record], self._places[record] = kind, offset
 
-    def _add_large(self, record: int, row: Row, text: bytes) -> None:
+    def _add_large(self, record: int, row: SpooledRecord, text: bytes) -> None:
         """An entry whose bytes are written as they are made: the text is all of it that is ever in memory."""
         self.flush()
         start, check = self.size, 0

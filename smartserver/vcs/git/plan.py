@@ -139,7 +139,7 @@ class Introduced(NamedTuple):
     """The objects at that path in the first two parents, or at a path this revision removed."""
 
 
-class Change(NamedTuple):
+class PathDifference(NamedTuple):
     """One path at which a commit differs from all its parents; `key` is empty where it removed the path."""
 
     path: bytes
@@ -300,14 +300,14 @@ def _root(repository: GitRepository, commit: RevisionId, plan: Revisions) -> Key
     return root
 
 
-def settle(revision: Revision, before: Sequence[Key], changes: Iterable[Change]) -> list[Introduced]:
+def settle(revision: Revision, before: Sequence[Key], changes: Iterable[PathDifference]) -> list[Introduced]:
     """The objects that a commit introduced, its own first; `before`: its parents' trees, `changes`: how it differs."""
     records = [Introduced(revision.id, COMMIT, b"", revision.parents[:2])]
     if revision.root in before:
         return records
     changes = list(changes)
     here_before = set(before)
-    removed: list[Change] = []
+    removed: list[PathDifference] = []
     for change in changes:
         here_before.update([key for _, key in change.before])
         if not change.key:
@@ -325,7 +325,7 @@ def settle(revision: Revision, before: Sequence[Key], changes: Iterable[Change])
     return records
 
 
-def _moved_from(path: bytes, kind: int, removed: list[Change]) -> tuple[Key, ...]:
+def _moved_from(path: bytes, kind: int, removed: list[PathDifference]) -> tuple[Key, ...]:
     """Objects removed by the same commit that a new path may be an edited copy of: same name, else same extension."""
     if not removed:
         return ()
@@ -344,7 +344,7 @@ def _moved_from(path: bytes, kind: int, removed: list[Change]) -> tuple[Key, ...
     return tuple(dict.fromkeys(same_name + same_extension))[:2]
 
 
-class _Entry(NamedTuple):
+class _TreeEntry(NamedTuple):
     """An entry of a tree, its mode as git compares it; the type of a submodule is 0."""
 
     name: bytes
@@ -360,21 +360,21 @@ class _Trees:
         self.read = repository.objects.read
         self._format = repository.format
 
-    def entries(self, key: Key) -> list[_Entry]:
+    def entries(self, key: Key) -> list[_TreeEntry]:
         found = self.read(key)
         if found.type != TREE:
             raise ValueError(f"object {key.hex()} is not a tree")
         rows = self._format.tree(key, found.text)
-        return [_Entry(name, canonical_mode(mode), entry, _type(mode)) for mode, name, entry in rows]
+        return [_TreeEntry(name, canonical_mode(mode), entry, _type(mode)) for mode, name, entry in rows]
 
-    def _by_name(self, key: Key) -> dict[tuple[bytes, bool], _Entry]:
+    def _by_name(self, key: Key) -> dict[tuple[bytes, bool], _TreeEntry]:
         """A folder and a file of one name are two paths, as in git's order."""
         return {(entry.name, entry.type == TREE): entry for entry in self.entries(key)} if key else {}
 
-    def changes(self, new: Key, before: Sequence[Key]) -> list[Change]:
+    def changes(self, new: Key, before: Sequence[Key]) -> list[PathDifference]:
         """Each path that differs from all of `before`. Of new folders with the same content all are named, but what is
         in them once."""
-        changes: list[Change] = []
+        changes: list[PathDifference] = []
         walked: set[Key] = set()
         levels = [] if new in before else [self._compared(new, before, b"")]
         while levels:
@@ -390,7 +390,7 @@ class _Trees:
                 levels.append(self._compared(change.key, olds, change.path + b"/"))
         return changes
 
-    def _compared(self, new: Key, before: Sequence[Key], folder: bytes) -> Iterator[tuple[Change, Sequence[Key]]]:
+    def _compared(self, new: Key, before: Sequence[Key], folder: bytes) -> Iterator[tuple[PathDifference, Sequence[Key]]]:
         """Each path in a folder that differs from all of `before`, and what was at it; an empty key is no tree."""
         olds = [self._by_name(key) for key in before]
         entries = self.entries(new) if new else []
@@ -407,9 +407,9 @@ class _Trees:
                     yield _change(folder + first.name, first.type, b"", was)
 
 
-def _change(path: bytes, kind: int, key: Key, was: Sequence[_Entry | None]) -> tuple[Change, Sequence[Key]]:
+def _change(path: bytes, kind: int, key: Key, was: Sequence[_TreeEntry | None]) -> tuple[PathDifference, Sequence[Key]]:
     before = tuple([(e.type, e.key) for e in was if e is not None and e.type])
-    return Change(path, kind, key, before), [e.key if e is not None else b"" for e in was]
+    return PathDifference(path, kind, key, before), [e.key if e is not None else b"" for e in was]
 
 
 def _closure(trees: _Trees, revision: Revision) -> list[Introduced]:
@@ -439,7 +439,7 @@ def _closure(trees: _Trees, revision: Revision) -> list[Introduced]:
 _ABSENT = b"000000"
 
 
-def _differences(repository: GitRepository, plan: Revisions) -> Generator[list[Change], None, None]:
+def _differences(repository: GitRepository, plan: Revisions) -> Generator[list[PathDifference], None, None]:
     """For each commit of `plan` the paths at which it differs from all its parents."""
     asked = b"".join([b"%s\n" % hexlify(key) for key in plan.commits()])
     compare = ("diff-tree", "--stdin", "-c", "-r", "-t", "--root", "--raw", "-z", "--no-renames", "--no-abbrev")
@@ -468,10 +468,10 @@ def _tokens(output: IO[bytes]) -> Iterator[bytes]:
         yield from pieces
 
 
-def _parse_raw(tokens: Iterator[bytes]) -> Iterator[tuple[RevisionId, list[Change]]]:
+def _parse_raw(tokens: Iterator[bytes]) -> Iterator[tuple[RevisionId, list[PathDifference]]]:
     """`diff-tree --raw -z` output: a commit's id, then for each path modes, keys and status, then the path."""
     commit = b""
-    changes: list[Change] = []
+    changes: list[PathDifference] = []
     for token in tokens:
         if not token.startswith(b":"):
             if commit:
@@ -485,9 +485,9 @@ def _parse_raw(tokens: Iterator[bytes]) -> Iterator[tuple[RevisionId, list[Chang
         before = tuple([(kind, key) for kind, key in zip(kinds[:-1], keys[:-1], strict=True) if kind > 0])
         path = next(tokens)
         if kinds[-1] >= 0:
-            changes.append(Change(path, kinds[-1], keys[-1], before))
+            changes.append(PathDifference(path, kinds[-1], keys[-1], before))
         elif before:
-            changes.append(Change(path, before[0][0], b"", before))
+            changes.append(PathDifference(path, before[0][0], b"", before))
     if commit:
         yield commit, changes
 

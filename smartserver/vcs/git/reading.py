@@ -17,7 +17,7 @@ from smartserver.records.cache import Cache
 from smartserver.records.content import ReadPlan, ReadScope, RepositoryView, damage_of
 from smartserver.records.model import Key, Piece, Record, RevisionId, SentRecord
 from smartserver.vcs.git.content import OBJECT, OF_RECORD, RECENT
-from smartserver.vcs.git.format import BLOB, COMMIT, FOLDER, SUBMODULE, TAG, TREE, Format, entry_type
+from smartserver.vcs.git.format import BLOB, COMMIT, FOLDER, SUBMODULE, TAG, TREE, ObjectFormat, entry_type
 from smartserver.vcs.git.names import HEAD, SHORT_FOR
 from smartserver.vcs.git.selector import BLOBS, MAX_DEPTH, FetchSelector, decode, encode_cut
 
@@ -33,7 +33,7 @@ _WANT: Final = 1
 _HAVE: Final = 2
 
 
-def read(stored: RepositoryView, form: Format, selector: bytes, question: ReadScope) -> ReadPlan:
+def read(stored: RepositoryView, form: ObjectFormat, selector: bytes, question: ReadScope) -> ReadPlan:
     """The objects that a fetch asks for.
 
     Raises:
@@ -66,7 +66,7 @@ def _stored(stored: RepositoryView, revisions: Iterable[RevisionId]) -> list[int
 class _Objects:
     """The objects of a repository but for blobs; those read last are kept."""
 
-    def __init__(self, stored: RepositoryView, form: Format) -> None:
+    def __init__(self, stored: RepositoryView, form: ObjectFormat) -> None:
         self._stored = stored
         self._format = form
         self._recent = Cache[Key, Record](RECENT, lambda record: len(record.text) + OF_RECORD)
@@ -303,7 +303,7 @@ class _History:
         self.selected = sorted({*self.selected, *added}) if added else self.selected
 
 
-class _Tree(NamedTuple):
+class _VisitedTree(NamedTuple):
     """A tree that is gone through, and those that were at its path in commits that the client has or will have."""
 
     key: Key
@@ -317,7 +317,7 @@ class _Sending:
     def __init__(
         self,
         stored: RepositoryView,
-        form: Format,
+        form: ObjectFormat,
         objects: _Objects,
         history: _History,
         asked: FetchSelector,
@@ -371,7 +371,7 @@ class _Sending:
         """An object that passes whatever filter there is, and what is below it and passes."""
         record = self._objects.read(key) if self._stored.length(OBJECT, key) is not None else None
         if record is not None and record.meta == TREE:
-            yield from self._below(_Tree(key, (), 0), wanted=True)
+            yield from self._below(_VisitedTree(key, (), 0), wanted=True)
         elif key not in self._sent:
             self._sent.add(key)
             yield OBJECT, key
@@ -384,7 +384,7 @@ class _Sending:
             bases = self._read_edges()
         root = self._objects.root(commit)
         if root not in bases:
-            yield from self._below(_Tree(root, list(dict.fromkeys(bases))[:2], 0))
+            yield from self._below(_VisitedTree(root, list(dict.fromkeys(bases))[:2], 0))
 
     def _read_edges(self) -> list[Key]:
         """The trees of the newest commits that the client has, all of whose objects are not sent again."""
@@ -407,7 +407,7 @@ class _Sending:
                         self._here.add(entry)
         return self._edges
 
-    def _below(self, top: _Tree, *, wanted: bool = False) -> Iterator[SentRecord]:
+    def _below(self, top: _VisitedTree, *, wanted: bool = False) -> Iterator[SentRecord]:
         """A tree and all below it that passes the filters. `wanted`: the tree itself passes."""
         left = [top]
         while left:
@@ -426,7 +426,7 @@ class _Sending:
             for mode, entry, old in self._entries(key, bases):
                 kind = entry_type(mode)
                 if kind == FOLDER:
-                    folders.append(_Tree(entry, old, depth + 1))
+                    folders.append(_VisitedTree(entry, old, depth + 1))
                 elif kind != SUBMODULE and entry not in self._sent and entry not in self._here and self._passes(entry):
                     self._sent.add(entry)
                     yield self._named(entry, old)

@@ -16,7 +16,7 @@ from typing import IO, Self
 from smartserver.programs import repository_environment
 from smartserver.records.model import Kind, RevisionId
 from smartserver.vcs.base import ToolFailed
-from smartserver.vcs.git.format import FORMATS, Format
+from smartserver.vcs.git.format import FORMATS, ObjectFormat
 from smartserver.vcs.git.objects import GitObject, ObjectReader, end
 from smartserver.vcs.git.shallow import read as read_shallow
 from smartserver.vcs.git.system import GIT
@@ -104,7 +104,7 @@ class GitRepository:
         return (self.config("extensions.objectformat") or b"sha1").decode("ascii")
 
     @property
-    def format(self) -> Format:
+    def format(self) -> ObjectFormat:
         """The reader of its objects."""
         return FORMATS[self.object_format]
 

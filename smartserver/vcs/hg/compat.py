@@ -29,7 +29,7 @@ Repository = Any
 Node = bytes
 
 
-class Store(Protocol):
+class Revlog(Protocol):
     """A revlog, or what wraps one: the versions of a file, the manifests, the changesets."""
 
     def hasnode(self, node: Node) -> bool:
@@ -64,20 +64,20 @@ class Store(Protocol):
 
 
 def changesets(repository: Repository) -> Any:
-    """The store of changesets, which is more than a `Store`."""
+    """The store of changesets, which is more than a `Revlog`."""
     return repository.unfiltered().changelog
 
 
-def manifests(repository: Repository) -> Store:
+def manifests(repository: Repository) -> Revlog:
     """The store of manifests."""
     return _revlog(repository.unfiltered().manifestlog.getstorage(b""))
 
 
-def file_versions(repository: Repository, path: bytes) -> Store:
+def file_versions(repository: Repository, path: bytes) -> Revlog:
     """The store of a file's versions."""
     store: Any = _revlog(repository.unfiltered().file(path))
     store.checkhash = _unchecked  # It is this one's alone.
-    found: Store = store
+    found: Revlog = store
     return found
 
 
@@ -97,9 +97,9 @@ def _unchecked(*_arguments: object, **_named: object) -> None:
     pass
 
 
-def _revlog(storage: Any) -> Store:
+def _revlog(storage: Any) -> Revlog:
     """The revlog inside the storage of a file or of the manifests."""
-    found: Store = storage.get_revlog() if hasattr(storage, "get_revlog") else storage._revlog  # Before 6.9.
+    found: Revlog = storage.get_revlog() if hasattr(storage, "get_revlog") else storage._revlog  # Before 6.9.
     return found
 
 

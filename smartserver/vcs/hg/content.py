@@ -14,7 +14,7 @@ from typing import Final
 
 from smartserver.errors import MissingRevision, NoSuchPart, shown
 from smartserver.records.alike import common_start
-from smartserver.records.browse import Change, Header, Node, NodeType, message_of
+from smartserver.records.browse import ChangedPath, Header, Node, NodeType, message_of
 from smartserver.records.content import RepositoryView, Text, whole
 from smartserver.records.hunks import Buffer
 from smartserver.records.model import Key, Record, RevisionId
@@ -129,13 +129,13 @@ class HgContents:
         below = b"" if line else lines_starting(manifest, path + b"/" if path else b"")
         return line or (hashlib.blake2b(below).digest() if below else None)
 
-    def changes(self, revision: RevisionId) -> Iterator[Change]:
+    def changes(self, revision: RevisionId) -> Iterator[ChangedPath]:
         """The differences of its manifest from that of its first parent."""
         first, _ = parents_of(self._changeset(revision).meta)
         before = b"" if first == NULL else self._manifest(first)
         mine, theirs = differing(self._manifest(revision), before)
         for path in sorted(mine.keys() | theirs.keys()):
-            yield Change("D" if path not in mine else "M" if path in theirs else "A", path)
+            yield ChangedPath("D" if path not in mine else "M" if path in theirs else "A", path)
 
     def _default(self, finder: Finder) -> RevisionId:
         """The changeset that `hg clone` checks out, of the whole repository or a branch."""

@@ -1,4 +1,4 @@
-"""`Export`: one reading of what a push sends, as segments.
+"""`HgExport`: one reading of what a push sends, as segments.
 
 The rule of this file: a candidate for a base is what a parent of the changeset has: the changeset itself, its manifest,
 its version of the same file; or what a file was copied from. So an ancestor introduced it.
@@ -18,7 +18,7 @@ from smartserver.records.hunks import Hunk, apply_hunks
 from smartserver.records.model import GraphNode, Key, Parent
 from smartserver.records.varint import decode
 from smartserver.vcs.base import CannotSend
-from smartserver.vcs.hg.compat import Abort, LookupError, RevlogError, Store, unchecked  # noqa: A004
+from smartserver.vcs.hg.compat import Abort, LookupError, RevlogError, Revlog, unchecked  # noqa: A004
 from smartserver.vcs.hg.delta import hunks, unpacked
 from smartserver.vcs.hg.format import changeset_manifest, copied_from, differing, differing_in
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, Node, file_key, meta_of, path_of
@@ -46,14 +46,14 @@ _PART: Final = 1 << 20
 Candidates = dict[Key, None]
 
 
-class Export:
+class HgExport:
     """One reading of what a plan sends."""
 
     def __init__(self, repository: HgRepository, bulk: bool, excluded: frozenset[Key]) -> None:
         self._repository = repository
-        self._changesets: Store = repository.changesets
+        self._changesets: Revlog = repository.changesets
         self._manifests = repository.manifests()
-        self._files = Cache[bytes, Store](_STORES, lambda store: 1)
+        self._files = Cache[bytes, Revlog](_STORES, lambda store: 1)
         self._excluded = excluded
         self._bulk = bulk
         self._texts = Cache[Node, bytes](_MANIFESTS, len)
@@ -131,7 +131,7 @@ class Export:
         return self._record(FILE, key, store, candidates, path)
 
     def _record(
-        self, kind: int, key: Key, store: Store, candidates: Candidates, path: bytes = b""
+        self, kind: int, key: Key, store: Revlog, candidates: Candidates, path: bytes = b""
     ) -> NewRecord | HeldRecord:
         node = key[-len(NULL) :]
         rev = store.rev(node)
@@ -188,7 +188,7 @@ class Export:
             self._texts.put(node, text)
         return text
 
-    def _store(self, path: bytes) -> Store:
+    def _store(self, path: bytes) -> Revlog:
         store = self._files.get(path)
         if store is None:
             store = self._repository.file(path)

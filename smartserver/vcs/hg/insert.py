@@ -24,7 +24,7 @@ from smartserver.records.varint import Malformed
 from smartserver.vcs.base import WrongContent
 from smartserver.vcs.child import streamed
 from smartserver.vcs.collector import rare_collections
-from smartserver.vcs.hg.compat import Store
+from smartserver.vcs.hg.compat import Revlog
 from smartserver.vcs.hg.delta import delta, packed
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, KINDS, MANIFEST, NULL, Node, file_key, parents_of, path_of
 from smartserver.vcs.hg.repository import HgRepository
@@ -44,7 +44,7 @@ _ROW: Final = struct.Struct(">20s20s20s20s20sH")
 _END: Final = bytes(4)
 
 
-class _Row(NamedTuple):
+class _SpooledRecord(NamedTuple):
     """The place of a record in the spool file, and its header."""
 
     at: int
@@ -67,11 +67,11 @@ class Arrived:
         self._repository = repository
         self._spool = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         self._size = 0
-        self._rows: list[dict[Key, _Row]] = [{} for _ in KINDS]
-        self._read: tuple[_Row | None, list[Hunk]] = None, []
+        self._rows: list[dict[Key, _SpooledRecord]] = [{} for _ in KINDS]
+        self._read: tuple[_SpooledRecord | None, list[Hunk]] = None, []
         """The hunks that were read last, and whose they are."""
         self._cache = Cache[tuple[int, Key], bytes](CACHE, len)
-        self._stores = Cache[bytes, Store](STORES, lambda store: 1)
+        self._stores = Cache[bytes, Revlog](STORES, lambda store: 1)
         self.parents: dict[RevisionId, tuple[RevisionId, ...]] = {}
         """By changeset, in order."""
 
@@ -107,7 +107,7 @@ class Arrived:
             if row is None:
                 base = segment.base_of(entry)
                 here = bool(base) and base not in came
-                came[entry.key] = _Row(
+                came[entry.key] = _SpooledRecord(
                     *(at, entry.encoding, entry.length, entry.frame_length, entry.meta, base, here),
                     [segment.revision],
                 )
@@ -176,7 +176,7 @@ class Arrived:
         return store is not None and bool(store.hasnode(file[-len(NULL) :]))
 
     def _row(
-        self, kind: int, key: Key, node: Node, row: _Row, link: Node, key_of: Callable[[Node], Key]
+        self, kind: int, key: Key, node: Node, row: _SpooledRecord, link: Node, key_of: Callable[[Node], Key]
     ) -> Iterator[bytes]:
         text = self._text(kind, key)
         first, second = parents_of(row.meta)
@@ -195,7 +195,7 @@ class Arrived:
     def _text(self, kind: int, key: Key) -> bytes:
         """The text of a record, received or local, checked against its key."""
         came = self._rows[kind]
-        chain: list[tuple[Key, _Row]] = []
+        chain: list[tuple[Key, _SpooledRecord]] = []
         text = self._cache.get((kind, key))
         if text is None and key not in came:
             return self._local(kind, key)
@@ -219,12 +219,12 @@ class Arrived:
             self._cache.put((kind, key), text)
         return text
 
-    def _hunks(self, row: _Row) -> list[Hunk]:
+    def _hunks(self, row: _SpooledRecord) -> list[Hunk]:
         if self._read[0] is not row:
             self._read = row, decode_hunks(hunks_in(row.encoding, self._frame(row)))
         return self._read[1]
 
-    def _frame(self, row: _Row) -> bytes:
+    def _frame(self, row: _SpooledRecord) -> bytes:
         return os.pread(self._spool.fileno(), row.frame_length, row.at)
 
     def _local(self, kind: int, key: Key) -> bytes:
@@ -235,11 +235,11 @@ class Arrived:
         self._cache.put((kind, key), text)
         return text
 
-    def _store(self, kind: int, key: Key) -> Store | None:
+    def _store(self, kind: int, key: Key) -> Revlog | None:
         if self._repository is None:
             return None
         if kind == CHANGESET:
-            found: Store = self._repository.changesets
+            found: Revlog = self._repository.changesets
             return found
         name = path_of(key) if kind == FILE else b""
         store = self._stores.get(name)

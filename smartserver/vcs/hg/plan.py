@@ -9,7 +9,7 @@ from smartserver.errors import shown
 from smartserver.records.model import GraphNode, Key, Parent, RevisionId
 from smartserver.vcs.base import CannotSend
 from smartserver.vcs.collector import rare_collections
-from smartserver.vcs.hg.export import Export
+from smartserver.vcs.hg.export import HgExport
 from smartserver.vcs.hg.kinds import Node
 from smartserver.vcs.hg.repository import HgRepository
 
@@ -42,7 +42,7 @@ class HgPlan:
         """Whole segments in the order of `graph`; may be asked for again."""
         if self.graph:
             with rare_collections():
-                yield from Export(self._repository, self.bulk, self._excluded).segments(self.graph)
+                yield from HgExport(self._repository, self.bulk, self._excluded).segments(self.graph)
 
 
 def plan(repository: HgRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> HgPlan:

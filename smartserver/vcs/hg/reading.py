@@ -130,7 +130,7 @@ def _stored(stored: RepositoryView, nodes: Sequence[Node]) -> list[int]:
     return [ordinal for ordinal in found if ordinal is not None]
 
 
-class _Tag(NamedTuple):
+class _TagHistory(NamedTuple):
     """The node of a tag in the files of some heads, and the nodes it had before."""
 
     node: Node
@@ -219,7 +219,7 @@ class Finder:
     def tags(self) -> dict[bytes, Node]:
         """The tags of `.hgtags` of all heads, as Mercurial joins them."""
         if self._tags is None:
-            joined: dict[bytes, _Tag] = {}
+            joined: dict[bytes, _TagHistory] = {}
             stored, seen = self._stored, set[Key]()
             for ordinal in sorted(set(self._ordinals())):
                 key = self._hgtags(ordinal)
@@ -251,29 +251,29 @@ def _whole(name: bytes) -> Node | None:
     return bytes.fromhex(name.decode()) if len(name) == 2 * NODE_BYTES and _HEX.fullmatch(name) else None
 
 
-def _read_tags(text: bytes) -> dict[bytes, _Tag]:
+def _read_tags(text: bytes) -> dict[bytes, _TagHistory]:
     """The tags of a file."""
-    found: dict[bytes, _Tag] = {}
+    found: dict[bytes, _TagHistory] = {}
     for match in _TAG.finditer(text):
         node, name = bytes.fromhex(match[1].decode()), match[2].strip()
         before = found.get(name)
         history = Counter[Node]() if before is None else before.history
         if before is not None:
             history[before.node] += 1
-        found[name] = _Tag(node, history)
+        found[name] = _TagHistory(node, history)
     return found
 
 
-def _join(joined: dict[bytes, _Tag], tags: Mapping[bytes, _Tag], charge: Charge) -> None:
+def _join(joined: dict[bytes, _TagHistory], tags: Mapping[bytes, _TagHistory], charge: Charge) -> None:
     """Take the tags of one head among those of the ones before: what supersedes the other counts."""
     for name, (node, history) in tags.items():
         other = joined.get(name)
         charge(1 + (len(other.history) if other is not None else 0))
         if other is None:
-            joined[name] = _Tag(node, history)
+            joined[name] = _TagHistory(node, history)
             continue
         is_older = other.node != node and node in other.history
         if is_older and (other.node not in history or other.history.total() > history.total()):
             node = other.node
         dict.update(other.history, history)
-        joined[name] = _Tag(node, other.history)
+        joined[name] = _TagHistory(node, other.history)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from smartserver.records.model import Kind, RevisionId
 from smartserver.vcs.base import VcsError
-from smartserver.vcs.hg.compat import Repository, Store, changesets, file_versions, manifests
+from smartserver.vcs.hg.compat import Repository, Revlog, changesets, file_versions, manifests
 from smartserver.vcs.hg.kinds import NULL, Node
 from smartserver.vcs.hg.system import HgSystem
 
@@ -62,11 +62,11 @@ class HgRepository:
         """Changesets, manifests, files."""
         return HgSystem.kinds
 
-    def manifests(self) -> Store:
+    def manifests(self) -> Revlog:
         """The store of manifests."""
         return manifests(self.mercurial)
 
-    def file(self, path: bytes) -> Store:
+    def file(self, path: bytes) -> Revlog:
         """The store of a file's versions."""
         return file_versions(self.mercurial, path)
 

@@ -10,7 +10,7 @@ from bzr_maps import entry, write
 
 from smartserver.vcs.bzr.pages import is_node, read_node
 from smartserver.vcs.bzr.rows import rows
-from smartserver.vcs.bzr.trees import Difference, Page
+from smartserver.vcs.bzr.trees import Difference, MapPage
 
 Items = dict[bytes, bytes]
 
@@ -23,11 +23,11 @@ class Store:
         self.rounds = 0
 
     def compare(self, new: bytes, olds: Sequence[bytes], *, entries: bool = True) -> Difference:
-        read: dict[bytes, Page] = {}
+        read: dict[bytes, MapPage] = {}
         found = Difference(read)
         for keys in found.compare(new, olds, entries=entries):
             assert not read.keys() & set(keys)
-            read.update({key: Page(self.pages[key]) for key in keys})
+            read.update({key: MapPage(self.pages[key]) for key in keys})
             self.rounds += 1
         return found
 

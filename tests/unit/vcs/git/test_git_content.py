@@ -11,7 +11,7 @@ from git_samples import StoredObjects
 
 from smartserver.errors import LimitExceeded, MissingRevision, NoSuchPart
 from smartserver.records import browse
-from smartserver.records.browse import Change, Node, NodeType
+from smartserver.records.browse import ChangedPath, Node, NodeType
 from smartserver.vcs.git.content import GitContents
 from smartserver.vcs.git.format import BLOB, COMMIT, FORMATS, TAG, TREE
 
@@ -127,20 +127,20 @@ def test_how_trees_differ(sample: Sample) -> None:
     first = sample.commit(before)
     second = sample.commit(after, [first])
     assert list(sample.contents.changes(second)) == [
-        Change("D", b"becomes"),
-        Change("D", b"becomes.more"),
-        Change("A", b"becomes/x"),
-        Change("A", b"becomes/y"),
-        Change("M", b"folder/x"),
-        Change("D", b"folder/y"),
-        Change("A", b"folder/z"),
-        Change("D", b"gone/x"),
-        Change("D", b"gone/y"),
-        Change("M", b"mode"),
-        Change("A", b"sub"),
-        Change("A", b"was"),
-        Change("D", b"was/x"),
-        Change("D", b"was/y"),
+        ChangedPath("D", b"becomes"),
+        ChangedPath("D", b"becomes.more"),
+        ChangedPath("A", b"becomes/x"),
+        ChangedPath("A", b"becomes/y"),
+        ChangedPath("M", b"folder/x"),
+        ChangedPath("D", b"folder/y"),
+        ChangedPath("A", b"folder/z"),
+        ChangedPath("D", b"gone/x"),
+        ChangedPath("D", b"gone/y"),
+        ChangedPath("M", b"mode"),
+        ChangedPath("A", b"sub"),
+        ChangedPath("A", b"was"),
+        ChangedPath("D", b"was/x"),
+        ChangedPath("D", b"was/y"),
     ]
     assert [change.action for change in sample.contents.changes(first)] == ["A"] * 10
     assert list(sample.contents.changes(sample.commit(after, [second]))) == []
@@ -198,7 +198,7 @@ def test_changes_are_found_as_they_are_taken(sample: Sample) -> None:
     changes = sample.contents.changes(commit)
     tracemalloc.start()
     try:
-        assert next(changes) == Change("A", name + b"/000")
+        assert next(changes) == ChangedPath("A", name + b"/000")
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
