@@ -28,5 +28,5 @@ def read_graph(body: Iterable[bytes], kinds: Sequence[Kind]) -> Iterator[GraphNo
                     raise ValueError(f"{len(segment.entries)} records")
                 yield GraphNode(segment.revision, segment.parents)
         stream.finish()
-    except (Malformed, ValueError) as wrong:
-        raise RemoteProtocolError(f"expected ids and parents, got something else: {wrong}") from wrong
+    except (Malformed, ValueError) as error:
+        raise RemoteProtocolError(f"expected ids and parents, got something else: {error}") from error

@@ -194,8 +194,8 @@ def decode_selector(selector: bytes) -> Selector | None:
         return None
     try:
         return _selectors.decode(selector[len(MARK) :])
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as wrong:
-        raise Unsupported("this selector", str(wrong)) from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise Unsupported("this selector", str(error)) from None
 
 
 # -- items
@@ -359,8 +359,8 @@ class ContentStream:
             encoded = self._take(length)
             try:
                 item = decoder.decode(encoded)
-            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as wrong:
-                raise Malformed(self._offset - length, f"an item cannot be read: {wrong}") from None
+            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+                raise Malformed(self._offset - length, f"an item cannot be read: {error}") from None
             yield item
 
     def _take(self, size: int) -> bytes:

@@ -103,8 +103,8 @@ class BulkDecoder:
             fed = chunk[at : at + _FED]
             try:
                 text = zstd.decompress(fed)
-            except self._error as wrong:
-                raise Malformed(self.taken, f"a damaged bulk stream: {wrong}") from None
+            except self._error as error:
+                raise Malformed(self.taken, f"a damaged bulk stream: {error}") from None
             self.taken += len(fed)
             if zstd.unused_data:
                 raise Malformed(self.taken - len(zstd.unused_data), "bytes after the end of a bulk stream")

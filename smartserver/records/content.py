@@ -156,8 +156,8 @@ def damage_of(revision: RevisionId) -> Iterator[None]:
     """Take a ValueError for damage of this revision."""
     try:
         yield
-    except ValueError as wrong:
-        raise CorruptRecord(revision, revision, f"it cannot be read: {wrong}") from wrong
+    except ValueError as error:
+        raise CorruptRecord(revision, revision, f"it cannot be read: {error}") from error
 
 
 def as_graph(ordinals: Iterable[int]) -> Iterator[Piece]:

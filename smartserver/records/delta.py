@@ -168,8 +168,8 @@ def decompress(encoding: int, frame: bytes | memoryview, length: int, base: byte
         base = b""
     try:
         text = _zstd().decompress(frame, length, base)
-    except ValueError as wrong:
-        raise Malformed(0, f"a damaged frame: {wrong}") from None
+    except ValueError as error:
+        raise Malformed(0, f"a damaged frame: {error}") from None
     if len(text) != length:
         raise Malformed(0, f"a damaged frame: {len(text)} bytes of text, expected {length}")
     tally = here.tally
@@ -235,8 +235,8 @@ def _zstd_parts(frame: Iterable[Buffer], length: int, base: bytes) -> Iterator[b
             tally[DECOMPRESSED_OUT] += len(text)
             if text:
                 yield text
-    except zs.ZstdError as wrong:
-        raise Malformed(0, f"a damaged frame: {wrong}") from None
+    except zs.ZstdError as error:
+        raise Malformed(0, f"a damaged frame: {error}") from None
     if not made.eof:
         raise Malformed(0, "a damaged frame: it has no end")
 
@@ -385,8 +385,8 @@ class Zstd:
             text: bytes = zs.ZstdDecompressor(dict_data=prefix, max_window_size=1 << limits.MAX_WINDOW_LOG).decompress(
                 _MAGIC + frame, max_output_size=length, allow_extra_data=False
             )
-        except zs.ZstdError as wrong:
-            raise ValueError(str(wrong)) from None
+        except zs.ZstdError as error:
+            raise ValueError(str(error)) from None
         return text
 
 

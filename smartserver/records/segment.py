@@ -266,8 +266,8 @@ class SegmentStream:
         """Bytes of the unit that begins with `head`, or 0 when the length itself is cut off."""
         try:
             length, size = read_length(head)
-        except Malformed as wrong:
-            raise Malformed(self._taken, wrong.why) from None
+        except Malformed as error:
+            raise Malformed(self._taken, error.why) from None
         if not size:
             return 0
         if self._graph_due:

@@ -72,14 +72,14 @@ class Child:
             try:
                 self._say(work())
                 status = 0
-            except VcsError as wrong:
+            except VcsError as error:
                 import pickle
 
-                self._say(pickle.dumps(wrong))
+                self._say(pickle.dumps(error))
                 status = _REFUSED
-        except BaseException as wrong:  # Nothing may escape into the parent's code.
+        except BaseException as error:  # Nothing may escape into the parent's code.
             with contextlib.suppress(OSError):
-                self._say(repr(wrong).encode())
+                self._say(repr(error).encode())
         finally:
             os._exit(status)
 

@@ -83,10 +83,10 @@ class StreamParser(ImportParser):
             for command in self.iter_commands():
                 is_empty = False
                 yield command
-        except errors.ParsingError as wrong:
-            raise BadStream(_plain(str(wrong).replace(": ", " of the stream: ", 1))) from wrong
-        except (ValueError, IndexError, OverflowError) as wrong:
-            raise BadStream.at(self.lineno, _plain(str(wrong))) from wrong
+        except errors.ParsingError as error:
+            raise BadStream(_plain(str(error).replace(": ", " of the stream: ", 1))) from error
+        except (ValueError, IndexError, OverflowError) as error:
+            raise BadStream.at(self.lineno, _plain(str(error))) from error
         if is_empty:
             raise BadStream("the stream is empty")
 
@@ -105,8 +105,8 @@ class StreamParser(ImportParser):
                         raise ValueError(f"the mark {mark.decode('utf-8', 'replace')!r} is no number")
                     yield command
                 return
-            except errors.InvalidCommand as wrong:
-                words: Any = wrong.cmd
+            except errors.InvalidCommand as error:
+                words: Any = error.cmd
                 if not words.startswith(b"option "):
                     raise ValueError(f"the command {words[:100].decode('utf-8', 'replace')!r} is not known") from None
 

@@ -110,16 +110,16 @@ class Fetch:
         )
         try:
             read = self._repository.read(encode(selector), wanted.refs, wanted.ids, haves)
-        except Unsupported as wrong:
+        except Unsupported as error:
             vcs = self._repository.knowledge.vcs
             if vcs and not vcs.startswith("git "):
-                raise WrongVcs(self._path, vcs, "git") from wrong
+                raise WrongVcs(self._path, vcs, "git") from error
             raise
         try:
             # A clone gives the local repository this format only when it has the refs.
             cut = decode_cut(read.result.said, system_of(self._repository.knowledge.vcs).hash_bytes)
-        except ValueError as wrong:
-            raise self._unreadable(wrong) from wrong
+        except ValueError as error:
+            raise self._unreadable(error) from error
         after = (shallow | set(cut.shallow)) - set(cut.unshallow)
         return Arrival(read.segments, None, (shallow, after) if after != shallow else None)
 
@@ -143,11 +143,11 @@ class Fetch:
     def _bring_missing(self, local: GitRepository, missing: Sequence[bytes], as_pack: bool) -> None:
         try:
             self.pull(local, Wants((), tuple(missing)))
-        except MissingRevision as wrong:
+        except MissingRevision as error:
             # Only a server put back to an earlier state can be at the version remembered with other refs.
             self._repository.knowledge.forget()
             raise CannotGoOn(
-                f"{wrong}; what was remembered of {place(self._path)} is forgotten now: try again"
+                f"{error}; what was remembered of {place(self._path)} is forgotten now: try again"
             ) from None
         self._insert(local, as_pack)
 
@@ -176,14 +176,14 @@ class Fetch:
             )
             try:
                 inserter.insert(segments)
-            except Malformed as wrong:
-                raise self._unreadable(wrong) from wrong
+            except Malformed as error:
+                raise self._unreadable(error) from error
             if change is not None:
                 change.commit()
         return inserter.inserted
 
-    def _unreadable(self, wrong: Exception) -> CannotGoOn:
-        return CannotGoOn(f"what the server sent of {place(self._path)} cannot be read: {wrong} {ADVICE}")
+    def _unreadable(self, error: Exception) -> CannotGoOn:
+        return CannotGoOn(f"what the server sent of {place(self._path)} cannot be read: {error} {ADVICE}")
 
 
 def parents_of(local: GitRepository, commits: Collection[bytes]) -> list[bytes]:

@@ -96,9 +96,9 @@ class GitPush:
             found = [
                 replace(each, ref=targets[each.ref]) for each in guessed if each.ref in {one.listed for one in left}
             ]
-            wrong = next((guess for guess in found if not guess.ref), None)
-            if wrong is not None:
-                return lines + _errors(left, _undecided(wrong, refs))
+            undecided = next((guess for guess in found if not guess.ref), None)
+            if undecided is not None:
+                return lines + _errors(left, _undecided(undecided, refs))
             left = [replace(each, ref=targets.get(each.listed, each.ref)) for each in left]
         return lines + _errors(left, CHANGES)
 
@@ -140,12 +140,12 @@ class GitPush:
             return self._repository.push(
                 PushRequest(updates, source, new, atomic=atomic, check_only=self._options.dry_run)
             ).refs
-        except VcsError as wrong:
-            raise CannotGoOn(str(wrong)) from wrong
-        except (MissingParents, MissingRevision) as wrong:
+        except VcsError as error:
+            raise CannotGoOn(str(error)) from error
+        except (MissingParents, MissingRevision) as error:
             if not local.is_shallow:
                 raise
-            raise CannotGoOn(_cut_off(wrong)) from wrong
+            raise CannotGoOn(_cut_off(error)) from error
 
     def _update(self, command: PushCommand) -> RefUpdate:
         local, ref = self._local, command.ref

@@ -208,8 +208,8 @@ class GitRemote:
                 with span(Part.LOCAL, "read git's configuration"):
                     wanted = wants(self._hint, self._remote, local.settings(), local.id_length)
                 self._fetched.pull(local, wanted)
-            except MissingRevision as wrong:  # Which the user named himself: nothing was listed yet.
-                raise CannotGoOn(f"{wrong}{BY_ID}") from None
+            except MissingRevision as error:  # Which the user named himself: nothing was listed yet.
+                raise CannotGoOn(f"{error}{BY_ID}") from None
         self._check_vcs()
         refs = {name: value for name, value in self._knowledge.refs().items() if self._may_list(name)}
         lines = _format(self._knowledge.vcs.partition(" ")[2])

@@ -33,8 +33,8 @@ class HpssPeer(BasePeer):
         self._url = location(path)
         try:
             place = parse_place(self._url.decode("utf-8", "surrogateescape"))
-        except BadUrl as wrong:
-            raise refusal(str(wrong)) from None
+        except BadUrl as cause:
+            raise refusal(str(cause)) from None
         self.remote = Remote(ui, place, self._url)
         self.is_pushed_to = False
         """True if cached state answers: a push asks nothing before it sends, and the server decides."""

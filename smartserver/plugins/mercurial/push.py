@@ -373,10 +373,10 @@ def _exclusively(remote: Remote) -> Iterator[None]:
     """If a repository is to be made, say as Mercurial does that there is one, of whatever system."""
     try:
         yield
-    except (KnownRevisions, RepositoryExists, WrongVcs) as wrong:
+    except (KnownRevisions, RepositoryExists, WrongVcs) as cause:
         if not remote.is_new:
             raise
-        raise error.RepoError(_(b"repository %s already exists") % remote.url) from wrong
+        raise error.RepoError(_(b"repository %s already exists") % remote.url) from cause
 
 
 def change_bookmark(remote: Remote, name: bytes, old: bytes, new: bytes) -> bool:

@@ -24,7 +24,7 @@ cached state says what it sends, and the server decides.
 #
 # 1) A push asks nothing before its own request. `push` plans on the cached state; what Mercurial's own checks refuse
 #    on that state is sent all the same, and only a refusal on the server's answer is shown.
-# 2) A failed request is remembered (`_wrong`) and raised again for each further question, so that a command that asks
+# 2) A failed request is remembered (`_error`) and raised again for each further question, so that a command that asks
 #    three things shows one error and makes one request.
 # 3) Names travel in UTF-8 and are shown in the user's encoding (`in_utf8`, `shown_here`). Nothing else converts.
 #
@@ -128,7 +128,7 @@ class Remote:
         """The version of the answer that they came with."""
         self._graph: dict[bytes, tuple[bytes, ...]] = {}
         self._found: dict[bytes, bytes] = {}
-        self._wrong: Exception | None = None
+        self._error: Exception | None = None
 
     def words(self) -> AbstractContextManager[None]:
         """A context for requests, which raises Mercurial's errors."""
@@ -180,8 +180,8 @@ class Remote:
 
     def ask(self, level: RequestLevel) -> None:
         """Request that much, once; of history the part that the command named. Received changesets wait in a file."""
-        if self._wrong is not None:
-            raise self._wrong
+        if self._error is not None:
+            raise self._error
         if self.level >= level:
             return
         is_all_here = self.level and self.wanted is None and not self._exchanges_markers() and self._is_all_here()
@@ -190,8 +190,8 @@ class Remote:
             return  # As in the pull at the end of a clone into a pool, which asked for a name before.
         try:
             self._ask(level)
-        except (error.Abort, error.RepoError) as wrong:
-            self._wrong = wrong  # A command asks for several things before it looks at an answer.
+        except (error.Abort, error.RepoError) as cause:
+            self._error = cause  # A command asks for several things before it looks at an answer.
             raise
 
     def _exchanges_markers(self) -> bool:
@@ -288,10 +288,10 @@ class Remote:
         """Request that much. A repository that does not exist counts as an empty one."""
         try:
             self.ask(level)
-        except error.RepoError as wrong:
-            if not isinstance(wrong.__cause__, NoSuchRepository):
+        except error.RepoError as cause:
+            if not isinstance(cause.__cause__, NoSuchRepository):
                 raise
-            self._wrong = None
+            self._error = None
             self.knowledge.forget()
 
     def _check_vcs(self) -> None:

@@ -103,8 +103,8 @@ def local_copy(folder: str, url: str, flags: Set[str], *, may_create: bool) -> I
         try:
             exchange.pull(repository, peer)
             bookmarks = {name: binary(node) for name, node in peer.listkeys(b"bookmarks").items()}
-        except error.RepoError as wrong:
-            if not (may_create and isinstance(wrong.__cause__, NoSuchRepository)):
+        except error.RepoError as cause:
+            if not (may_create and isinstance(cause.__cause__, NoSuchRepository)):
                 raise
             peer = FACTORY.peer(repository, {}, os.fsencode(url))
             peer.remote.begin()
@@ -114,8 +114,8 @@ def local_copy(folder: str, url: str, flags: Set[str], *, may_create: bool) -> I
         with repository.lock(), repository.transaction(IMPORT_FIELD) as transaction:
             repository._bookmarks.applychanges(repository, transaction, changes)
         yield LocalCopy(repository, peer, bookmarks)
-    except (error.Abort, error.RepoError, error.StorageError) as wrong:
-        raise CannotSend(_message(wrong).partition("\n")[0]) from wrong
+    except (error.Abort, error.RepoError, error.StorageError) as cause:
+        raise CannotSend(_message(cause).partition("\n")[0]) from cause
     finally:
         for leave, arguments, named in reversed(ui._exithandlers):
             leave(*arguments, **named)
@@ -243,17 +243,17 @@ class StreamImport:
             if ref.startswith(start):
                 try:
                     scmutil.checknewlabel(self._repository, ref.removeprefix(start), b"bookmark")
-                except error.Abort as wrong:
-                    raise self._bad(f"{ref.decode('utf-8', 'replace')}: {_message(wrong)}") from wrong
+                except error.Abort as cause:
+                    raise self._bad(f"{ref.decode('utf-8', 'replace')}: {_message(cause)}") from cause
 
     def _find(self, name: bytes | None) -> bytes:
         """The changeset that a stream names, by a mark, a ref or an id."""
         name = name or b""
         try:
             found = self._refs.find(name)
-        except LookupError as wrong:
+        except LookupError as cause:
             if len(name) != 2 * len(NULL):
-                raise self._bad(str(wrong)) from None
+                raise self._bad(str(cause)) from None
             found = name
         try:
             is_here = self._repository.changelog.hasnode(binary(found))
@@ -327,8 +327,8 @@ class StreamImport:
         )
         try:
             node: bytes = self._repository.commitctx(made)
-        except (error.Abort, error.StorageError) as wrong:
-            raise self._bad(_message(wrong)) from wrong
+        except (error.Abort, error.StorageError) as cause:
+            raise self._bad(_message(cause)) from cause
         return node
 
     def _files(self, parent: bytes, changes: Iterable[Any]) -> Files:
@@ -337,8 +337,8 @@ class StreamImport:
         for change in changes:
             try:
                 self.submodules += not files.apply(change, self._text_of)
-            except ValueError as wrong:
-                raise self._bad(str(wrong)) from None
+            except ValueError as cause:
+                raise self._bad(str(cause)) from None
         return files.result()
 
     def _text_of(self, change: Any) -> Callable[[], bytes]:
@@ -400,8 +400,8 @@ class _Before:
         return FileVersion(file.data, _MODES[file.flags()], None)
 
 
-def _message(wrong: Any) -> str:
-    return b" ".join(each for each in wrong.args if isinstance(each, bytes)).decode("utf-8", "replace")
+def _message(cause: Any) -> str:
+    return b" ".join(each for each in cause.args if isinstance(each, bytes)).decode("utf-8", "replace")
 
 
 def _utf8(text: bytes) -> bytes:

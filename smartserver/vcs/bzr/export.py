@@ -153,8 +153,8 @@ class BrzExport:
                 if wanted:
                     self._read_pages(wanted)
                 asking = going
-        except ValueError as wrong:
-            raise CannotSend(f"cannot push: {wrong} (brz check says more)") from wrong
+        except ValueError as error:
+            raise CannotSend(f"cannot push: {error} (brz check says more)") from error
 
     def _read_texts(self, batch: Sequence[_Tree]) -> dict[StoreKey, tuple[bytes, tuple[StoreKey, ...] | None]]:
         """The texts the trees introduced; those of their candidates that are not sent go to `_before`."""
@@ -205,8 +205,8 @@ class BrzExport:
                 raise _missing(TEXT, key)
             try:
                 meta = text_meta(entry.file_id, found[1])
-            except ValueError as wrong:
-                raise _refusal(tree.revision, wrong) from wrong
+            except ValueError as error:
+                raise _refusal(tree.revision, error) from error
             before = self._candidates(TEXT, [entry.file_id + b"\0" + each for each in revisions])
             path = entry.parent_id + b"/" + entry.name
             records.append(made(NewRecord, (TEXT, key, meta, found[0], before, path, None)))
@@ -215,8 +215,8 @@ class BrzExport:
             _check_limits(record)
         try:
             segment = self._writer.segment(tree.revision, parents, records)
-        except LimitExceeded as wrong:
-            raise _refusal(tree.revision, wrong) from wrong
+        except LimitExceeded as error:
+            raise _refusal(tree.revision, error) from error
         size, _ = decode(segment, 0)
         if size > limits.MAX_TAKEN:
             why = f"its new content has {size} bytes (compressed), expected no more than {limits.MAX_TAKEN}"
@@ -250,16 +250,16 @@ def _batches(trees: Sequence[_Tree]) -> Iterator[list[_Tree]]:
 def _roots(revision: RevisionId, inventory: bytes) -> Inventory:
     try:
         return read_inventory(inventory)
-    except ValueError as wrong:
-        raise _refusal(revision, wrong) from wrong
+    except ValueError as error:
+        raise _refusal(revision, error) from error
 
 
 def _check_revision(revision: RevisionId, parents: Sequence[Parent], records: Sequence[NewRecord]) -> None:
     """Check that a revision's own record says what is said of it besides: else nobody could pull it."""
     try:
         found = read_revision(records[0].text)
-    except ValueError as wrong:
-        raise _refusal(revision, wrong) from wrong
+    except ValueError as error:
+        raise _refusal(revision, error) from error
     if found.parents != tuple([parent.id for parent in parents]):
         why = "its parents are not those the index has: brz reconcile"
     elif found.id != revision:

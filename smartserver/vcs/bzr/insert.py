@@ -82,8 +82,8 @@ def insert(
                     tokens, missing = sink.insert_stream(more, breezy._format, tokens)
                 if missing:
                     raise VcsError(f"the repository lacks {shown(b' '.join(min(missing)[1:]))} of what was pulled")
-            except BzrError as wrong:
-                raise VcsError(f"the repository did not take what was pulled: {wrong}") from wrong
+            except BzrError as error:
+                raise VcsError(f"the repository did not take what was pulled: {error}") from error
             finally:
                 arrived.close()
             sink.finished()
@@ -191,8 +191,8 @@ class _Arrived:
         base = self._cache.get((CHK, row.base)) if row.base and not row.here else None
         try:
             return self._references.page(text, base)
-        except ValueError as wrong:
-            raise WrongContent(key, str(wrong)) from wrong
+        except ValueError as error:
+            raise WrongContent(key, str(error)) from error
 
     def _learn(self, named: Mapping[Key, bytes], expected: dict[Key, None]) -> None:
         """Learn what a page says of texts that came with it; those it names are taken from `expected`."""
@@ -240,8 +240,8 @@ class _Arrived:
             text = self._text(REVISION, key)
             try:
                 found = read_revision(text)
-            except ValueError as wrong:
-                raise WrongContent(key, str(wrong)) from wrong
+            except ValueError as error:
+                raise WrongContent(key, str(error)) from error
             if found.id != key or found.parents != row.parents:
                 raise WrongContent(key, "its record names another revision, or other parents")
             self._named[key] = found.inventory_sha1
@@ -259,8 +259,8 @@ class _Arrived:
                 raise WrongContent(key, "its inventory is not the one its record names")
             try:
                 self._references.inventory(text)
-            except ValueError as wrong:
-                raise WrongContent(key, str(wrong)) from wrong
+            except ValueError as error:
+                raise WrongContent(key, str(error)) from error
             yield BlockText(key, inventory_parents(row.meta, row.parents), sha1, text)
 
     def _texts(self) -> Iterator[BlockText]:
@@ -293,8 +293,8 @@ class _Arrived:
             try:
                 text = decompress(row.encoding, frame, row.length, text)
                 verify_record(self._kinds[kind], key, row.meta, text, row.check)
-            except (Malformed, ValueError) as wrong:
-                raise WrongContent(key, str(wrong)) from wrong
+            except (Malformed, ValueError) as error:
+                raise WrongContent(key, str(error)) from error
             self._cache.put((kind, key), text)
         return text
 

@@ -142,6 +142,6 @@ def check_record(kind: int, encoding: int, length: int, key: Key, frame: bytes, 
     """The same of a record, on the text of its base."""
     try:
         text = decompress(encoding, frame, length, base)
-    except ValueError as wrong:
-        raise WrongContent(key, str(wrong)) from wrong
+    except ValueError as error:
+        raise WrongContent(key, str(error)) from error
     check_id(kind, key, text)

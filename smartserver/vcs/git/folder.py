@@ -200,8 +200,8 @@ class FolderCommit:
             entries.append(Entry(0, encoding, key, meta, BaseTag.NONE, b"", len(text), len(frame), b""))
         try:
             yield encode_segment(self.id, self._parents, entries, frames, self._kinds)
-        except LimitExceeded as wrong:
-            raise BadFolder(f"it cannot be one commit: {wrong}") from wrong
+        except LimitExceeded as error:
+            raise BadFolder(f"it cannot be one commit: {error}") from error
 
     def _objects(self) -> Iterator[tuple[Key, bytes, bytes]]:
         yield self.id, COMMIT, self._text

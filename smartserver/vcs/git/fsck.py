@@ -426,8 +426,8 @@ def _modules_faults(text: bytes, charge: Charge) -> list[RecordFault]:
                     found.setdefault("gitmodulesName", f"{_submodule(name)} has a name that leads elsewhere")
             if fault and fault not in found:
                 found[fault] = f"{_submodule(name)} has the {key} {_shown(value)}"
-    except BadConfig as wrong:
-        found["gitmodulesParse"] = f"{GITMODULES} cannot be read: {wrong}"
+    except BadConfig as error:
+        found["gitmodulesParse"] = f"{GITMODULES} cannot be read: {error}"
     return [RecordFault(*each) for each in found.items()]
 
 

@@ -91,9 +91,9 @@ class Inserter:
             until.enter_context(rare_collections())
             try:
                 return self._insert(segments, (spool, entries), objects, folder, progress or (lambda done, total: None))
-            except OSError as wrong:
-                if wrong.errno in FULL and wrong.filename is None:
-                    wrong.filename = folder  # Written through a descriptor, of a file that may have no name.
+            except OSError as error:
+                if error.errno in FULL and error.filename is None:
+                    error.filename = folder  # Written through a descriptor, of a file that may have no name.
                 raise
 
     def _insert(

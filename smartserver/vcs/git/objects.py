@@ -119,9 +119,9 @@ class ObjectReader:
             questions.write(name + b"\n")
             questions.flush()
             return _next_object(answers, name, most)
-        except BrokenPipeError as wrong:
+        except BrokenPipeError as error:
             self.close()
-            raise ReadingEnded(name) from wrong
+            raise ReadingEnded(name) from error
         except BaseException:
             self.close()  # An answer is half read: the next question would get the rest of it.
             raise

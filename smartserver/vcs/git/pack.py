@@ -185,8 +185,8 @@ class Texts:
         _, encoding, length, at, frame_length, _ = _RECORD.unpack_from(self._records, record * _RECORD.size)
         try:
             return decompress(encoding, os.pread(self._spool, frame_length, at), length, base)
-        except ValueError as wrong:
-            raise WrongContent(self._keys.key(record), str(wrong)) from wrong
+        except ValueError as error:
+            raise WrongContent(self._keys.key(record), str(error)) from error
 
     def _get(self, record: int) -> bytes:
         wanted, chain = record, list[int]()

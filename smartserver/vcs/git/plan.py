@@ -168,8 +168,8 @@ def revisions(repository: GitRepository, tips: Iterable[RevisionId], haves: Iter
     try:
         for tip in dict.fromkeys(tips):
             _add_tip(repository, tip, known, commits, others)
-    except (MissingObject, ReadingEnded, ValueError) as wrong:
-        raise cannot_send(repository, wrong) from wrong
+    except (MissingObject, ReadingEnded, ValueError) as error:
+        raise cannot_send(repository, error) from error
     if commits:
         listing = _list_commits(repository, list(commits), haves)
         cuts = [cut for cut in repository.shallow() if listing.has(cut)]
@@ -286,8 +286,8 @@ def introduced(repository: GitRepository, plan: Revisions, *, bulk: bool) -> Ite
             before = [_root(repository, parent, plan) for parent in revision.parents]
             changes = trees.changes(revision.root, before) if differences is None else next(differences)
             yield settle(revision, before, changes)
-    except (MissingObject, ReadingEnded, ValueError) as wrong:
-        raise cannot_send(repository, wrong) from wrong
+    except (MissingObject, ReadingEnded, ValueError) as error:
+        raise cannot_send(repository, error) from error
     finally:
         if differences is not None:
             differences.close()

@@ -91,8 +91,8 @@ class GitPlan:
                 for revision, records in chunk:
                     items = (self._record(revision, record, objects, unread, odd) for record in records)
                     yield from _segment(writer, revision, items)
-        except (MissingObject, ReadingEnded) as wrong:
-            raise cannot_send(repository, wrong) from wrong
+        except (MissingObject, ReadingEnded) as error:
+            raise cannot_send(repository, error) from error
 
     def _record(
         self,
@@ -111,8 +111,8 @@ class GitPlan:
             return HeldRecord(0, record.key, meta, candidates, record.path)
         try:
             found = next(objects)
-        except TooLarge as wrong:
-            raise _too_large(revision, record, wrong.size) from wrong
+        except TooLarge as error:
+            raise _too_large(revision, record, error.size) from error
         unread.remove(record.key)
         meta = METAS[found.type]
         if found.type != record.type:
@@ -127,8 +127,8 @@ def _segment(writer: SegmentWriter, revision: Revision, items: Iterable[NewRecor
     """The segment of a revision, if a server takes it, in parts."""
     try:
         parts = writer.parts(revision.id, parents_of(revision), items)
-    except LimitExceeded as wrong:
-        raise CannotSend(f"cannot push {_named(revision)}: {wrong}") from wrong
+    except LimitExceeded as error:
+        raise CannotSend(f"cannot push {_named(revision)}: {error}") from error
     size, _ = decode(parts[0], 0)
     if size > limits.MAX_TAKEN:
         raise CannotSend(

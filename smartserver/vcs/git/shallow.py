@@ -30,8 +30,8 @@ def read(path: str) -> set[RevisionId]:
             return {bytes.fromhex(line.decode("ascii")) for line in file.read().split()}
     except FileNotFoundError:
         return set()
-    except ValueError as wrong:
-        raise ShallowFileError(path, f"it holds something else than ids ({wrong})") from None
+    except ValueError as error:
+        raise ShallowFileError(path, f"it holds something else than ids ({error})") from None
 
 
 class ShallowChange:

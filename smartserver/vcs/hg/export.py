@@ -72,8 +72,8 @@ class HgExport:
             for node, parents in graph:
                 try:
                     yield from self._segment(node, parents)
-                except (Abort, LookupError, RevlogError, ValueError) as wrong:
-                    raise _refusal(node, f"{wrong} (hg verify says more)") from wrong
+                except (Abort, LookupError, RevlogError, ValueError) as error:
+                    raise _refusal(node, f"{error} (hg verify says more)") from error
 
     def _segment(self, node: Node, parents: Sequence[Parent]) -> list[bytes]:
         before = [parent.id for parent in parents]
@@ -88,8 +88,8 @@ class HgExport:
             _check_limits(node, record)
         try:
             parts = self._writer.parts(node, parents, records)
-        except LimitExceeded as wrong:
-            raise _refusal(node, wrong) from wrong
+        except LimitExceeded as error:
+            raise _refusal(node, error) from error
         size, _ = decode(parts[0], 0)
         if size > limits.MAX_TAKEN:
             why = f"its new content has {size} bytes (compressed), expected no more than {limits.MAX_TAKEN}"

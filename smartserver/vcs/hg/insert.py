@@ -214,8 +214,8 @@ class Arrived:
                 else:
                     text = decompress(row.encoding, self._frame(row), row.length, text)
                 verify_record(KINDS[kind], key, row.meta, text, b"")
-            except (Malformed, ValueError) as wrong:
-                raise WrongContent(key, str(wrong)) from wrong
+            except (Malformed, ValueError) as error:
+                raise WrongContent(key, str(error)) from error
             self._cache.put((kind, key), text)
         return text
 

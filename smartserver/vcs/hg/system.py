@@ -259,8 +259,8 @@ def _nodes(names: Iterable[bytes]) -> list[Node]:
 def _marker_problem(key: bytes, value: bytes) -> str:
     try:
         return "" if key == key_of(value) else "it is not the key of its marker"
-    except ValueError as wrong:
-        return str(wrong)
+    except ValueError as error:
+        return str(error)
 
 
 def _present(meta: bytes) -> tuple[bytes, ...]:
