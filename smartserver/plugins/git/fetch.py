@@ -79,7 +79,9 @@ class Fetch:
         if shallow:  # History is to be whole: what lies below the cut is wanted, and not had.
             with span(Part.LOCAL, "find what is here"):
                 absent = parents_of(local, local.present(shallow))
-            haves, absent = (haves, absent) if len(absent) <= MAX_IDS else ([], [])
+            if len(absent) > MAX_IDS:  # A pull names no more; the selector of a read takes more shallow commits.
+                self._pulled = self._pull_part(local, wanted, haves, shallow)
+                return
         try:
             pulled = self._repository.pull(haves, wanted.refs, (*wanted.ids, *absent), wanted.follow, absent)
         except MissingRevision:
@@ -141,6 +143,9 @@ class Fetch:
             self._bring_missing(local, missing[at : at + MAX_WANTS], as_pack)
 
     def _bring_missing(self, local: GitRepository, missing: Sequence[bytes], as_pack: bool) -> None:
+        options = self._options
+        if options.relative:  # The first pull has deepened history from where it was cut before.
+            options.depth, options.relative = 0, False
         try:
             self.pull(local, Wants((), tuple(missing)))
         except MissingRevision as error:

@@ -8,11 +8,12 @@ never by the order of a walk: a walk gives an object to the first commit that sh
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 from array import array
 from binascii import hexlify, unhexlify
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import IO, NamedTuple, overload
+from typing import IO, Final, NamedTuple, overload
 
 from smartserver.records.keys import ABSENT, KeyTable
 from smartserver.records.model import GraphNode, Key, Parent, RevisionId, made
@@ -220,7 +221,16 @@ def _list_commits(repository: GitRepository, tips: list[RevisionId], haves: Iter
         try:
             return _walk(repository, wanted + _excluded(repository.whole(known)))
         except ToolFailed as failed:
-            raise cannot_send(repository, failed) from failed
+            cut = _UNREAD.search(failed.said)
+            if cut is None or repository.is_partial:
+                raise cannot_send(repository, failed) from failed
+            # So it is in the quarantine of a gateway, where a client's file of shallow commits does not count.
+            why = f"history is cut off: commit {cut[1]} is missing (in a shallow clone: git fetch --unshallow)"
+            raise CannotSend(f"cannot push: {why}") from failed
+
+
+_UNREAD: Final = re.compile("Could not read ([0-9a-f]{40,64})")
+"""Git's words for a commit that is missing; it translates them to no language."""
 
 
 def _walk(repository: GitRepository, asked: bytes) -> Revisions:
