@@ -52,8 +52,7 @@ class EmptyBody:
 
 
 class SourceFailed(Exception):
-    """A push could not read its source: `why`. The client that sends it must not take that for the end of its
-    connection."""
+    """A push could not read its source: `why`. The client that sends must not take it for the end of its connection."""
 
     def __init__(self, why: Exception) -> None:
         super().__init__(str(why))

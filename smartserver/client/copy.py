@@ -120,11 +120,12 @@ class CopySource:
         )
 
     def map_updates(self, there: Knowledge, *, force: bool) -> list[MapUpdateRequest]:
-        """The changes of the other side's maps. Entries that it is known to have are left out, unless they are
-        forced."""
+        """The changes of the other side's maps. Entries that it has are left out, unless they are forced."""
         updates: list[MapUpdateRequest] = []
         how = How.SET if force else How.ADD
-        for name, (kind, entries) in sorted(self._maps_under(there.settings).items()):
+        # Under other settings it needs more entries to have the same meaning.
+        needed = system_of(self.vcs).settings_entries(self.settings, there.settings, self.tips())
+        for name, (kind, entries) in sorted(_joined(self.maps, needed).items()):
             known = there.map(name)
             by_ref: dict[bytes | None, list[EntryChange]] = {}
             for whole, value in entries.items():
@@ -135,10 +136,6 @@ class CopySource:
             for ref, changes in by_ref.items():
                 updates += [MapUpdateRequest(name, kind, part, ref) for part in _parts(changes)]
         return updates
-
-    def _maps_under(self, settings: Mapping[str, bytes]) -> Maps:
-        """Its maps with the entries without which it has another meaning under such settings."""
-        return _joined(self.maps, system_of(self.vcs).settings_entries(self.settings, settings, self.tips()))
 
     def tips(self) -> list[RevisionId]:
         """The tips of all refs."""
@@ -352,8 +349,7 @@ def untold_pages(remote: RemoteRepository, name: str) -> Iterator[dict[bytes, by
 def add_untold(
     pushed: PushOutcome, maps: Iterable[tuple[str, Mapping[bytes, bytes]]], target: RemoteRepository
 ) -> PushOutcome:
-    """Add the entries of such maps that the target lacks, after a push and up to the first refusal; the outcome of
-    all."""
+    """Add the entries of such maps that the target lacks, up to the first refusal; the outcome of all."""
     if pushed.error() is not None:
         return pushed
     for name, entries in maps:

@@ -84,8 +84,8 @@ def is_holdable(place: Place) -> bool:
 
 
 def of_buckets(environment: Mapping[str, str] | None = None) -> list[str]:
-    """The variables that may decide which bucket it is, and as whom it is used: the library reads all of AWS.
-    `environment`: default: that of this process."""
+    """The variables that may decide the bucket and its user: the library reads all of AWS. `environment`: else this
+    process's."""
     return [
         name
         for name in sorted(foreign_environment(environment))

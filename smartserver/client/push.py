@@ -149,12 +149,7 @@ class Push:
         """Records that the remote has no use for as delta bases."""
 
     def run(self) -> PushOutcome:
-        """Send it, as often as it takes.
-
-        Raises:
-            CodedError: the whole push was refused.
-            OutcomeUnknown, MediumError, RemoteProtocolError, NotOurProtocol: as `Client.request`.
-        """
+        """Send it, as often as it takes."""
         for left in reversed(range(PLANS)):
             # Others may push some of the same without a pause, so that each plan is answered by `known`. The last one
             # announces nothing: it is taken as it is.

@@ -12,8 +12,8 @@ CA = "ca="
 
 
 class TlsLocation(NamedTuple):
-    """The place of a repository; `ca` empty: the authorities that this system trusts. `path` is decoded, without a
-    slash at either end."""
+    """The place of a repository; `ca` empty: the system's authorities. `path` is decoded, without a slash at either
+    end."""
 
     host: str
     port: int

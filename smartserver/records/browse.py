@@ -2,8 +2,8 @@
 `Repository.read`; the body of the answer is a content body, described in `doc/spec/wire.md`.
 
 A content body is a byte, `PLAIN` or `COMPRESSED`, and items, which `COMPRESSED` says are in a bulk stream
-(`records.bulk`). An item is its length in four bytes, the highest first, and a msgpack array: an `ListedNode`, whose text
-follows where texts were asked for, or some `LogEntry`s. The end is a length of 0 and a checksum.
+(`records.bulk`). An item is its length in four bytes, the highest first, and a msgpack array: a `ListedNode`, whose
+text follows where texts were asked for, or some `LogEntry`s. The end is a length of 0 and a checksum.
 """
 
 from __future__ import annotations

@@ -12,14 +12,7 @@ from collections.abc import Iterable, Iterator
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
-from smartserver.meters import (
-    COMPRESSED_IN,
-    COMPRESSED_OUT,
-    COMPRESSION_TIME,
-    DECOMPRESSED_IN,
-    DECOMPRESSED_OUT,
-    here,
-)
+from smartserver.meters import COMPRESSED_IN, COMPRESSED_OUT, COMPRESSION_TIME, DECOMPRESSED_IN, DECOMPRESSED_OUT, here
 from smartserver.records.varint import Malformed
 
 if TYPE_CHECKING:

@@ -47,12 +47,10 @@ class RepositoryView(Protocol):
         """All refs. The caller charges a walk over them."""
 
     def map(self, name: str) -> Mapping[bytes, bytes]:
-        """The entries of a map; what belongs to a ref has its name and NUL before its key. As of `refs`, the
-        caller charges a walk."""
+        """The entries of a map; the key of one of a ref begins with its name and NUL. The caller charges a walk."""
 
     def changed(self, name: str, known: tuple[bytes, int, int]) -> Collection[bytes] | None:
-        """The keys of a map's entries that changed since an incarnation, version and mark; None where that cannot be
-        told."""
+        """The keys of a map's entries that changed since an incarnation, version and mark; None if that is unknown."""
 
     def setting(self, name: str) -> bytes | None:
         """A setting of the repository, None where it is not set."""
@@ -70,8 +68,7 @@ class RepositoryView(Protocol):
         """The first parent of a revision; None where it has none, or that is not stored."""
 
     def reached(self, wants: Sequence[int], haves: Sequence[int], absent: Sequence[int] = ()) -> Sequence[int]:
-        """The ordinals that `wants` reach and `haves` do not, ascending. `absent`: revisions that the reader lacks
-        although it has their children."""
+        """The ordinals that `wants` reach and `haves` do not, ascending. `absent`: revisions that the reader lacks."""
 
     def record(self, kind: int, key: Key) -> Record | None:
         """The record of a kind and key; None where there is none."""

@@ -53,7 +53,10 @@ class RecordRole(NamedTuple):
 CHARGE_EVERY: Final = 256
 """Steps between two charges: a tenth of a millisecond."""
 
-NONE: Final[tuple[Sequence[RecordFault], Sequence[RecordRole]]] = ((), ())
+Findings = tuple[Sequence[RecordFault], Sequence[RecordRole]]
+"""The faults of a record, and the records that it gives a meaning."""
+
+NONE: Final[Findings] = ((), ())
 """The answer for nearly every record."""
 
 
@@ -63,7 +66,7 @@ class FaultChecker:
     severities: Mapping[str, Severity] = {}
     """Every fault that is looked for."""
 
-    def look(self, kind: int, meta: bytes, text: bytes, base: bytes | None) -> tuple[Sequence[RecordFault], Sequence[RecordRole]]:
+    def look(self, kind: int, meta: bytes, text: bytes, base: bytes | None) -> Findings:
         """The faults of a record that can be read, each once, and the records that it gives a meaning.
 
         `base`: the text of a record of the same kind and meta. What is of it need not be looked at again: it was when

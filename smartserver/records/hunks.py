@@ -32,8 +32,8 @@ def encode_hunks(hunks: Iterable[Hunk]) -> bytes:
 
 
 def single_hunk(text: bytes, base: bytes, most: int) -> bytes | None:
-    """The one hunk that makes a text of its base, where at most `most` bytes stand in it and it is shorter than the
-    text; else None."""
+    """The one hunk that makes a text of its base, if it adds at most `most` bytes and is shorter than the text; else
+    None."""
     head = common_start(text, base)
     tail = common_end(text, base, min(len(text), len(base)) - head)
     added = text[head : len(text) - tail]

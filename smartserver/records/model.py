@@ -133,8 +133,7 @@ class GraphNode(NamedTuple):
 
 
 class Plan(Protocol):
-    """The content of a push: the graph now, the segments when asked. An adapter makes it (`vcs`), the client reads it.
-    """
+    """The content of a push: the graph now, the segments when asked. An adapter (`vcs`) makes it, a client reads it."""
 
     @property
     def graph(self) -> Sequence[GraphNode]:

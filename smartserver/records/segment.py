@@ -196,11 +196,7 @@ class SegmentStream:
     """
 
     def __init__(
-        self,
-        *,
-        graph_first: bool,
-        limit: int = limits.MAX_SEGMENT,
-        charge: Callable[[int], None] = lambda steps: None,
+        self, *, graph_first: bool, limit: int = limits.MAX_SEGMENT, charge: Callable[[int], None] = lambda steps: None
     ) -> None:
         """`charge` is told how many revisions and parents of the graph were read, as they are."""
         self._charge = charge

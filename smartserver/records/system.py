@@ -139,8 +139,7 @@ class System:
     def settings_entries(
         self, old: Mapping[str, bytes], new: Mapping[str, bytes], tips: Iterable[RevisionId]
     ) -> Mapping[str, Mapping[bytes, bytes]]:
-        """Entries that opaque maps need where the settings `old` become `new`, so that the history of `tips` keeps its
-        meaning; by map."""
+        """Entries that opaque maps need when settings change, so that history of `tips` keeps its meaning; by map."""
         del old, new, tips
         return {}
 

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 
 from smartserver.errors import CorruptRecord
 from smartserver.records.charge import Charge, free
-from smartserver.records.faults import RecordFault, Level, Policy, RecordRole
+from smartserver.records.faults import Level, Policy, RecordFault, RecordRole
 from smartserver.records.model import Key, Record, RevisionId
 from smartserver.records.system import system_of
 

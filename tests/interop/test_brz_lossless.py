@@ -1,4 +1,4 @@
-"""vcs.bzr.plan, vcs.bzr.export, vcs.bzr.trees, vcs.bzr.insert, vcs.bzr.compat: what Breezy keeps comes
+"""vcs.bzr.plan, vcs.bzr.trees, vcs.bzr.insert, vcs.bzr.compat: what Breezy keeps comes
 out of a repository of ours as it went in: random parts of random histories, pulled in random increments."""
 
 from __future__ import annotations

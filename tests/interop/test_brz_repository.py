@@ -1,4 +1,4 @@
-"""vcs.bzr.repository: what a Breezy repository says of itself; and vcs.bzr.plan, vcs.bzr.insert, vcs.bzr.worker where
+"""vcs.bzr.repository: what a Breezy repository says of itself; and vcs.bzr.plan, vcs.bzr.insert where
 something is wrong."""
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ from smartserver.vcs.bzr import insert as brz_insert
 from smartserver.vcs.bzr.block import BlockText, TextRange, fill
 from smartserver.vcs.bzr.compat import StoreKey, put_block
 from smartserver.vcs.bzr.complete import instead_of_breezys_look, is_alone
-from smartserver.vcs.bzr.insert import insert
+from smartserver.vcs.bzr.insert import Worker, insert
 from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, TEXT
 from smartserver.vcs.bzr.plan import plan
 from smartserver.vcs.bzr.repository import BrzRepository, WrongFormat
-from smartserver.vcs.bzr.worker import Worker
 
 pytestmark = pytest.mark.interop
 

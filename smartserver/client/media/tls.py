@@ -24,11 +24,7 @@ class TlsMedium:
     """A TLS connection; implements `Medium`."""
 
     def __init__(self, host: str, port: int, trust: Trust) -> None:
-        """Connect, and check who is there.
-
-        Raises:
-            CannotConnect: as `TcpMedium`, the server does not speak TLS 1.3, or its certificate is not trusted.
-        """
+        """Connect, and check who is there."""
         self._where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._got = b""
         """Decrypted and not read yet."""

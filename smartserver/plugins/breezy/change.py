@@ -75,11 +75,7 @@ def files_of(state: BranchState) -> dict[str, bytes]:
 
 
 def tip_of(content: bytes) -> tuple[int, RevisionId]:
-    """The number and the revision that a file names as the tip.
-
-    Raises:
-        NotOnServer: it is none.
-    """
+    """The number and the revision that a file names as the tip."""
     number, revision = content.rstrip(b"\n").split(b" ", 1)
     if revision == NULL_REVISION:
         raise NotOnServer(HAS_A_REVISION)

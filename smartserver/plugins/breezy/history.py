@@ -1,4 +1,4 @@
-"""`BranchHistory`: the history of a branch on a server, and the one request by which its mirror receives what is new of it.
+"""`BranchHistory`: the history of a branch on a server, and the one request by which its mirror receives what is new.
 
 The haves of the request are of two places: the mirror, and the local branches that the command has opened. What the
 user has in a local branch need not come again; but then the mirror lacks parents of what comes (`mirror.py` says how
@@ -106,11 +106,7 @@ class BranchHistory:
                 raise errors.BzrError(f"the history of {self._branch.url} cannot be kept here")
 
     def _insert(
-        self,
-        spool: Spool,
-        common: Sequence[RevisionId],
-        haves: Sequence[RevisionId],
-        local: dict[RevisionId, Any],
+        self, spool: Spool, common: Sequence[RevisionId], haves: Sequence[RevisionId], local: dict[RevisionId, Any]
     ) -> bool:
         """Insert an answer; False if the mirror was damaged, and is empty now.
 

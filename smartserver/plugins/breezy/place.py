@@ -81,11 +81,6 @@ class Place:
         return in_breezys_words(self.url, self.location)
 
     @property
-    def is_known(self) -> bool:
-        """The state is known."""
-        return self.seen is not None
-
-    @property
     def is_remembered(self) -> bool:
         """The last answer named a branch of just that name."""
         known = self.knowledge

@@ -7,8 +7,8 @@
 # parts:
 #
 # - `Place`: the connection, `seen` (the state of the branch, as the files say it), and each change as a request.
-# - `BranchHistory`: the mirror, and the request that brings it up to date. `level` says how much was asked: `REFS` is tip,
-#   tags and options, `HISTORY` is these and what the mirror lacks, in the same request.
+# - `BranchHistory`: the mirror, and the request that brings it up to date. `level` says how much was asked: `REFS` is
+#   tip, tags and options, `HISTORY` is these and what the mirror lacks, in the same request.
 # - `Checkouts`: the lightweight checkouts that are open, whose parents must be in the mirror, too.
 #
 # A command asks at most once: every object of a branch shares one `Remote` (`remotes.remote_at`), and an answer about
@@ -72,7 +72,7 @@ from smartserver.plugins.breezy.change import (
     tip_of,
 )
 from smartserver.plugins.breezy.history import BranchHistory
-from smartserver.plugins.breezy.place import KINDS, VCS, Place, BranchState
+from smartserver.plugins.breezy.place import KINDS, VCS, BranchState, Place
 from smartserver.plugins.breezy.running import current, given, is_ours, runs
 from smartserver.plugins.breezy.transport import HpssTransport
 from smartserver.records.model import HERE, RevisionId

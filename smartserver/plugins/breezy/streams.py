@@ -113,11 +113,7 @@ class LocalCopy:
 
 @contextmanager
 def local_copy(folder: str, url: str, flags: Set[str], *, may_create: bool) -> Iterator[LocalCopy]:
-    """A repository in a folder, with all that the one at `url` has. `may_create`: that need not be there yet.
-
-    Raises:
-        CannotSend: it cannot be received, or Breezy refuses it; the message is Breezy's.
-    """
+    """A repository in a folder, with all that the one at `url` has. `may_create`: that need not be there yet."""
     assert breezy_shim.SCHEMES  # Imported, it makes Breezy know our URLs.
     os.makedirs(folder, exist_ok=True)
     try:
@@ -144,11 +140,7 @@ def ref_of(name: str, branches: Mapping[str, object]) -> bytes:
 
 
 def name_of(ref: bytes, branches: Mapping[str, object]) -> str:
-    """The branch of a ref: the inverse of `ref_of`.
-
-    Raises:
-        ValueError: no branch can have that name.
-    """
+    """The branch of a ref: the inverse of `ref_of`."""
     own = ref.removeprefix(HEADS)
     if own == MASTER:
         return "" if "" in branches else TRUNK
@@ -163,8 +155,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
     """Makes revisions of the commits of a stream. Breezy's own forgets a branch whose tip another one has built on."""
 
     def __init__(self, local: LocalCopy, marks: Marks, *, force: bool) -> None:
-        """`marks`: of earlier streams; those of this one are added. `force`: branches may lose revisions, and tags
-        move."""
+        """`marks`: of earlier streams; those of this one are added. `force`: branches may lose revisions, tags move."""
         super().__init__(local.repository.controldir)
         self._local = local
         self._force = force
@@ -181,11 +172,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         """The number of those that were left out."""
 
     def read(self, stream: Callable[[], Iterable[Any]]) -> None:
-        """Read a stream.
-
-        Raises:
-            BadStream: it cannot be imported; nothing was pushed.
-        """
+        """Read a stream."""
         with contextlib.redirect_stdout(io.StringIO()):  # Breezy prints there why it stops.
             self.process(stream)
         changed = self._refs.changed()

@@ -52,7 +52,7 @@ class Fetch:
         self.sought = b""
         """The objects that git asked for, a line each: an id and a name."""
         self.keeps: list[str] = []
-        """Files that keep new packs from being collected, removed at the end. A pack whose file stays is never
+        """Files that keep new packs from being collected, removed at the end. A pack with such a file is never
         repacked."""
 
     def close(self) -> None:

@@ -13,9 +13,7 @@ from smartserver.vcs.git.selector import BLOBS, TREES, Filter
 LONGEST_NUMBER = 18
 """Digits of the number of a filter."""
 
-UNSUPPORTED = {
-    "family": "-4 and -6 are not supported: every address of the host may be tried",
-}
+UNSUPPORTED = {"family": "-4 and -6 are not supported: every address of the host may be tried"}
 """Options git goes on without; where it does not (`--push-option`, `--signed`) it says so itself."""
 
 WITHOUT_EFFECT = frozenset({"followtags", "object-format", "force", "force-if-includes", "update-shallow"})

@@ -50,8 +50,7 @@ class DroppedHead(NamedTuple):
 
 
 def dropped_heads(operation: Any, local: HgRepository) -> dict[bytes, DroppedHead]:
-    """The heads that the server drops because markers make them obsolete: those that it has, and those that are pushed
-    by force."""
+    """The heads that the server drops as markers make them obsolete: its own, and those that are pushed by force."""
     remote: Remote = operation.remote.remote
     if not operation.outobsmarkers or remote.publishes:
         return {}

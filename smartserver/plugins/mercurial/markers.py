@@ -95,8 +95,7 @@ class MarkerMemory:
             self.version, self._there = (incarnation, 0, 0), set()
 
     def unsent(self, relevant: Collection[Marker], incarnation: bytes) -> list[Marker]:
-        """The markers, of those given, that the server may lack. `incarnation`: of the repository there, as last seen.
-        """
+        """The given markers that the server may lack. `incarnation`: of the repository there, as last seen."""
         self._is_of(incarnation)
         return list(obsutil.sortedmarkers(set(relevant) - self._there))
 
@@ -111,8 +110,7 @@ class MarkerMemory:
     def sent(
         self, markers: Iterable[Marker], before: KnownVersion | None, after: KnownVersion, *, is_changed: bool
     ) -> None:
-        """Remember what a push sent. `before`: the version there as last seen before it; `is_changed`: whether it
-        changed anything."""
+        """Remember what a push sent. `before`: the version there before it; `is_changed`: it changed something."""
         is_next = (
             after[1] == 1 if before is None else self.version == before and after[:2] == (before[0], before[1] + 1)
         )

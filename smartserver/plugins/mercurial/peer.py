@@ -12,9 +12,9 @@ from mercurial.node import hex as hexadecimal
 
 from smartserver.client.places import parse_place
 from smartserver.client.url import BadUrl
-from smartserver.plugins.mercurial.compat import BranchMap, BasePeer, location
+from smartserver.plugins.mercurial.compat import BasePeer, BranchMap, location
 from smartserver.plugins.mercurial.markers import stream
-from smartserver.plugins.mercurial.remote import RequestLevel, Remote, in_utf8
+from smartserver.plugins.mercurial.remote import Remote, RequestLevel, in_utf8
 from smartserver.plugins.mercurial.words import refusal
 from smartserver.spans import Part, spans_of, spent
 from smartserver.vcs.hg.kinds import NULL

@@ -49,7 +49,7 @@ from smartserver.errors import (
 )
 from smartserver.plugins.mercurial.evolution import branch_of, dropped_heads, report_markers, uncounted_heads
 from smartserver.plugins.mercurial.markers import MarkerMemory, marker_updates
-from smartserver.plugins.mercurial.remote import RequestLevel, Remote, in_utf8
+from smartserver.plugins.mercurial.remote import Remote, RequestLevel, in_utf8
 from smartserver.plugins.mercurial.words import refusal
 from smartserver.records.model import Plan, Tip
 from smartserver.spans import Part, spent
@@ -82,8 +82,7 @@ class HgSource:
         self._local = local
 
     def plan(self, tips: Iterable[bytes], haves: Iterable[bytes]) -> Plan:
-        """The revisions that the remote lacks of `tips` when it holds `haves`. Tips that only the remote has are
-        ignored."""
+        """The revisions of `tips` that a remote with `haves` lacks. Tips that only the remote has are ignored."""
         return plan(self._local, filter(self._local.has, tips), haves)
 
 
@@ -243,8 +242,7 @@ class HgPush:
         return found
 
     def _published_heads(self) -> list[RefUpdate]:
-        """Changesets that become public and that no head of the server reaches: it dropped them as obsolete, and what
-        is public is not obsolete."""
+        """Changesets that become public and that no head of the server reaches, because it dropped them as obsolete."""
         local, remote = self._local, self._remote
         if remote.publishes or not remote.evolves:
             return []

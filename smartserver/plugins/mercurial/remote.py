@@ -10,8 +10,8 @@ cached state says what it sends, and the server decides.
 # Mercurial asks a peer many small questions: heads, branches, bookmarks, which of these nodes it knows, what is
 # public. Each would be a round trip. `Remote` answers all of them from one request.
 #
-# How much a command needs is a `RequestLevel`. `ask` requests a level once; what is asked later at the same level or below
-# is answered from what came:
+# How much a command needs is a `RequestLevel`. `ask` requests a level once; what is asked later at the same level or
+# below is answered from what came:
 #
 #      REFS      heads of branches, bookmarks, phases        `hg identify`, the check before an empty push
 #      GRAPH     and ids and parents of what is missing      `outgoing`, phases of a repository that does not publish
@@ -225,8 +225,8 @@ class Remote:
     def _read(
         self, selector: bytes, refs: list[bytes] | None, *, ids: Sequence[bytes] = (), haves: Sequence[bytes] = ()
     ) -> ReadAnswer:
-        """Send `Repository.read`. If the server refuses it, the repository may be another system's, which reads no
-        selector of Mercurial's."""
+        """Send `Repository.read`. A server also refuses it for a repository of another system, which has other
+        selectors."""
         try:
             content = self.repository.read(selector, refs, ids=ids, haves=haves)
         except CodedError:

@@ -31,19 +31,7 @@ from smartserver.plugins.mercurial import extension
 from smartserver.plugins.mercurial.compat import FACTORY
 from smartserver.vcs.base import BadStream, CannotSend
 from smartserver.vcs.hg.kinds import NULL
-from smartserver.vcs.stream import (
-    FILE,
-    HEADS,
-    LINK,
-    NOTES,
-    PROGRAM,
-    TAGS,
-    FileChanges,
-    Files,
-    FileVersion,
-    Refs,
-    claim,
-)
+from smartserver.vcs.stream import FILE, HEADS, LINK, NOTES, PROGRAM, TAGS, FileChanges, Files, FileVersion, Refs, claim
 
 BRANCH_OF_TAGS: Final = b"tags"
 IMPORT_FIELD: Final = b"fast-import"
@@ -87,11 +75,7 @@ class LocalCopy:
 
 @contextmanager
 def local_copy(folder: str, url: str, flags: Set[str], *, may_create: bool) -> Iterator[LocalCopy]:
-    """A repository in a folder, with all that the one at `url` has. `may_create`: that need not be there yet.
-
-    Raises:
-        CannotSend: it cannot be received, or Mercurial refuses it; the message is Mercurial's.
-    """
+    """A repository in a folder, with all that the one at `url` has. `may_create`: that need not be there yet."""
     encoding.encoding = b"UTF-8"
     encoding.environ[b"HGRCSKIPREPO"] = b"1"  # What is in a kept folder configures nothing.
     ui = _interface(flags)
@@ -175,8 +159,7 @@ class StreamImport:
     """Makes changesets of the commits of a stream."""
 
     def __init__(self, local: LocalCopy, marks: Marks, *, force: bool) -> None:
-        """`marks`: of earlier streams; those of this one are added. `force`: bookmarks may lose changesets, and tags
-        move."""
+        """`marks`: of earlier streams; those of this one are added. `force`: bookmarks may lose some, tags move."""
         self._local = local
         self._repository = local.repository
         self._force = force
@@ -302,13 +285,7 @@ class StreamImport:
         self._refs.set(command.ref, hexadecimal(node))
 
     def _make(
-        self,
-        first: bytes,
-        merged: list[bytes],
-        message: bytes,
-        files: Files,
-        author: Any,
-        extra: Mapping[bytes, bytes],
+        self, first: bytes, merged: list[bytes], message: bytes, files: Files, author: Any, extra: Mapping[bytes, bytes]
     ) -> bytes:
         """A new changeset."""
 

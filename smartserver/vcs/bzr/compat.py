@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -87,48 +87,6 @@ class Store(Protocol):
         """The parents of those of `keys` that are here."""
 
 
-class KnownGraph(Protocol):
-    """A part of the graph of revisions that is in memory."""
-
-    def topo_sort(self) -> list[bytes]:
-        """All revisions, parents first."""
-
-
-class AncestryGraph(Protocol):
-    """Questions of ancestry."""
-
-    def find_unique_ancestors(self, unique_revision: bytes, common_revisions: Sequence[bytes]) -> Collection[bytes]:
-        """The ancestors of one revision, itself included, that none of the others has."""
-
-
-class RepositoryFormat(Protocol):
-    """The format of a repository."""
-
-    def network_name(self) -> bytes:
-        """Its name on the wire."""
-
-
-class StreamSink(Protocol):
-    """The repository that a fetch writes to."""
-
-    def insert_stream(
-        self, stream: Iterable[tuple[str, Iterator[ContentFactory]]], src_format: RepositoryFormat, resume_tokens: Sequence[str]
-    ) -> tuple[Sequence[str], Collection[StoreKey]]:
-        """Insert what comes in one write group; what is still missing, and how to go on."""
-
-    def finished(self) -> None:
-        """Nothing more comes."""
-
-
-class StreamSource(Protocol):
-    """The repository that a fetch reads from."""
-
-    def get_stream_for_missing_keys(
-        self, missing_keys: Collection[StoreKey]
-    ) -> Iterator[tuple[str, Iterator[ContentFactory]]]:
-        """The records that a sink found missing."""
-
-
 class Repository(Protocol):
     """The parts of a `breezy.repository.Repository` that are used here."""
 
@@ -137,7 +95,7 @@ class Repository(Protocol):
     inventories: Store
     chk_bytes: Store
     texts: Store
-    _format: RepositoryFormat
+    _format: Any
     _fallback_repositories: Sequence[Repository]
 
     def lock_read(self) -> AbstractContextManager[object]:
@@ -146,7 +104,7 @@ class Repository(Protocol):
     def lock_write(self) -> AbstractContextManager[object]:
         """Keep others from writing."""
 
-    def get_graph(self) -> AncestryGraph:
+    def get_graph(self) -> Any:
         """Its graph."""
 
     def get_parent_map(self, revision_ids: Iterable[bytes]) -> Mapping[bytes, tuple[bytes, ...]]:
@@ -155,7 +113,7 @@ class Repository(Protocol):
     def all_revision_ids(self) -> list[bytes]:
         """Every revision that is here."""
 
-    def get_known_graph_ancestry(self, revision_ids: Iterable[bytes]) -> KnownGraph:
+    def get_known_graph_ancestry(self, revision_ids: Iterable[bytes]) -> Any:
         """The graph of some revisions and all their ancestors."""
 
     def start_write_group(self) -> None:
@@ -170,9 +128,9 @@ class Repository(Protocol):
     def add_signature_text(self, revision_id: bytes, signature: bytes) -> None:
         """Add a signature."""
 
-    def _get_sink(self) -> StreamSink: ...
+    def _get_sink(self) -> Any: ...
 
-    def _get_source(self, to_format: RepositoryFormat) -> StreamSource: ...
+    def _get_source(self, to_format: Any) -> Any: ...
 
 
 _Blocks: Any = getattr(groupcompress, "GroupCompressVersionedFiles", None)

@@ -178,7 +178,9 @@ class BzrContents:
             elif _content(new) != _content(old):
                 yield ChangedPath("M", path)
 
-    def _differing(self, one: RevisionId, other: RevisionId | None) -> tuple[dict[bytes, InventoryEntry], dict[bytes, InventoryEntry]]:
+    def _differing(
+        self, one: RevisionId, other: RevisionId | None
+    ) -> tuple[dict[bytes, InventoryEntry], dict[bytes, InventoryEntry]]:
         """The entries of each of two trees at the paths at which they may differ."""
         new = self._tree(one)
         if other is None:

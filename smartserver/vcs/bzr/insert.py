@@ -11,9 +11,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import marshal
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from smartserver.errors import shown
@@ -24,7 +25,7 @@ from smartserver.records.model import Key, RevisionId
 from smartserver.records.segment import decode_segment
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import InsertReport, Progress, VcsError, WrongContent
-from smartserver.vcs.bzr.block import BlockText, TextRange, fill
+from smartserver.vcs.bzr.block import BlockText, Give, TextRange, fill
 from smartserver.vcs.bzr.compat import BzrError, ContentFactory, StoreKey, put_block
 from smartserver.vcs.bzr.complete import References, instead_of_breezys_look, is_alone
 from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
@@ -32,7 +33,7 @@ from smartserver.vcs.bzr.meta import inventory_parents, text_parents
 from smartserver.vcs.bzr.pages import is_node, leaf_texts
 from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.vcs.bzr.revision import read_revision
-from smartserver.vcs.bzr.worker import Worker
+from smartserver.vcs.child import Child
 from smartserver.vcs.collector import rare_collections
 
 CACHE = 64 << 20
@@ -132,7 +133,8 @@ class _Arrived:
         """
         self._put(CHK, self._pages(segments))
         self._put(REVISION, self._revisions())
-        self._put(SIGNATURE, self._signatures())
+        signed = self._rows[SIGNATURE]
+        self._put(SIGNATURE, (BlockText(key, None, b"", self._text(SIGNATURE, key)) for key in signed))
         self._put(INVENTORY, self._inventories())
         if self._worker is None:
             self._put(TEXT, self._texts())
@@ -247,10 +249,6 @@ class _Arrived:
             self._named[key] = found.inventory_sha1
             yield BlockText(key, _keys(row.parents), b"", text)
 
-    def _signatures(self) -> Iterator[BlockText]:
-        for key in self._rows[SIGNATURE]:
-            yield BlockText(key, None, b"", self._text(SIGNATURE, key))
-
     def _inventories(self) -> Iterator[BlockText]:
         for key, row in self._rows[INVENTORY].items():
             text = self._text(INVENTORY, key)
@@ -271,7 +269,9 @@ class _Arrived:
             sha1 = hashlib.sha1(text).hexdigest().encode()
             file_id = key[: key.index(b"\0")]
             row = came[key]
-            yield BlockText(key, text_parents(file_id, row.meta), sha1, text, row.base, self._cache.get((TEXT, row.base)))
+            yield BlockText(
+                key, text_parents(file_id, row.meta), sha1, text, row.base, self._cache.get((TEXT, row.base))
+            )
 
     # ---- texts
 
@@ -310,3 +310,42 @@ class _Arrived:
 
 def _keys(ids: Iterable[RevisionId]) -> tuple[StoreKey, ...]:
     return tuple([(each,) for each in ids])
+
+
+class Worker:
+    """A process that makes blocks of what `stream` gives, which is first called there, while this one sees to the rest.
+
+    It reads nothing but what was there when it began. This process inserts the blocks as they are. All files here have
+    no name, so that whatever ends a process leaves nothing behind.
+    """
+
+    def __init__(self, stream: Callable[[], Iterator[BlockText]]) -> None:
+        with contextlib.ExitStack() as undo:
+            self._blocks = undo.enter_context(tempfile.TemporaryFile())
+            answer = undo.enter_context(tempfile.TemporaryFile(buffering=0))
+            self._child = Child(answer.fileno(), lambda: self._work(stream))
+            self._files = undo.pop_all()
+
+    def finish(self, give: Give) -> None:
+        """Wait until all is compressed, then give the blocks."""
+        self._child.wait()
+        self._blocks.seek(0)
+        while True:
+            try:
+                block, places = marshal.load(self._blocks)
+            except EOFError:
+                break
+            give(block, [TextRange(*place) for place in places])
+
+    def abandon(self) -> None:
+        """Stop the process, if it still runs, and drop what it made."""
+        self._child.abandon()
+        self._files.close()
+
+    def _work(self, stream: Callable[[], Iterator[BlockText]]) -> bytes:
+        fill(stream(), self._write)
+        self._blocks.flush()
+        return b""
+
+    def _write(self, block: bytes, places: list[TextRange]) -> None:
+        marshal.dump((block, [tuple(place) for place in places]), self._blocks)

@@ -39,13 +39,7 @@ _ANCESTOR_HEADS = 8
 MAX_ABSENT = 4096
 """Ghosts a pull may name."""
 
-STORES = {
-    REVISION: "revisions",
-    SIGNATURE: "signatures",
-    INVENTORY: "inventories",
-    CHK: "chk_bytes",
-    TEXT: "texts",
-}
+STORES = {REVISION: "revisions", SIGNATURE: "signatures", INVENTORY: "inventories", CHK: "chk_bytes", TEXT: "texts"}
 """The name that Breezy gives the store of each kind of records."""
 
 

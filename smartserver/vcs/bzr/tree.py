@@ -12,9 +12,9 @@ from smartserver.vcs.bzr.kinds import CHK, INVENTORY
 from smartserver.vcs.bzr.pages import (
     ENTRY_PARTS,
     NAME_PARTS,
+    InternalNode,
     InventoryEntry,
     Leaf,
-    InternalNode,
     is_node,
     read_entry,
     read_leaf,

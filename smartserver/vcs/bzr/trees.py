@@ -1,17 +1,19 @@
 """The pages of the two maps, and the texts, that a tree has and its parents' trees have not.
 
 The rule of this file: a page is introduced when no present parent's tree reaches it. A difference is a generator that
-yields the keys of pages it needs next, so that the pages of many revisions are read together.
+yields the keys of pages it needs next, so that the pages of many revisions are read together. Rows of leaves are read
+and not checked: `vcs.bzr.pages` checks a leaf from elsewhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from smartserver.records.model import Key, made
+from smartserver.vcs.bzr.changes import other_items
 from smartserver.vcs.bzr.pages import is_node, leaf_head, read_node
-from smartserver.vcs.bzr.rows import Row, TreeEntry, differing, rows
+from smartserver.vcs.patterns import compile_pattern
 
 Node = tuple[bytes, Key]
 """A search prefix and the page that holds all keys under it."""
@@ -23,6 +25,46 @@ Asking = Generator[Collection[Key], None, None]
 
 _CHILD = 150
 """Bytes of a child beside its page's text."""
+
+
+# A class of bytes is slow to match, `.` is not. An item's key, before the NUL, is not looked at.
+_ROWS: Final = compile_pattern(
+    rb"\0(?:7\nfile|4\ndir|5\nsymlink|5\ntree): (.++)\n(.*+)\n(.*+)\n(.++)\n(?:([0-9a-f]{40})\n([0-9]++)\n[YN]\n)?"
+)
+
+Row = tuple[bytes, ...]
+"""The fields of a `TreeEntry`."""
+
+
+class TreeEntry(NamedTuple):
+    """A file, folder or link of a tree; `sha1` and `size` are a file's, else empty."""
+
+    file_id: bytes
+    parent_id: bytes
+    name: bytes
+    revision: bytes
+    """The revision that changed it last: with the file id the key of its text."""
+    sha1: bytes
+    size: bytes
+    """In decimal."""
+
+
+def rows(leaf: bytes) -> list[Row]:
+    """All items."""
+    head = leaf_head(leaf)
+    found: list[Row] = _ROWS.findall(leaf, head.end)
+    if len(found) != head.items:
+        raise ValueError(f"cannot be read as a leaf: it says {head.items} and has {len(found)}")
+    return found
+
+
+def differing(new: bytes, old: bytes) -> tuple[list[Row], list[Row]]:
+    """The items that only the new and only the old of two leaves has, with few others."""
+    now, then = other_items(new, leaf_head(new).end, old, leaf_head(old).end)
+    found, before = _ROWS.findall(now), _ROWS.findall(then)
+    if (len(found), len(before)) == (now.count(b"\0"), then.count(b"\0")):
+        return found, before
+    return rows(new), rows(old)
 
 
 class MapPage:
@@ -111,7 +153,8 @@ class Difference:
             while reached:
                 yield from self._need([each for _, each in reached])
                 found += [self._pages[each] for _, each in reached if self._pages[each].children is None]
-                reached = yield from self._open([node for node in reached if self._is_inner(node[1])], passed)
+                inner = [node for node in reached if self._pages[node[1]].children is not None]
+                reached = yield from self._open(inner, passed)
             leaves.append(found)
         if key in passed:
             return
@@ -140,9 +183,6 @@ class Difference:
         missing = {key for group in keys for key in group if key not in self._pages}
         if missing:
             yield missing
-
-    def _is_inner(self, key: Key) -> bool:
-        return self._pages[key].children is not None
 
     def _narrow(self, nodes: Nodes, prefix: bytes, passed: set[Key]) -> Generator[Collection[Key], None, Nodes]:
         """The members of `nodes` and the pages below them that may hold keys under `prefix`; inner pages of more are

@@ -66,13 +66,9 @@ def has_content(folder: str, environment: Mapping[str, str]) -> bool:
     except FileNotFoundError:
         return False
     # As git's safe.directory: with sudo, root works in the folders of the user who called it.
-    if owner not in (os.geteuid(), *([int(environment["SUDO_UID"])] if _is_sudo(environment) else [])):
+    if owner != os.geteuid() and (os.geteuid() or str(owner) != environment.get("SUDO_UID")):
         raise VcsError(f"{folder} belongs to user {owner}, who may have prepared it: name a folder of your own")
     return os.path.isdir(folder) and bool(os.listdir(folder))
-
-
-def _is_sudo(environment: Mapping[str, str]) -> bool:
-    return os.geteuid() == 0 and environment.get("SUDO_UID", "").isdecimal()
 
 
 def _variables(environment: Mapping[str, str]) -> dict[str, str]:

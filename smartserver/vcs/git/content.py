@@ -32,7 +32,6 @@ from smartserver.vcs.git.format import (
     canonical_mode,
     entry_type,
 )
-from smartserver.vcs.git.id_prefix import find_by_prefix
 from smartserver.vcs.git.names import HEAD, SHORT_FOR
 
 OBJECT: Final = 0
@@ -244,6 +243,23 @@ class GitContents:
         return record
 
 
+def find_by_prefix(stored: RepositoryView, digits: str) -> RevisionId | None:
+    """The revision whose id in hex begins so; None where there is none."""
+    whole = bytes.fromhex(digits) if len(digits) % 2 == 0 else b""
+    if whole and stored.ordinal(whole) is not None:
+        return whole
+    start, half = bytes.fromhex(digits[: len(digits) // 2 * 2]), digits[len(digits) // 2 * 2 :]
+    tips = [stored.ordinal(tip.id) for value in stored.refs().values() for tip in value]
+    newest = max([ordinal for ordinal in tips if ordinal is not None], default=-1)
+    found: RevisionId | None = None
+    for revision in map(stored.revision, range(newest + 1)):
+        if revision.startswith(start) and (not half or revision.hex().startswith(digits)):
+            if found is not None:
+                raise NoSuchPart(f"ambiguous id {digits}: {found.hex()} and {revision.hex()} begin so")
+            found = revision
+    return found
+
+
 def _missing(key: Key) -> ValueError:
     return ValueError(f"the object {key.hex()} is missing, or of another type than what names it says")
 
@@ -294,8 +310,7 @@ def _encodings() -> frozenset[str]:
 
 @functools.lru_cache(maxsize=64)
 def _encoding(coding: str) -> str:
-    """The name of an encoding as Python has it; empty where it has none. Python keeps whatever name it is asked for,
-    for good."""
+    """Python's name of an encoding; empty where it has none. Python keeps for good whatever name it is asked for."""
     name = encodings.normalize_encoding(coding).lower().replace(".", "_")
     return name if name in _encodings() and codecs.lookup(name).name not in SLOW else ""
 

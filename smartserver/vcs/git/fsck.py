@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from smartserver.records.charge import Charge, free
-from smartserver.records.faults import CHARGE_EVERY, NONE, RecordFault, FaultChecker, RecordRole, Severity
+from smartserver.records.faults import CHARGE_EVERY, NONE, FaultChecker, Findings, RecordFault, RecordRole, Severity
 from smartserver.records.model import Record
 from smartserver.vcs.git.format import BLOB, COMMIT, FOLDER, LINK, TREE, ObjectFormat, TreeEntry, entry_type
 from smartserver.vcs.git.fsck_modules import BadConfig, has_no_fault, submodule_settings
@@ -137,7 +137,7 @@ class GitFaults(FaultChecker):
         entry = (_CLEAN, objects.id_bytes, objects.id_bytes)
         self._clean = compile_pattern(rb"(?:%b(?!\0{%d}).{%d})*+" % entry, re.DOTALL)
 
-    def look(self, kind: int, meta: bytes, text: bytes, base: bytes | None) -> tuple[Sequence[RecordFault], Sequence[RecordRole]]:
+    def look(self, kind: int, meta: bytes, text: bytes, base: bytes | None) -> Findings:
         """The faults of an object, and of a tree the files that git itself reads; a blob has faults as such alone."""
         if meta == BLOB:
             return NONE
@@ -161,10 +161,14 @@ class GitFaults(FaultChecker):
         faults = self.size_faults(role, record.meta, len(record.text))
         if faults:
             return faults
-        find = _attributes_faults if role.name == GITATTRIBUTES else _modules_faults
-        return find(record.text, charge)
+        if role.name != GITATTRIBUTES:
+            return _modules_faults(record.text, charge)
+        if not _has_long_line(record.text, charge):
+            return ()
+        why = f"a line of {GITATTRIBUTES} has {MAX_ATTRIBUTE_LINE} bytes or more"
+        return [RecordFault("gitattributesLineLength", why)]
 
-    def _look_at_tree(self, kind: int, text: bytes, base: bytes | None) -> tuple[Sequence[RecordFault], Sequence[RecordRole]]:
+    def _look_at_tree(self, kind: int, text: bytes, base: bytes | None) -> Findings:
         """The faults and roles of a tree, which has the faults of its base if its names and modes are the same."""
         same = None if base is None else self._format.changed(text, base)
         if same is not None:
@@ -179,9 +183,7 @@ class GitFaults(FaultChecker):
             roles = [role for role in roles if role not in before]
         return [*faults, *order], roles
 
-    def _look_at(
-        self, kind: int, entries: Sequence[TreeEntry], *, names: bool
-    ) -> tuple[Sequence[RecordFault], Sequence[RecordRole]]:
+    def _look_at(self, kind: int, entries: Sequence[TreeEntry], *, names: bool) -> Findings:
         """The faults of entries by themselves. `names`: those in their names and modes, too."""
         found: dict[str, str] = {}
         roles: list[RecordRole] = []
@@ -231,7 +233,7 @@ def _name_faults(name: bytes, said: str, found: dict[str, str]) -> None:
         found.setdefault("hasDot", said)
     if name == b"..":
         found.setdefault("hasDotdot", said)
-    if _is_dotgit(name):
+    if _hfs(_HFS_DOTGIT, name) or _NTFS_DOTGIT.search(name) is not None:  # After a backslash, too.
         found.setdefault("hasDotgit", f"{said}, which is git's own folder to some clients")
 
 
@@ -244,11 +246,6 @@ _SUSPECT: Final = compile_pattern(rb"[~\\/\xe2\xef]|^\.\.?\Z|^\.(?i:git|mailmap)
 def _mode(mode: bytes) -> str:
     """A mode in a message; any number of zeros may precede it."""
     return mode[:20].decode()
-
-
-def _is_dotgit(name: bytes) -> bool:
-    """True if some file system takes a name, or its part after a backslash, for `.git`."""
-    return _hfs(_HFS_DOTGIT, name) or _NTFS_DOTGIT.search(name) is not None
 
 
 def _special(name: bytes) -> str | None:
@@ -387,13 +384,6 @@ def _of_date(text: bytes) -> str | None:
 
 
 # ---- files that git reads
-
-
-def _attributes_faults(text: bytes, charge: Charge) -> list[RecordFault]:
-    if not _has_long_line(text, charge):
-        return []
-    why = f"a line of {GITATTRIBUTES} has {MAX_ATTRIBUTE_LINE} bytes or more"
-    return [RecordFault("gitattributesLineLength", why)]
 
 
 def _has_long_line(text: bytes, charge: Charge) -> bool:

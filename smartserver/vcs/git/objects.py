@@ -156,8 +156,7 @@ class ObjectReader:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Stop a process whose output is no longer wanted, also where `communicate` broke off, and leave nothing of it
-    behind."""
+    """Stop a process whose output is no longer wanted, also after `communicate` broke off, and release its pipes."""
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe is not None:
             with contextlib.suppress(BrokenPipeError):
@@ -169,8 +168,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def scratch(content: bytes = b"") -> Iterator[IO[bytes]]:
-    """A file without a name, to be read from the start of its content: in memory where that is short, and so is what is
-    appended to it."""
+    """A file without a name, to be read from the start of its content: in memory where that is short."""
     with _unnamed(len(content)) as file:
         file.write(content)
         file.seek(0)

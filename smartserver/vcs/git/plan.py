@@ -19,17 +19,7 @@ from smartserver.records.keys import ABSENT, KeyTable
 from smartserver.records.model import GraphNode, Key, Parent, RevisionId, made
 from smartserver.vcs.base import CannotSend, ToolFailed
 from smartserver.vcs.git.format import FILE, FOLDER, LINK, canonical_mode, entry_type
-from smartserver.vcs.git.objects import (
-    BLOB,
-    COMMIT,
-    TAG,
-    TREE,
-    TYPE_NUMBERS,
-    MissingObject,
-    ReadingEnded,
-    end,
-    scratch,
-)
+from smartserver.vcs.git.objects import BLOB, COMMIT, TAG, TREE, TYPE_NUMBERS, MissingObject, ReadingEnded, end, scratch
 from smartserver.vcs.git.repository import GitRepository, failure
 
 
@@ -382,8 +372,7 @@ class _Trees:
         return {(entry.name, entry.type == TREE): entry for entry in self.entries(key)} if key else {}
 
     def changes(self, new: Key, before: Sequence[Key]) -> list[PathDifference]:
-        """Each path that differs from all of `before`. Of new folders with the same content all are named, but what is
-        in them once."""
+        """Each path that differs from all of `before`. Of equal new folders each is named, and their content once."""
         changes: list[PathDifference] = []
         walked: set[Key] = set()
         levels = [] if new in before else [self._compared(new, before, b"")]
@@ -400,7 +389,9 @@ class _Trees:
                 levels.append(self._compared(change.key, olds, change.path + b"/"))
         return changes
 
-    def _compared(self, new: Key, before: Sequence[Key], folder: bytes) -> Iterator[tuple[PathDifference, Sequence[Key]]]:
+    def _compared(
+        self, new: Key, before: Sequence[Key], folder: bytes
+    ) -> Iterator[tuple[PathDifference, Sequence[Key]]]:
         """Each path in a folder that differs from all of `before`, and what was at it; an empty key is no tree."""
         olds = [self._by_name(key) for key in before]
         entries = self.entries(new) if new else []

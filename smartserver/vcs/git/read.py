@@ -151,9 +151,7 @@ def _named(revision: Revision) -> str:
     return f"{TYPE_NAMES[revision.type].decode('ascii')} {revision.id.hex()}"
 
 
-def _chunks(
-    pairs: Iterable[tuple[Revision, list[Introduced]]],
-) -> Iterator[list[tuple[Revision, list[Introduced]]]]:
+def _chunks(pairs: Iterable[tuple[Revision, list[Introduced]]]) -> Iterator[list[tuple[Revision, list[Introduced]]]]:
     chunk: list[tuple[Revision, list[Introduced]]] = []
     count = 0
     for pair in pairs:

@@ -158,8 +158,7 @@ class GitRepository:
     # ---- configuration
 
     def prepare(self, *, objects: bool = False) -> None:
-        """Start to read the configuration, and with `objects` what reads these: they get ready while the caller does
-        something else."""
+        """Start to read the configuration, and with `objects` the reader of these, so that they get ready meanwhile."""
         if self._config is None and self._config_process is None:
             pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
             self._config_process = self.start("config", "-z", "--list", **pipes)
@@ -319,8 +318,8 @@ class GitRepository:
         return [key for key, kind in self.existing(names) if kind == b"commit"]
 
     def whole(self, keys: list[RevisionId]) -> list[RevisionId]:
-        """The members of `keys` from which everything can be reached: refs, of alternates too, vouch for what they
-        reach, the rest is walked."""
+        """The members of `keys` from which everything can be reached. Refs vouch for what they reach, the rest is
+        walked."""
         if not keys or self._reaches_all(keys):
             return keys
         present = self.present(keys)

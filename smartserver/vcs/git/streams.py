@@ -224,8 +224,7 @@ def import_stream(
 
 
 class _Watch:
-    """Waits for the end of git, notes what it has left unread in the pipe, and closes that, so that no write to it
-    waits any more."""
+    """Waits for the end of git, notes what it left unread in the pipe, and closes that, so that no write waits."""
 
     def __init__(self, read: int) -> None:
         self._read = read

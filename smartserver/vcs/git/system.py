@@ -142,8 +142,8 @@ class GitSystem(System):
         return GitContents(stored, self._format)
 
     def ref_problem(self, name: bytes) -> str:
-        """The rule of git-check-ref-format(1) that a name breaks, or that it is not below `refs/` or fits in no
-        client's folders."""
+        """The rule of git-check-ref-format(1) that a name breaks; or that it is not below `refs/`, or too long for a
+        client."""
         if _ref().fullmatch(name) is None or b".." in name or b"@{" in name:
             return "git allows no such ref (git help check-ref-format)"
         longest = max(map(len, name.split(b"/")))

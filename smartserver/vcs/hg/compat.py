@@ -13,15 +13,7 @@ from typing import Any, Protocol
 from mercurial import mdiff
 from mercurial.error import Abort, LookupError, RevlogError  # noqa: A004
 
-__all__ = [
-    "Abort",
-    "LookupError",
-    "Repository",
-    "RevlogError",
-    "Store",
-    "line_delta",
-    "unchecked",
-]
+__all__ = ["Abort", "LookupError", "Repository", "Revlog", "RevlogError", "line_delta", "unchecked"]
 
 Repository = Any
 """A `localrepo.localrepository`."""

@@ -104,8 +104,7 @@ def file_text(text: bytes) -> bytes:
 
 
 def has_open_metadata(begin: bytes | bytearray, searched: int = 0) -> bool:
-    """True if the metadata of a file's version may go on behind its begin. They do not end in the first `searched`
-    bytes."""
+    """True if the metadata of a version may go on behind its begin. They do not end in the first `searched` bytes."""
     return _MARK.startswith(begin[: len(_MARK)]) and begin.find(_MARK, max(searched - 1, len(_MARK))) < 0
 
 

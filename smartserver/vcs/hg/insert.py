@@ -108,8 +108,7 @@ class Arrived:
                 base = segment.base_of(entry)
                 here = bool(base) and base not in came
                 came[entry.key] = _SpooledRecord(
-                    *(at, entry.encoding, entry.length, entry.frame_length, entry.meta, base, here),
-                    [segment.revision],
+                    *(at, entry.encoding, entry.length, entry.frame_length, entry.meta, base, here), [segment.revision]
                 )
             else:
                 row.introduced.append(segment.revision)

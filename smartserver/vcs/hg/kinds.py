@@ -19,11 +19,7 @@ FILE: Final = 2
 NODE_CHECK: Final = "hg-node"
 FILE_CHECK: Final = "hg-file"
 
-KINDS: Final = (
-    Kind("changeset", NODE_CHECK, True),
-    Kind("manifest", NODE_CHECK, True),
-    Kind("file", FILE_CHECK, True),
-)
+KINDS: Final = (Kind("changeset", NODE_CHECK, True), Kind("manifest", NODE_CHECK, True), Kind("file", FILE_CHECK, True))
 
 PUBLISHING: Final = "publishing"
 """The setting that says whether what is pushed becomes public: `yes`, as without it, or `no`."""

@@ -152,8 +152,7 @@ class HgSystem(System):
         tips: Sequence[RevisionId],
         beyond: Beyond,
     ) -> Mapping[str, Mapping[bytes, bytes]]:
-        """The public changesets of a part: an entry counts for all ancestors, and may be about a changeset that is not
-        copied."""
+        """The public changesets of a part: an entry counts for all ancestors, even if its changeset is not copied."""
         public = _nodes(maps.get(PUBLIC, {}))
         if not public or is_publishing(settings):
             return {}
@@ -183,7 +182,10 @@ class HgSystem(System):
     def entry_problem(self, table: str, key: bytes, value: bytes) -> str:
         """Why a bookmark cannot have this name or be there, or why something is no marker."""
         if table == OBSOLETE:
-            return _marker_problem(key, value)
+            try:
+                return "" if key == key_of(value) else "it is not the key of its marker"
+            except ValueError as error:
+                return str(error)
         if table == PUBLIC:
             if not _NODE.fullmatch(key):
                 return "it is not the id of a changeset in hex"
@@ -254,13 +256,6 @@ def _bookmark_right(stored: MapReader, old: Node | None, new: Node | None) -> En
 
 def _nodes(names: Iterable[bytes]) -> list[Node]:
     return [bytes.fromhex(name.decode()) for name in names]
-
-
-def _marker_problem(key: bytes, value: bytes) -> str:
-    try:
-        return "" if key == key_of(value) else "it is not the key of its marker"
-    except ValueError as error:
-        return str(error)
 
 
 def _present(meta: bytes) -> tuple[bytes, ...]:

@@ -1,4 +1,4 @@
-"""client.graph: a bulk stream as ids and parents; what is none is refused."""
+"""client.exchange: a bulk stream as ids and parents; what is none is refused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 from bzr_builders import KINDS, BzrHistory
 
-from smartserver.client.graph import read_graph
+from smartserver.client.exchange import read_graph
 from smartserver.client.medium import ConnectionLost
 from smartserver.records.bulk import BulkWriter
 from smartserver.records.model import GraphNode, Parent

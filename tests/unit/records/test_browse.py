@@ -32,7 +32,10 @@ from smartserver.records.bulk import BulkWriter
 from smartserver.records.varint import Malformed
 
 TEXTS = {b"a": b"", b"b/c": b"some text\n", b"b/d": bytes(range(256)) * 10}
-ENTRIES = [ListedNode(b"", NodeType.FOLDER), *(ListedNode(path, NodeType.FILE, len(text)) for path, text in TEXTS.items())]
+ENTRIES = [
+    ListedNode(b"", NodeType.FOLDER),
+    *(ListedNode(path, NodeType.FILE, len(text)) for path, text in TEXTS.items()),
+]
 ITEMS = b"".join(encode_item(entry) + TEXTS.get(entry.path, b"") for entry in ENTRIES)
 LOG = [
     LogEntry("ab12", "A <a@example.org>", 1_800_000_000, 60, ["cd34"], "first\n", [("A", b"b/c"), ("D", b"\xff")]),

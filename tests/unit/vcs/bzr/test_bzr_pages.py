@@ -12,9 +12,9 @@ from bzr_samples import FIRST, SECOND
 from smartserver.vcs.bzr.pages import (
     MAX_PAGE,
     SHARED_BYTES,
+    InternalNode,
     InventoryEntry,
     Leaf,
-    InternalNode,
     is_node,
     leaf_head,
     leaf_texts,
@@ -203,13 +203,18 @@ def test_what_grows_beyond_its_bytes_is_refused(read: Callable[[bytes], object])
         (b"dir: root-id\n\n\nr1", InventoryEntry("dir", b"root-id", b"", b"", b"r1")),
         (
             b"file: f-id\nroot-id\nname\nr1\n14ef6f7a874cbbe6999aa17e2cbe1e0049ff35a2\n19\nY",
-            InventoryEntry("file", b"f-id", b"root-id", b"name", b"r1", b"14ef6f7a874cbbe6999aa17e2cbe1e0049ff35a2", 19, True),
+            InventoryEntry(
+                "file", b"f-id", b"root-id", b"name", b"r1", b"14ef6f7a874cbbe6999aa17e2cbe1e0049ff35a2", 19, True
+            ),
         ),
         (
             b"symlink: s-id\nroot-id\nname\nr1\nup",
             InventoryEntry("symlink", b"s-id", b"root-id", b"name", b"r1", target=b"up"),
         ),
-        (b"tree: t-id\nroot-id\nname\nr1\nr0", InventoryEntry("tree", b"t-id", b"root-id", b"name", b"r1", target=b"r0")),
+        (
+            b"tree: t-id\nroot-id\nname\nr1\nr0",
+            InventoryEntry("tree", b"t-id", b"root-id", b"name", b"r1", target=b"r0"),
+        ),
     ],
 )
 def test_entries(value: bytes, entry: InventoryEntry) -> None:

@@ -9,7 +9,7 @@ import pytest
 from bzr_samples import FIRST, SECOND
 
 from smartserver.records.limits import MAX_PARENTS
-from smartserver.vcs.bzr.revision import MAX_PROPERTIES, Inventory, BrzRevision, read_inventory, read_revision
+from smartserver.vcs.bzr.revision import MAX_PROPERTIES, BrzRevision, Inventory, read_inventory, read_revision
 
 REVISION, INVENTORY = (record.text for record in SECOND[:2])
 

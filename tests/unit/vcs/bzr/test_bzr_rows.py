@@ -1,4 +1,4 @@
-"""vcs.bzr.rows: what leaves of entries hold, all of it and what differs."""
+"""vcs.bzr.trees: what leaves of entries hold, all of it and what differs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import random
 import pytest
 from bzr_maps import entry, key_of, leaf
 
-from smartserver.vcs.bzr.rows import TreeEntry, differing, rows
+from smartserver.vcs.bzr.trees import TreeEntry, differing, rows
 
 
 def test_what_is_no_leaf() -> None:

@@ -9,8 +9,7 @@ import pytest
 from bzr_maps import entry, write
 
 from smartserver.vcs.bzr.pages import is_node, read_node
-from smartserver.vcs.bzr.rows import rows
-from smartserver.vcs.bzr.trees import Difference, MapPage
+from smartserver.vcs.bzr.trees import Difference, MapPage, rows
 
 Items = dict[bytes, bytes]
 

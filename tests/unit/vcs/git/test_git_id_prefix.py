@@ -1,4 +1,4 @@
-"""vcs.git.id_prefix: revisions by the begin of their id."""
+"""vcs.git.content: revisions by the begin of their id."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from git_samples import StoredObjects
 
 from smartserver.errors import NoSuchPart
-from smartserver.vcs.git.id_prefix import find_by_prefix
+from smartserver.vcs.git.content import find_by_prefix
 
 
 @pytest.fixture

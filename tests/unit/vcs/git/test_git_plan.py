@@ -44,10 +44,9 @@ def test_memory_of_a_plan() -> None:
 def test_a_commit_without_its_past_is_named(tmp_path: Path) -> None:
     """Git itself says of one that it could not be read, and that the walk of revisions was not set up."""
 
-    def git(*words: str, stdin: bytes = b"") -> str:
-        environment = os.environ | {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-        done = subprocess.run(["git", "-C", str(tmp_path), *words], env=environment, input=stdin, capture_output=True, check=True)
-        return done.stdout.decode().strip()
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a", *words]
+        return subprocess.run(command, input=b"", capture_output=True, check=True).stdout.decode().strip()
 
     git("init", "-q", "--bare")
     tree = git("hash-object", "-t", "tree", "-w", "--stdin")

@@ -73,8 +73,7 @@ def test_a_repository_of_the_user_is_refused(tmp_path: Path) -> None:
 
 
 def test_another_users_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user who prepared it chose its hooks and its settings. As git does, root works in the folders of sudo's user.
-    """
+    """Its user chose its hooks and its settings. As git does, root works in the folders of sudo's user."""
     kept, new = tmp_path / "kept", tmp_path / "new"
     new.mkdir()
     open_bare(str(kept), "git sha1", VARIABLES).close()

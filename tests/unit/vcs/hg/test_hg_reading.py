@@ -165,7 +165,9 @@ def test_what_comes_after_a_url_is_a_branch_or_another_name() -> None:
 
 def test_a_bookmark_alone() -> None:
     """A tag or a branch of that name does not count."""
-    plan = read(Stored(), encode(RevisionNames([BOOKMARK + b"mark", BOOKMARK + b"old", BOOKMARK + b"tip"])), ReadScope())
+    plan = read(
+        Stored(), encode(RevisionNames([BOOKMARK + b"mark", BOOKMARK + b"old", BOOKMARK + b"tip"])), ReadScope()
+    )
     assert plan.heads == [SECOND]
     assert plan.said == SECOND + NULL + NULL
     with pytest.raises(NoSuchPart, match="unknown revision 'lost'"):

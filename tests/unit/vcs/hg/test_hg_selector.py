@@ -18,7 +18,9 @@ from smartserver.vcs.hg.selector import (
 A, B = b"\xaa" * 20, b"\xbb" * 20
 
 
-@pytest.mark.parametrize("names", [RevisionNames([]), RevisionNames([b"tip"], is_all=False), RevisionNames([b"a b", BRANCH + b"default"])])
+@pytest.mark.parametrize(
+    "names", [RevisionNames([]), RevisionNames([b"tip"], is_all=False), RevisionNames([b"a b", BRANCH + b"default"])]
+)
 def test_names_come_out_as_they_went_in(names: RevisionNames) -> None:
     assert decode(encode(names)) == names
 
