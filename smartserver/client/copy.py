@@ -151,9 +151,9 @@ class CopySource:
         parts: list[Changes] = [([], [])]
         size = calls = 0
         updates = told.map_updates(there, force=force)
-        changes: list[RefUpdate | MapUpdateRequest] = [each for each in updates if each.of is None]
+        changes: list[RefUpdate | MapUpdateRequest] = [update for update in updates if update.of is None]
         changes += told.ref_updates(force=force)
-        changes += [each for each in updates if each.of is not None]
+        changes += [update for update in updates if update.of is not None]
         for change in changes:
             its = _size(change)
             if calls and (size + its > AT_ONCE or calls == CALLS_AT_ONCE):
@@ -230,7 +230,7 @@ def copy(
         revision
         for _, maps in requests
         for update in maps
-        for revision in system.named_revisions(update.map, {each.key: each.value or b"" for each in update.entries})
+        for revision in system.named_revisions(update.map, {entry.key: entry.value or b"" for entry in update.entries})
     ]
     if later:
         source = _Whole(source, later)

@@ -149,7 +149,7 @@ class RepositoryExchange:
         result = answer.results[-1]
         if isinstance(result, CodedError):
             raise result
-        counted = next((each for each in answer.results if isinstance(each, StatsResult)), None)
+        counted = next((other for other in answer.results if isinstance(other, StatsResult)), None)
         return cast("ResultT", result), counted, answer.body
 
     # -- anything

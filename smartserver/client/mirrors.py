@@ -63,7 +63,7 @@ class Mirrors:
             path = os.path.join(self.folder, name)
             if "." not in name and os.path.isdir(path):
                 found.append(MirrorEntry(name, _read(os.path.join(path, URL_FILE)), size_of(path), _used(path)))
-        return sorted(found, key=lambda each: each.used, reverse=True)
+        return sorted(found, key=lambda mirror: mirror.used, reverse=True)
 
     def remove(self, name: str) -> bool:
         """Remove one, unless it is in use; whether it is gone."""
@@ -75,9 +75,9 @@ class Mirrors:
 
     def remove_beside(self, name: str) -> None:
         """Remove those of the same URL but this one."""
-        for each in self._names():
-            if "." not in each and each != name and each.partition("-")[0] == name.partition("-")[0]:
-                self.remove(each)
+        for other in self._names():
+            if "." not in other and other != name and other.partition("-")[0] == name.partition("-")[0]:
+                self.remove(other)
 
     def make_room(self, wanted: int, best: str = "") -> bool:
         """Remove mirrors, the least recently used first, until there is room for so many bytes more; whether there is.
@@ -86,11 +86,11 @@ class Mirrors:
         """
         self._sweep()
         left = self.limit * ALL_MIRRORS - wanted - size_of(self.folder)
-        for each in reversed(self.kept()):
+        for mirror in reversed(self.kept()):
             if left >= 0:
                 break
-            if each.name != best and self.remove(each.name):
-                left += each.size
+            if mirror.name != best and self.remove(mirror.name):
+                left += mirror.size
         return left >= 0
 
     def _sweep(self) -> None:
@@ -223,9 +223,9 @@ def _digest(url: str) -> str:
 
 
 def _used(path: str) -> float:
-    for each in (path + USE, path):
+    for file in (path + USE, path):
         with contextlib.suppress(OSError):
-            return os.stat(each).st_mtime
+            return os.stat(file).st_mtime
     return 0.0
 
 

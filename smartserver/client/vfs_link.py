@@ -192,7 +192,7 @@ def _size(arguments: Arguments, result: Result) -> int:
         case _, vfs.GetResult(size):
             sizes, most = [size or 0], [vfs.LARGEST]
         case vfs.ReadvRequest(_, ranges), vfs.ReadvResult(sizes):
-            most = [each.size for each in ranges]
+            most = [part.size for part in ranges]
         case _, vfs.StatResult(kind) if kind is not None and kind not in KINDS:
             raise RemoteProtocolError(f"expected one of {', '.join(sorted(KINDS))}, got {kind!r}")
         case _:

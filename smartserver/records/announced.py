@@ -61,7 +61,7 @@ class AnnouncedGraph(Sequence[GraphNode]):
     def __getitem__(self, place: slice) -> list[GraphNode]: ...
     def __getitem__(self, place: int | slice) -> GraphNode | list[GraphNode]:
         if isinstance(place, slice):
-            return [self[each] for each in range(*place.indices(len(self)))]
+            return [self[at] for at in range(*place.indices(len(self)))]
         number = self._listed[place]  # Raises where there is no such place.
         place %= len(self)
         named = self._parents[self._starts[place] : self._starts[place + 1]]
@@ -182,7 +182,7 @@ class AnnouncedRevisions(list[GraphNode]):
 
     def __init__(self, revisions: Sequence[GraphNode]) -> None:
         super().__init__(revisions)
-        self._places = {each.revision: place for place, each in reversed(list(enumerate(self)))}
+        self._places = {node.revision: place for place, node in reversed(list(enumerate(self)))}
 
     def revision(self, place: int) -> RevisionId:
         """The id of the revision at a place."""

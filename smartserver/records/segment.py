@@ -120,7 +120,7 @@ def decode_segment(buf: Buffer, at: int, kinds: Sequence[Kind]) -> Segment:
     if at - body + sum([entry.frame_length for entry in entries]) != length:
         raise Malformed(start, f"header and frames do not add up to the segment's {length} bytes")
     if start:
-        headers = [each - start for each in headers]
+        headers = [header - start for header in headers]
     return Segment(revision, parents, entries, at - start, body - start + length, tuple(headers))
 
 

@@ -329,8 +329,8 @@ class FileChanges:
         if problem := path_problem(path, self._control):
             raise ValueError(problem)
         was_file = self._before.has(path)  # Then it is no folder, and its folders are no files: nothing is looked for.
-        for each in self._below(path) if not was_file or path in self._folders else ():
-            self._files[each] = None
+        for file_path in self._below(path) if not was_file or path in self._folders else ():
+            self._files[file_path] = None
         for end in (number for number, byte in enumerate(path) if byte == ord("/")):
             folder = path[:end]
             self._folders.add(folder)
@@ -344,19 +344,22 @@ class FileChanges:
         if self._before.has(path) and self._files.get(path) is None:
             self._files[path] = None
             return
-        for each in [path] if self._has(path) else self._below(path):
-            self._files[each] = None
+        for file_path in [path] if self._has(path) else self._below(path):
+            self._files[file_path] = None
 
     def _copy(self, source: bytes, target: bytes, *, moves: bool) -> None:
         """Have the files of a path at another one, too, or there alone."""
         found = [source] if self._has(source) else self._below(source)
         if not found:
             raise ValueError(f"no file {source.decode('utf-8', 'replace')}")
-        files = {each: self._files.get(each) or self._before.file(each)._replace(source=each) for each in found}
+        files = {
+            file_path: self._files.get(file_path) or self._before.file(file_path)._replace(source=file_path)
+            for file_path in found
+        }
         if moves:
             self._files |= dict.fromkeys(files)
-        for each, file in files.items():
-            self._put(target + each[len(source) :], file)
+        for file_path, file in files.items():
+            self._put(target + file_path[len(source) :], file)
 
     def _has(self, path: bytes) -> bool:
         return self._files[path] is not None if path in self._files else self._before.has(path)
@@ -366,8 +369,8 @@ class FileChanges:
         if path and path not in self._folders and not self._before.has_folder(path):
             return []
         start = path + b"/" if path else b""
-        mine = (each for each in self._files if each.startswith(start))
-        return [each for each in {*self._before.paths(path), *mine} if self._has(each)]
+        mine = (file_path for file_path in self._files if file_path.startswith(start))
+        return [file_path for file_path in {*self._before.paths(path), *mine} if self._has(file_path)]
 
 
 def path_problem(path: bytes, control: bytes) -> str:
@@ -385,7 +388,7 @@ def claim(refs: dict[bytes, bytes], ref: bytes, commit: bytes, otherwise: bytes)
     that ends with `otherwise`. The name becomes one that git allows."""
     wanted = _FORBIDDEN.sub(b"_", ref)
     is_taken = refs.get(wanted, commit) != commit or any(
-        each.startswith(wanted + b"/") or wanted.startswith(each + b"/") for each in refs
+        other.startswith(wanted + b"/") or wanted.startswith(other + b"/") for other in refs
     )
     refs[b"%b-%b" % (wanted, otherwise) if is_taken else wanted] = commit
 

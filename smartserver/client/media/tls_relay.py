@@ -27,8 +27,8 @@ def command(host: str, port: int, trust: Trust) -> list[str]:
 
 def relay(server: TlsMedium, source: int, sink: int) -> None:
     """Carry bytes until either side ends."""
-    for each in (source, sink):
-        os.set_blocking(each, False)
+    for side in (source, sink):
+        os.set_blocking(side, False)
     up = down = b""
     while True:
         asked = select.poll()

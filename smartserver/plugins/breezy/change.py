@@ -136,8 +136,8 @@ def outcomes(done: Sequence[MapUpdateOutcome]) -> dict[str, EntryOutcome]:
     """The outcome of each tag in calls that were done."""
     return {
         change.key.decode("utf-8", "replace"): outcome
-        for each in done
-        for change, outcome in zip(each.update.entries, each.entries, strict=True)
+        for map_outcome in done
+        for change, outcome in zip(map_outcome.update.entries, map_outcome.entries, strict=True)
     }
 
 

@@ -378,7 +378,7 @@ def _find_branches(stock: Any, cls: Any, transport: Any) -> Any:
     if not isinstance(transport, HpssTransport):
         return stock(cls, transport)
     places = [transport.clone(urlutils.escape(path)) if path else transport for path in transport.branches()]
-    return [HpssDir(each, HpssDirFormat()).unasked("") for each in places]
+    return [HpssDir(place, HpssDirFormat()).unasked("") for place in places]
 
 
 def _initialize(stock: Any, wanted: Any, transport: Any, *arguments: Any, **options: Any) -> Any:

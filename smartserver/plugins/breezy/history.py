@@ -65,7 +65,7 @@ class BranchHistory:
 
     def tell_gone(self, revisions: Sequence[RevisionId]) -> None:
         """Warn of those parents of trees that the server has refused."""
-        self.checkouts.tell_gone([each for each in revisions if each in self.refused], self._branch.url)
+        self.checkouts.tell_gone([revision for revision in revisions if revision in self.refused], self._branch.url)
 
     def receive(self, ids: Sequence[RevisionId] = ()) -> None:
         """Request what the mirror lacks of the branch, and insert it. `ids`: these revisions instead.
@@ -80,10 +80,10 @@ class BranchHistory:
                 haves, absent = self.mirror().haves(self._branch.knowledge.tips())
             local = {} if self.checkouts or ids else self._local_haves(haves)
             for repository in dict.fromkeys(local.values()):
-                absent += BrzRepository(repository).absent([each for each in local if local[each] is repository])
+                absent += BrzRepository(repository).absent([tip for tip in local if local[tip] is repository])
             self.absent.update(absent)
             asked = [*haves, *local][:MAX_HAVES]
-            also = ids or [each for each in self.lacking_of_checkouts() if each not in self.refused]
+            also = ids or [revision for revision in self.lacking_of_checkouts() if revision not in self.refused]
             try:
                 pulled = self._branch.repository.pull(
                     asked, [] if ids else [HERE], also, absent=absent, bulk=True, stats=runs("info")

@@ -202,7 +202,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         before = self._refs.there.get(ref)
         if before is not None and not self._force and not graph.is_ancestor(before, tip):
             raise BadStream(f"the branch {name or 'at the URL'} would lose commits; --force moves it")
-        reached = {each for each, _ in graph.iter_ancestry([tip])} if tags else set()
+        reached = {ancestor for ancestor, _ in graph.iter_ancestry([tip])} if tags else set()
         own = {tag: revision for tag, revision in tags.items() if revision in reached}
         branch = self._local.branch(name)
         with branch.lock_write():
@@ -246,8 +246,8 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
             self.notes += 1
             return
         first = self._refs.parent(cmd.ref) if cmd.from_ is None else self._find(cmd.from_, cmd)
-        merged = [self._find(each, cmd) for each in cmd.merges]
-        marks = [self._mark_of(each) for each in (*([] if first is None else [first]), *merged)]
+        merged = [self._find(merge, cmd) for merge in cmd.merges]
+        marks = [self._mark_of(parent) for parent in (*([] if first is None else [first]), *merged)]
         cmd.from_, cmd.merges = (None, marks) if first is None else (marks[0], marks[1:])
         self.cache_mgr.reftracker.last_ids.pop(cmd.ref, None)  # Its parents are those that are named here.
         try:
@@ -385,7 +385,7 @@ class _Before:
             return []
         start = folder + b"/" if folder else b""
         below = self._inventory.iter_entries(from_dir=entry.file_id)
-        return [start + path.encode() for path, each in below if path and each.kind != "directory"]
+        return [start + path.encode() for path, node in below if path and node.kind != "directory"]
 
     def file(self, path: bytes) -> FileVersion:
         entry = self._entry(path)
@@ -425,7 +425,7 @@ class _Exporter(BzrFastExporter):  # type: ignore[misc]
         name, _, rest = user.partition("<")
         if not rest and "@" in name and " " not in name.strip():
             name, rest = "", name
-        found = [each.translate(_NOT_IN_NAMES).strip().encode() for each in (name, rest.partition(">")[0])]
+        found = [part.translate(_NOT_IN_NAMES).strip().encode() for part in (name, rest.partition(">")[0])]
         return found[0], found[1]
 
     def _get_filecommands(self, tree_old: Any, tree_new: Any) -> Iterator[Any]:
@@ -438,7 +438,7 @@ class _Exporter(BzrFastExporter):  # type: ignore[misc]
                 (tree_old, tree_new), change.path, change.kind, (before, after), strict=True
             ):
                 if path is not None and kind == "directory" and moves:
-                    found |= {each for each, entry in _below(tree, path) if entry.kind != "directory"}
+                    found |= {file_path for file_path, entry in _below(tree, path) if entry.kind != "directory"}
                 elif path is not None and kind not in (None, "directory"):
                     found.add(path)
         for path in sorted(before - after):
@@ -461,9 +461,9 @@ _NOT_IN_NAMES: Final = str.maketrans("", "", "<>\n")
 
 def _below(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
     """The entries below a folder of a tree, by path."""
-    for each, entry in tree.iter_entries_by_dir(specific_files=None):
-        if each.startswith(f"{path}/" if path else ""):
-            yield each, entry
+    for file_path, entry in tree.iter_entries_by_dir(specific_files=None):
+        if file_path.startswith(f"{path}/" if path else ""):
+            yield file_path, entry
 
 
 def export_stream(local: LocalCopy, output: IO[bytes], marks: Marks, say: Callable[[int], object]) -> None:

@@ -66,8 +66,8 @@ class HpssTransport(ConnectedTransport):
         own = self.location.path
         found: list[str] = []
         with in_breezys_words(self.base, self.location):
-            for each in repositories(self.server.client, own, refs=True):
-                found += _branches(each)
+            for repository in repositories(self.server.client, own, refs=True):
+                found += _branches(repository)
         return below(found, own)
 
     # -- what Breezy asks of any transport

@@ -106,8 +106,8 @@ def filters_of(spec: str) -> list[Filter] | None:
     """The filters that git's words stand for; None where one is not supported."""
     kind, _, value = spec.partition(":")
     if kind == "combine":
-        found = [filters_of(unquote_percent(each)) for each in value.split("+")]
-        return None if None in found else [each for some in found if some is not None for each in some]
+        found = [filters_of(unquote_percent(part)) for part in value.split("+")]
+        return None if None in found else [filter_ for some in found if some is not None for filter_ in some]
     number, shift = value, 0
     if kind == "blob" and value.startswith("limit="):
         number = value.removeprefix("limit=").lower()

@@ -78,7 +78,7 @@ class GitPush:
             CodedError, MediumError, ProtocolError: as `RemoteRepository.push`.
         """
         left: Sequence[PushCommand] = [_command(line) for line in batch]
-        guessed = guesses(refspecs, listed, {each.ref for each in left}) if refspecs is not None else ()
+        guessed = guesses(refspecs, listed, {push.ref for push in left}) if refspecs is not None else ()
         if refspecs is None or not guessed:
             return self._attempt(left)[0]
         knowledge, leases = self._repository.knowledge, self._options.leases
@@ -86,7 +86,7 @@ class GitPush:
         found = guessed
         for _ in range(ATTEMPTS):
             # Git itself would say of a deletion that there is nothing to delete.
-            leased = {each.ref for each in left if each.source and not each.force and leases.get(each.listed)}
+            leased = {push.ref for push in left if push.source and not push.force and leases.get(push.listed)}
             said, left = self._attempt(left, conditions(refspecs, found, knowledge.refs(), leased))
             lines += said
             if not left:
@@ -94,12 +94,12 @@ class GitPush:
             refs = knowledge.refs()
             targets = {guess.ref: refspecs.target(guess.source, guess.short, refs) for guess in guessed}
             found = [
-                replace(each, ref=targets[each.ref]) for each in guessed if each.ref in {one.listed for one in left}
+                replace(guess, ref=targets[guess.ref]) for guess in guessed if guess.ref in {one.listed for one in left}
             ]
             undecided = next((guess for guess in found if not guess.ref), None)
             if undecided is not None:
                 return lines + _errors(left, _undecided(undecided, refs))
-            left = [replace(each, ref=targets.get(each.listed, each.ref)) for each in left]
+            left = [replace(push, ref=targets.get(push.listed, push.ref)) for push in left]
         return lines + _errors(left, CHANGES)
 
     def _attempt(
@@ -122,14 +122,14 @@ class GitPush:
             return lines, ()
         outcomes = self._send([*asked, *updates], atomic=atomic or bool(asked))
         of_asked, done = outcomes[: len(asked)], outcomes[len(asked) :]
-        if any(isinstance(each.error, StaleLease) for each in of_asked):
+        if any(isinstance(outcome.error, StaleLease) for outcome in of_asked):
             return lines, commands
         left: Sequence[PushCommand] = ()
-        if asked and not atomic and any(_is_refused(each) for each in done):
-            left = [command for command, each in zip(commands, done, strict=True) if not _is_refused(each)]
-            done = [each for each in done if _is_refused(each)]
+        if asked and not atomic and any(_is_refused(outcome) for outcome in done):
+            left = [command for command, outcome in zip(commands, done, strict=True) if not _is_refused(outcome)]
+            done = [outcome for outcome in done if _is_refused(outcome)]
         with span(Part.LOCAL, "tell git what moved"):
-            return lines + [line for each in done for line in self._report(each, names)], left
+            return lines + [line for outcome in done for line in self._report(outcome, names)], left
 
     def _send(self, updates: Sequence[RefUpdate], *, atomic: bool) -> Sequence[UpdateOutcome]:
         local = self._local

@@ -86,7 +86,7 @@ class BasePeer:
     def capable(self, name: bytes) -> bool | bytes:
         """True if it has a capability, or the value of that."""
         start = b"%s=" % name
-        values = (each[len(start) :] for each in self.capabilities() if each.startswith(start))
+        values = (capability[len(start) :] for capability in self.capabilities() if capability.startswith(start))
         return name in self.capabilities() or next(values, False)
 
     def cap_value(self, name: bytes) -> bytes:

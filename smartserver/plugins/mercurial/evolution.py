@@ -21,14 +21,15 @@ def report_markers(operation: Any, outcome: PushOutcome, heads: Collection[bytes
 
     `heads`: those of the server before.
     """
-    of_maps = [each for each in outcome.maps if each.update.map == OBSOLETE]
-    entries = [pair for each in of_maps for pair in zip(each.update.entries, each.entries, strict=False)]
+    of_maps = [of_map for of_map in outcome.maps if of_map.update.map == OBSOLETE]
+    entries = [pair for of_map in of_maps for pair in zip(of_map.update.entries, of_map.entries, strict=False)]
     new = [change.value for change, entry in entries if entry.verdict is Verdict.DONE and change.value]
     if new:
         operation.ui.status(_(b"remote: %i new obsolescence markers\n") % len(new))
     local = HgRepository(operation.repo)
     known = [head for head in heads if local.has(head)]
-    count = sum(local.has(each) and local.is_below(each, known) for each in {parse(each).predecessor for each in new})
+    predecessors = {parse(marker).predecessor for marker in new}
+    count = sum(local.has(node) and local.is_below(node, known) for node in predecessors)
     if count:
         operation.ui.status(_(b"remote: obsoleted %i changesets\n") % count)
 

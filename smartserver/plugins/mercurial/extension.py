@@ -143,7 +143,7 @@ def _check_place(repository: Any) -> None:
     """Refuse to push a subrepository to a place below its parent's. Mercurial pushes it first, and with a repository
     below its URL the server would refuse the parent."""
     if hasattr(repository, "_subparent"):
-        parent, place = (subrepoutil._abssource(each, True) for each in (repository._subparent, repository))
+        parent, place = (subrepoutil._abssource(member, True) for member in (repository._subparent, repository))
         if place.startswith(parent.rstrip(b"/") + b"/"):
             reason = "a subrepository below its parent's URL cannot be pushed over hpss://"
             raise refusal(f"{reason}: name a URL elsewhere in .hgsub")

@@ -78,7 +78,7 @@ class MarkerMemory:
             self._there = _parse(content[: found.size])
             if found.lacking:
                 lacking = set(found.lacking)
-                self._there = {each for each in self._there if key_of(encode(each)) not in lacking}
+                self._there = {marker for marker in self._there if key_of(encode(marker)) not in lacking}
 
     def _content(self) -> bytes:
         content: bytes = self._repository.svfs.tryread(b"obsstore")
@@ -122,7 +122,7 @@ class MarkerMemory:
 
     def _keep(self) -> None:
         content = self._content()
-        lacking = [key_of(encode(each)) for each in _parse(content) - self._there]
+        lacking = [key_of(encode(marker)) for marker in _parse(content) - self._there]
         every = {**self._every(), self._url: Exchanged(self.version, len(content), _digest(content), lacking)}
         with contextlib.suppress(OSError):
             self._repository.cachevfs.write(FILE, msgspec.msgpack.encode(every), atomictemp=True)

@@ -86,11 +86,11 @@ class HpssPeer(BasePeer):
         revisions = list(options.get(b"rev") or [])
         bookmarks = list(options.get(b"bookmark") or [])
         branches = [*(options.get(b"branch") or []), *(options.get(b"only_branch") or [])]
-        if all(isinstance(each, bytes) for each in (*revisions, *bookmarks, *branches)):
+        if all(isinstance(name, bytes) for name in (*revisions, *bookmarks, *branches)):
             if hasattr(source, "dirstate"):
-                branches = [source.dirstate.branch() if each == b"." else each for each in branches]
-                bookmarks = [source._bookmarks.expandname(each) for each in bookmarks]
-            wanted = [in_utf8(each) for each in revisions]
+                branches = [source.dirstate.branch() if branch == b"." else branch for branch in branches]
+                bookmarks = [source._bookmarks.expandname(bookmark) for bookmark in bookmarks]
+            wanted = [in_utf8(revision) for revision in revisions]
             wanted += [BOOKMARK + in_utf8(bookmark) for bookmark in bookmarks]
             wanted += [BRANCH + in_utf8(branch) for branch in branches]
             self.remote.wanted = RevisionNames(wanted) if wanted else None

@@ -208,15 +208,15 @@ class HgPush:
     def _published(self) -> dict[bytes, None]:
         """The heads of the changesets that this push makes public."""
         operation = self._operation
-        return dict.fromkeys(each.node() for each in (*operation.outdatedphases, *operation.fallbackoutdatedphases))
+        return dict.fromkeys(ctx.node() for ctx in (*operation.outdatedphases, *operation.fallbackoutdatedphases))
 
     def _branch_updates(self) -> list[RefUpdate]:
         """The heads of each branch that has something new, or where markers make a head obsolete."""
         operation, local = self._operation, self._local
         dropped = dropped_heads(operation, local)
         replacements: dict[bytes, list[bytes]] = {}
-        for each in dropped.values():
-            replacements.setdefault(each.branch, []).extend(each.replacements)
+        for dropped_head in dropped.values():
+            replacements.setdefault(dropped_head.branch, []).extend(dropped_head.replacements)
         by_branch: dict[bytes, list[bytes]] = {branch: [] for branch in replacements}
         for changeset in self._missing:
             by_branch.setdefault(branch_of(local, changeset), []).append(changeset)
@@ -248,9 +248,9 @@ class HgPush:
             return []
         heads = [node for node in (*remote.heads(), *self._missing) if local.has(node)]
         return [
-            RefUpdate(in_utf8(branch_of(local, each)), each, heads=(self._tip(each),), growth=Growth.ANY)
-            for each in self._published()
-            if not local.is_below(each, heads)
+            RefUpdate(in_utf8(branch_of(local, head)), head, heads=(self._tip(head),), growth=Growth.ANY)
+            for head in self._published()
+            if not local.is_below(head, heads)
         ]
 
     def _tip(self, changeset: bytes) -> Tip:
@@ -259,12 +259,12 @@ class HgPush:
 
     def _existence_checks(self, maps: Sequence[MapUpdateRequest]) -> list[RefUpdate]:
         """Updates that change nothing, but fail where the remote was recreated without the changesets of entries."""
-        entries = [(each.map, entry) for each in maps for entry in each.entries]
+        entries = [(update.map, entry) for update in maps for entry in update.entries]
         named = [bytes.fromhex(entry.key.decode()) if table == PUBLIC else entry.value for table, entry in entries]
-        found = [each for each in named if each is not None and self._local.has(each)]
+        found = [head for head in named if head is not None and self._local.has(head)]
         return [
-            RefUpdate(in_utf8(branch_of(self._local, each)), each, create=Create.NO, heads=(self._tip(each),))
-            for each in found
+            RefUpdate(in_utf8(branch_of(self._local, head)), head, create=Create.NO, heads=(self._tip(head),))
+            for head in found
         ]
 
     @cached_property
@@ -297,7 +297,7 @@ class HgPush:
         remote.is_new = False
         remote.level = max(remote.level, RequestLevel.REFS)
         if outcome.error() is None:
-            remote.pushed.update(tip.id for each in outcome.refs for tip in each.update.heads)
+            remote.pushed.update(tip.id for done in outcome.refs for tip in done.update.heads)
         return outcome
 
     def _is_likely(self) -> bool:
@@ -314,7 +314,7 @@ class HgPush:
     def _report(self, outcome: PushOutcome, view: View) -> None:
         """Say what the server did, as Mercurial's own would, and remember it."""
         operation, version = self._operation, self._remote.version
-        is_moved = any(each.outcome is Outcome.DONE for each in outcome.refs)
+        is_moved = any(done.outcome is Outcome.DONE for done in outcome.refs)
         if self._missing:
             if not view.heads and outcome.revisions == len(self._missing) and self._remote.has_unknown_heads():
                 # No head was known before. It has other changesets, and had none of these, not even the oldest.
@@ -325,7 +325,7 @@ class HgPush:
         self._report_bookmarks(outcome)
         is_locked = operation.trmanager is not None
         if operation.outobsmarkers and version is not None and is_locked:
-            entries = [entry for each in outcome.maps for entry in each.entries]
+            entries = [entry for done in outcome.maps for entry in done.entries]
             is_changed = is_moved or any(entry.verdict is Verdict.DONE for entry in entries)
             self._memory.sent(operation.outobsmarkers, view.version, version, is_changed=is_changed)
 
@@ -341,7 +341,7 @@ class HgPush:
 
     def _report_bookmarks(self, outcome: PushOutcome) -> None:
         operation = self._operation
-        entries = [entry for each in outcome.maps if each.update.map == BOOKMARKS for entry in each.entries]
+        entries = [entry for done in outcome.maps if done.update.map == BOOKMARKS for entry in done.entries]
         for (name, old, new), entry in zip(operation.outbookmarks, entries, strict=False):
             action = b"update" if old and new else b"export" if new else b"delete"
             if entry.verdict is Verdict.DONE:
@@ -405,5 +405,5 @@ def bookmark_updates(bookmarks: Sequence[Bookmark]) -> list[MapUpdateRequest]:
 
 def phase_updates(changesets: Iterable[bytes]) -> list[MapUpdateRequest]:
     """Changes that make changesets public."""
-    entries = [EntryChange(each.hex().encode(), b"1", How.SET) for each in changesets]
+    entries = [EntryChange(changeset.hex().encode(), b"1", How.SET) for changeset in changesets]
     return [MapUpdateRequest(PUBLIC, MapKind.OPAQUE, entries)] if entries else []

@@ -270,7 +270,7 @@ class StreamImport:
         self._check_name(command.ref)
         named = self._refs.parent(command.ref) if command.from_ is None else self._find(command.from_)
         first = NULL if named is None else binary(named)
-        merged = [binary(self._find(each)) for each in command.merges]
+        merged = [binary(self._find(merge)) for merge in command.merges]
         author = command.author or command.committer
         extra: dict[bytes, bytes] = {}
         if command.committer != author:
@@ -370,7 +370,7 @@ class _Before:
 
     def paths(self, folder: bytes) -> Iterable[bytes]:
         start = folder + b"/" if folder else b""
-        return (each for each in self._manifest if each.startswith(start))
+        return (file_path for file_path in self._manifest if file_path.startswith(start))
 
     def file(self, path: bytes) -> FileVersion:
         file = self._changeset[path]
@@ -378,7 +378,7 @@ class _Before:
 
 
 def _message(cause: Any) -> str:
-    return b" ".join(each for each in cause.args if isinstance(each, bytes)).decode("utf-8", "replace")
+    return b" ".join(part for part in cause.args if isinstance(part, bytes)).decode("utf-8", "replace")
 
 
 def _utf8(text: bytes) -> bytes:
@@ -446,7 +446,7 @@ def _refs_of(local: LocalCopy) -> dict[bytes, bytes]:
 
 
 def _write_commit(output: IO[bytes], changeset: Any, ref: bytes, known: Mapping[bytes, bytes]) -> None:
-    parents = [each.node() for each in changeset.parents() if each.node() != NULL]
+    parents = [parent.node() for parent in changeset.parents() if parent.node() != NULL]
     author = _who(changeset.user(), *changeset.date())
     committer = _committer(changeset.extra().get(b"committer", b"")) or author
     if not parents:
@@ -455,7 +455,7 @@ def _write_commit(output: IO[bytes], changeset: Any, ref: bytes, known: Mapping[
     command = commands.CommitCommand(
         ref, known[changeset.node()], author if author != committer else None, committer,
         text + b"\n" if text and not text.endswith(b"\n") else text,  # Mercurial drops the newline at the end.
-        b":" + known[parents[0]] if parents else None, [b":" + known[each] for each in parents[1:]], [],
+        b":" + known[parents[0]] if parents else None, [b":" + known[parent] for parent in parents[1:]], [],
     )  # fmt: skip
     output.write(bytes(command) + b"\n")
     changes = sorted(changeset.p1().manifest().diff(changeset.manifest()).items())
@@ -472,7 +472,7 @@ def _who(user: bytes, seconds: float, west: int) -> tuple[bytes, bytes, float, i
     name, _, rest = encoding.fromlocal(user).partition(b"<")
     if not rest and b"@" in name and b" " not in name.strip():
         name, rest = b"", name
-    clean = [each.translate(None, b"<>\n").strip() for each in (name, rest.partition(b">")[0])]
+    clean = [part.translate(None, b"<>\n").strip() for part in (name, rest.partition(b">")[0])]
     return clean[0], clean[1], int(seconds), -west
 
 

@@ -198,7 +198,7 @@ def _take(known: _Pieces, begin: int, end: int, ends: list[int], out: list[bytes
         copies = _copy(at, end - begin)
     else:
         copies = known.copies[first * _COPY : (last + 1) * _COPY]
-        ends += [each + shift for each in known.ends[first:last]] if shift else known.ends[first:last]
+        ends += [end_of_piece + shift for end_of_piece in known.ends[first:last]] if shift else known.ends[first:last]
         skipped = begin - (known.ends[first - 1] if first else 0)
         if skipped:
             at = int.from_bytes(copies[1:4], "little") + skipped

@@ -207,9 +207,9 @@ def read_texts(store: Store, keys: Keys) -> Iterator[Read]:
         # Whatever goes wrong below, a pack joined to others meanwhile or a Breezy that keeps them otherwise, its own
         # stream can do as well, or says what is wrong.
         with contextlib.suppress(Exception):
-            for each in _from_blocks(store, list(left)):
-                left.discard(each[0])
-                yield each
+            for read in _from_blocks(store, list(left)):
+                left.discard(read[0])
+                yield read
             return  # What is left is not here.
     for found in store.get_record_stream(left, "unordered", True):
         if found.storage_kind != "absent":

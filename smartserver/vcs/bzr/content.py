@@ -57,7 +57,7 @@ class BzrContents:
     def find(self, name: str) -> RevisionId:
         """The revision of a name."""
         refs = self._stored.refs()
-        branch = next((each for each in (self._branch, HERE, TRUNK) if each in refs), None)
+        branch = next((ref for ref in (self._branch, HERE, TRUNK) if ref in refs), None)
         if branch is None and len(refs) == 1:
             (branch,) = refs
         prefixed = _PREFIXED.fullmatch(name)
@@ -191,7 +191,7 @@ class BzrContents:
             found[side].update(items)
         mine, theirs = dict[bytes, InventoryEntry](), dict[bytes, InventoryEntry]()
         folders = functools.cache(new.path_of), functools.cache(old.path_of)
-        for file_id in {each for each, _ in found[0].items() ^ found[1].items()}:
+        for file_id in {changed for changed, _ in found[0].items() ^ found[1].items()}:
             here, there = (
                 entry_of(file_id, items[file_id]) if file_id in items else tree.entry(file_id)
                 for items, tree in zip(found, (new, old), strict=True)

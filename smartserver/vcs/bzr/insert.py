@@ -300,16 +300,16 @@ class _Arrived:
 
     def _local(self, kind: int, key: Key) -> bytes:
         name = tuple(key.split(b"\0")) if kind == TEXT else (key,)
-        for each in self._stores[kind].get_record_stream([name], "unordered", True):
-            if each.storage_kind != "absent":
-                text = each.get_bytes_as("fulltext")
+        for record in self._stores[kind].get_record_stream([name], "unordered", True):
+            if record.storage_kind != "absent":
+                text = record.get_bytes_as("fulltext")
                 self._cache.put((kind, key), text)
                 return text
         raise WrongContent(key, "a record rests on it, but it is not here")
 
 
 def _keys(ids: Iterable[RevisionId]) -> tuple[StoreKey, ...]:
-    return tuple([(each,) for each in ids])
+    return tuple([(revision,) for revision in ids])
 
 
 class Worker:

@@ -24,7 +24,7 @@ def inventory_parents(meta: bytes, of_revision: Sequence[RevisionId]) -> tuple[S
     """The parents of an inventory with that meta."""
     if meta == NO_PARENTS:
         return ()
-    return tuple([(each,) for each in (meta.split(b"\0") if meta else of_revision)])
+    return tuple([(revision,) for revision in (meta.split(b"\0") if meta else of_revision)])
 
 
 def text_meta(file_id: bytes, parents: Sequence[StoreKey] | None) -> bytes:
@@ -43,4 +43,4 @@ def text_meta(file_id: bytes, parents: Sequence[StoreKey] | None) -> bytes:
 
 def text_parents(file_id: bytes, meta: bytes) -> tuple[StoreKey, ...]:
     """The parents of a file's text with that meta."""
-    return tuple([(file_id, each) for each in meta.split(b"\0")]) if meta else ()
+    return tuple([(file_id, revision) for revision in meta.split(b"\0")]) if meta else ()

@@ -66,7 +66,7 @@ class BrzPlan:
         self._here = here
         self._excluded = excluded
         self.graph: Sequence[GraphNode] = [
-            GraphNode(revision, tuple([Parent(each, not self._has(each)) for each in parents]))
+            GraphNode(revision, tuple([Parent(parent, not self._has(parent)) for parent in parents]))
             for revision, parents in graph.items()
         ]
 
@@ -134,7 +134,7 @@ class BrzExport:
         self._writer.begin(graph)
         for at in range(0, len(graph), CHUNK):
             chunk = graph[at : at + CHUNK]
-            parents = {each.revision: each.parents for each in chunk}
+            parents = {node.revision: node.parents for node in chunk}
             for batch in _batches(self._trees(chunk)):
                 texts = self._read_texts(batch)
                 for tree in batch:
@@ -165,10 +165,10 @@ class BrzExport:
                 raise _missing(CHK, key)
 
     def _trees(self, chunk: Sequence[GraphNode]) -> list[_Tree]:
-        keys = [(each.revision,) for each in chunk]
+        keys = [(node.revision,) for node in chunk]
         records = self._read(REVISION, keys)
         signatures = self._read(SIGNATURE, keys)
-        before = {parent.id for each in chunk for parent in each.parents if not parent.absent}
+        before = {parent.id for node in chunk for parent in node.parents if not parent.absent}
         outside = [(parent,) for parent in before if parent not in self._roots and (parent,) not in records]
         inventories = self._read(INVENTORY, [*keys, *outside])
         for (name,), (text, _) in inventories.items():
@@ -184,17 +184,17 @@ class BrzExport:
         asking: list[Asking] = []
         for revision, parents in chunk:
             own: list[NewRecord] = []
-            here = [each.id for each in parents if not each.absent]
+            here = [parent.id for parent in parents if not parent.absent]
             for kind, found in ((REVISION, records), (SIGNATURE, signatures), (INVENTORY, inventories)):
                 row = found.get((revision,))
                 if row is not None:
-                    meta = inventory_meta(row[1], [each.id for each in parents]) if kind == INVENTORY else b""
+                    meta = inventory_meta(row[1], [parent.id for parent in parents]) if kind == INVENTORY else b""
                     candidates = () if kind == SIGNATURE else self._candidates(kind, here[:1])
                     own.append(made(NewRecord, (kind, revision, meta, row[0], candidates, b"", None)))
                 elif kind != SIGNATURE:
                     raise _missing(kind, revision)
             _check_revision(revision, parents, own)
-            olds = [self._roots[each] for each in here if each in self._roots]
+            olds = [self._roots[parent] for parent in here if parent in self._roots]
             new = self._roots[revision]
             difference = Difference(self._pages)
             asking.append(difference.compare(new.id_to_entry, [old.id_to_entry for old in olds], entries=True))
@@ -209,11 +209,11 @@ class BrzExport:
             while asking:
                 wanted: set[Key] = set()
                 going: list[Asking] = []
-                for each in asking:
-                    keys = next(each, None)
+                for generator in asking:
+                    keys = next(generator, None)
                     if keys is not None:
                         wanted.update(keys)
-                        going.append(each)
+                        going.append(generator)
                 if wanted:
                     self._read_pages(wanted)
                 asking = going
@@ -227,10 +227,10 @@ class BrzExport:
         for tree in batch:
             for entry, candidates in tree.difference.texts:
                 wanted[entry.file_id, entry.revision] = None
-                for each in candidates:
-                    name = entry.file_id + b"\0" + each
+                for revision in candidates:
+                    name = entry.file_id + b"\0" + revision
                     if (TEXT, name) not in self._sent and name not in self._excluded:
-                        before[entry.file_id, each] = None
+                        before[entry.file_id, revision] = None
         found = self._read(TEXT, [*wanted, *[key for key in before if key not in wanted]])
         for key in before:
             if key not in wanted and key in found:
@@ -244,7 +244,7 @@ class BrzExport:
         found = [made(Candidate, (key, before.get((kind, key)))) for key in keys if key not in excluded]
         if not self._partial or kind == CHK:
             return found
-        return [each for each in found if each.text is not None or (kind, each.key) in self._sent]
+        return [candidate for candidate in found if candidate.text is not None or (kind, candidate.key) in self._sent]
 
     def _segment(
         self,
@@ -271,7 +271,7 @@ class BrzExport:
                 meta = text_meta(entry.file_id, found[1])
             except ValueError as error:
                 raise _refusal(tree.revision, error) from error
-            before = self._candidates(TEXT, [entry.file_id + b"\0" + each for each in revisions])
+            before = self._candidates(TEXT, [entry.file_id + b"\0" + revision for revision in revisions])
             path = entry.parent_id + b"/" + entry.name
             records.append(made(NewRecord, (TEXT, key, meta, found[0], before, path, None)))
         for record in records:

@@ -140,7 +140,7 @@ class BrzRepository:
         with self.locked():
             keys = [(revision,) for revision in revisions]
             stream = self.breezy.signatures.get_record_stream(keys, "unordered", True)
-            return {each.key[0]: each.get_bytes_as("fulltext") for each in stream if each.storage_kind != "absent"}
+            return {row.key[0]: row.get_bytes_as("fulltext") for row in stream if row.storage_kind != "absent"}
 
     # ---- the graph
 
@@ -191,7 +191,7 @@ class BrzRepository:
                 if not parents:
                     break
                 revision = parents[0]
-        return [revision for _, revision in sorted(found, key=lambda each: each[0])]
+        return [revision for _, revision in sorted(found, key=lambda row: row[0])]
 
 
 def _sorted(graph: Mapping[RevisionId, tuple[RevisionId, ...]]) -> dict[RevisionId, tuple[RevisionId, ...]]:

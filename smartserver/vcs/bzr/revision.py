@@ -178,8 +178,8 @@ def _strings(text: bytes, at: int) -> tuple[tuple[bytes, ...], int]:
     found = []
     at += 1
     while text[at : at + 1] != b"e":
-        each, at = _string(text, at)
-        found.append(each)
+        name, at = _string(text, at)
+        found.append(name)
         if len(found) > MAX_PARENTS:
             raise ValueError(f"cannot be read as a revision: more than {MAX_PARENTS} parents")
     return tuple(found), at + 1

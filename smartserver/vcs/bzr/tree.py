@@ -124,8 +124,8 @@ class BzrTree:
         while todo:  # Each entry is in one folder, and the root in none: no walk goes round.
             place, entry = todo.pop()
             yield place, entry
-            inside = sorted(below.get(entry.file_id, ()), key=lambda each: each.name, reverse=True)
-            todo += [(self._join(place, each.name), each) for each in inside]
+            inside = sorted(below.get(entry.file_id, ()), key=lambda child: child.name, reverse=True)
+            todo += [(self._join(place, child.name), child) for child in inside]
 
     def _walk(self, path: bytes, top: InventoryEntry) -> Iterator[tuple[bytes, InventoryEntry]]:
         seen = {top.file_id}
@@ -212,7 +212,7 @@ def differing_leaves(read: Read, one: RevisionId, other: RevisionId) -> Iterator
     An entry that comes for one tree alone may be in both: the same page may lie deeper in the other's map.
     """
     found = [read(INVENTORY, revision) for revision in (one, other)]
-    mine, theirs = [set() if each is None else {read_inventory(each.text).id_to_entry} for each in found]
+    mine, theirs = [set() if record is None else {read_inventory(record.text).id_to_entry} for record in found]
     seen: set[Key] = set()
     while mine or theirs:
         seen |= mine | theirs

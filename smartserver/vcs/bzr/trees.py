@@ -151,8 +151,8 @@ class Difference:
             reached = yield from self._narrow(nodes, prefix, passed)
             found = []
             while reached:
-                yield from self._need([each for _, each in reached])
-                found += [self._pages[each] for _, each in reached if self._pages[each].children is None]
+                yield from self._need([page for _, page in reached])
+                found += [self._pages[page] for _, page in reached if self._pages[page].children is None]
                 inner = [node for node in reached if self._pages[node[1]].children is not None]
                 reached = yield from self._open(inner, passed)
             leaves.append(found)

@@ -213,7 +213,7 @@ class GitContents:
         for name in ours.keys() | others.keys():
             found += _difference(name, ours.get(name), others.get(name))
         # A folder is sorted by its name with a slash behind, as what is in it.
-        found.sort(key=lambda each: each[1] if each[0] else each[1] + b"/")
+        found.sort(key=lambda difference: difference[1] if difference[0] else difference[1] + b"/")
         return found
 
     def _changed(self, new: Key, old: Key) -> list[ChangedEntry] | None:

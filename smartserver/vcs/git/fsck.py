@@ -172,7 +172,7 @@ class GitFaults(FaultChecker):
         """The faults and roles of a tree, which has the faults of its base if its names and modes are the same."""
         same = None if base is None else self._format.changed(text, base)
         if same is not None:
-            return self._look_at(kind, [each[:3] for each in same], names=False)
+            return self._look_at(kind, [entry[:3] for entry in same], names=False)
         entries = self._format.tree(b"", text)
         order = _order_faults(entries)
         if not order and self._clean.fullmatch(text) is not None and _READ_BY_GIT.search(text) is None:
@@ -205,7 +205,7 @@ class GitFaults(FaultChecker):
                 found.setdefault("zeroPaddedFilemode", f"the mode {_mode(mode)} begins with a zero")
             if int(mode, 8) not in _MODES:
                 found.setdefault("badFilemode", f"the mode {_mode(mode)}")
-        return [RecordFault(*each) for each in found.items()], roles
+        return [RecordFault(*fault) for fault in found.items()], roles
 
 
 def _order_faults(entries: Sequence[TreeEntry]) -> list[RecordFault]:
@@ -223,7 +223,7 @@ def _order_faults(entries: Sequence[TreeEntry]) -> list[RecordFault]:
             found.setdefault("treeNotSorted", f"the entry {_shown(name)} comes too late")
         seen.add(name)
         last = place
-    return [RecordFault(*each) for each in found.items()]
+    return [RecordFault(*fault) for fault in found.items()]
 
 
 def _name_faults(name: bytes, said: str, found: dict[str, str]) -> None:
@@ -301,14 +301,14 @@ def commit_faults(text: bytes) -> list[RecordFault]:
     elif authors > 1 and not found:
         found["multipleAuthors"] = f"it has {authors} authors"
     if found:  # Git looks no further, either.
-        return [RecordFault(*each) for each in found.items()]
+        return [RecordFault(*fault) for fault in found.items()]
     if text.startswith(b"committer ", at):
         _ident(text, at + len(b"committer "), found, "committer")
     else:
         found["missingCommitter"] = "it has no committer"
     if b"\0" in text:
         found["nulInCommit"] = "its message has a NUL byte"
-    return [RecordFault(*each) for each in found.items()]
+    return [RecordFault(*fault) for fault in found.items()]
 
 
 def tag_faults(text: bytes) -> list[RecordFault]:
@@ -325,7 +325,7 @@ def tag_faults(text: bytes) -> list[RecordFault]:
         _ident(text, at + len(b"tagger "), found, "tagger")
     else:
         found["missingTaggerEntry"] = "it has no tagger"
-    return [RecordFault(*each) for each in found.items()]
+    return [RecordFault(*fault) for fault in found.items()]
 
 
 def _header_fault(text: bytes) -> RecordFault | None:
@@ -418,7 +418,7 @@ def _modules_faults(text: bytes, charge: Charge) -> list[RecordFault]:
                 found[fault] = f"{_submodule(name)} has the {key} {_shown(value)}"
     except BadConfig as error:
         found["gitmodulesParse"] = f"{GITMODULES} cannot be read: {error}"
-    return [RecordFault(*each) for each in found.items()]
+    return [RecordFault(*item) for item in found.items()]
 
 
 def _submodule(name: bytes) -> str:

@@ -201,8 +201,8 @@ class Texts:
                 text = self._texts.get(record) if record != ABSENT else b""
         if not chain:
             return text
-        for each in reversed(chain):
-            text = self._decode(each, text)
+        for link in reversed(chain):
+            text = self._decode(link, text)
         self._texts.put(wanted, text)  # What lies between is not kept: it would drive out what is wanted again.
         return text
 

@@ -55,7 +55,7 @@ def read(stored: RepositoryView, form: ObjectFormat, selector: bytes, question: 
             raise MissingRevision(want)
     history.select(wants, _stored(stored, question.haves))
     sending = _Sending(stored, form, objects, history, asked, others)
-    shallow, unshallow = ([stored.revision(each) for each in some] for some in (history.shallow, history.unshallow))
+    shallow, unshallow = ([stored.revision(place) for place in some] for some in (history.shallow, history.unshallow))
     return ReadPlan(encode_cut(shallow, unshallow), pieces=sending.pieces())
 
 
@@ -140,9 +140,9 @@ class _History:
         elif asked.depth:
             starts = self._reachable_shallow(tips) if asked.relative else tips
             cut, kept = self._by_depth(starts, asked.depth + asked.relative)
-        self.shallow = [each for each in cut if each not in self._known and each not in kept]
+        self.shallow = [ordinal for ordinal in cut if ordinal not in self._known and ordinal not in kept]
         self.unshallow = sorted(self._known & kept)
-        further = [parent for each in self.unshallow for parent in self._stored.parents(each)]
+        further = [parent for ordinal in self.unshallow for parent in self._stored.parents(ordinal)]
         self._walk([*wants, *further], {*cut, *self._known} - kept)
         self._follow()
 
@@ -168,7 +168,7 @@ class _History:
         for _ in range(depth - 1):
             above.update(level)
             parents = self._stored.parents
-            level = dict.fromkeys(each for ordinal in level for each in parents(ordinal) if each not in above)
+            level = dict.fromkeys(parent for ordinal in level for parent in parents(ordinal) if parent not in above)
             if not level:
                 break
         return level, above
@@ -290,7 +290,7 @@ class _History:
         found = [ordinal for ordinal in _stored(self._stored, tips) if not self._flags.get(ordinal)]
         if not found:
             return
-        absent = [parent for each in self._known for parent in self._stored.parents(each)]
+        absent = [parent for cut in self._known for parent in self._stored.parents(cut)]
         here = {ordinal: self._peeled(ordinal) for ordinal in found}
         beyond = set(self._stored.reached(list(here.values()), self.haves, absent))
         selected = set(self.selected)
@@ -352,7 +352,7 @@ class _Sending:
         for at, ordinal in enumerate(self._history.selected):
             if at % AHEAD == 0:
                 ahead = self._history.selected[at : at + AHEAD]
-                self._stored.prefetch([(OBJECT, self._stored.revision(each)) for each in ahead])
+                self._stored.prefetch([(OBJECT, self._stored.revision(commit)) for commit in ahead])
             revision = self._stored.revision(ordinal)
             record = self._objects.read(revision)
             if record.meta == COMMIT:
@@ -391,8 +391,8 @@ class _Sending:
         if self._edges is None:
             history, stored = self._history, self._stored
             newest = sorted({*history.haves, *history.unshallow}, reverse=True)
-            edges = [stored.revision(each) for each in [*history.unshallow, *newest[:EDGES]]]
-            commits = [each for each in dict.fromkeys(edges) if self._objects.read(each).meta == COMMIT]
+            edges = [stored.revision(ordinal) for ordinal in [*history.unshallow, *newest[:EDGES]]]
+            commits = [commit for commit in dict.fromkeys(edges) if self._objects.read(commit).meta == COMMIT]
             self._edges = list(dict.fromkeys(map(self._objects.root, commits)))
             left = list(self._edges)
             while left:
@@ -430,7 +430,7 @@ class _Sending:
                 elif kind != SUBMODULE and entry not in self._sent and entry not in self._here and self._passes(entry):
                     self._sent.add(entry)
                     yield self._named(entry, old)
-            self._stored.prefetch((OBJECT, each.key) for each in folders if (each.key, at) not in self._done)
+            self._stored.prefetch((OBJECT, folder.key) for folder in folders if (folder.key, at) not in self._done)
             left += reversed(folders)
 
     def _entries(self, key: Key, bases: Sequence[Key]) -> Iterator[tuple[bytes, Key, Sequence[Key]]]:
@@ -445,7 +445,7 @@ class _Sending:
                 return
         named = [{name: (mode, entry) for mode, name, entry in self._objects.tree(base)} for base in bases]
         for mode, name, entry in self._objects.tree(key):
-            found = [before for each in named if (before := each.get(name)) is not None]
+            found = [before for entries in named if (before := entries.get(name)) is not None]
             if (mode, entry) not in found:
                 kind = entry_type(mode)
                 yield mode, entry, [its for its_mode, its in found if entry_type(its_mode) == kind]
@@ -457,5 +457,5 @@ class _Sending:
 
     def _named(self, key: Key, bases: Iterable[Key]) -> SentRecord:
         """An object, and the one that it may rest on."""
-        base = next((each for each in bases if each != key and (self._thin or each in self._sent)), None)
+        base = next((other for other in bases if other != key and (self._thin or other in self._sent)), None)
         return (OBJECT, key) if base is None else (OBJECT, key, base)

@@ -112,7 +112,7 @@ def decode_cut(said: bytes, width: int) -> Cut:
         cut = _decode_cut(said)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(f"expected shallow commits: {error}") from None
-    for each in (*cut.shallow, *cut.unshallow):
-        if len(each) != width:
-            raise ValueError(f"a shallow commit with an id of {len(each)} bytes, expected {width}")
+    for commit in (*cut.shallow, *cut.unshallow):
+        if len(commit) != width:
+            raise ValueError(f"a shallow commit with an id of {len(commit)} bytes, expected {width}")
     return cut

@@ -55,7 +55,7 @@ class ShallowChange:
             with open(file, "wb") as new:
                 if read(path) != set(before):
                     raise ShallowFileError(path, "another process changed it; try again")
-                new.write(b"".join([each.hex().encode() + b"\n" for each in sorted(after)]))
+                new.write(b"".join([commit.hex().encode() + b"\n" for commit in sorted(after)]))
                 new.flush()
                 os.fsync(new.fileno())
         except BaseException:

@@ -294,10 +294,10 @@ def _last_commands(repository: GitRepository) -> list[bytes]:
 def _failure(said: str, status: int, line: int) -> BadStream:
     """The fault in one line: what git said, and where."""
     lines = said.splitlines()
-    fatal = next((each.removeprefix("fatal: ") for each in lines if each.startswith("fatal: ")), None)
+    fatal = next((row.removeprefix("fatal: ") for row in lines if row.startswith("fatal: ")), None)
     if fatal is not None:
         return BadStream.at(line, fatal)
-    kept = [each.removeprefix("warning: ") for each in lines if each.startswith("warning: Not updating ")]
+    kept = [row.removeprefix("warning: ") for row in lines if row.startswith("warning: Not updating ")]
     if kept:
         return BadStream(f"{kept[0]}; --force moves it")
     return BadStream(str(ToolFailed("git fast-import", status, "; ".join(lines[:1]))))

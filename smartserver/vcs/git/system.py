@@ -185,7 +185,7 @@ def _ref() -> re.Pattern[bytes]:
 
 
 def _groups(keys: dict[bytes, set[Key]]) -> References:
-    return tuple([(0, meta, each) for meta, each in keys.items()])
+    return tuple([(0, meta, group) for meta, group in keys.items()])
 
 
 GIT: Final = {system.name: system for system in (GitSystem("sha1"), GitSystem("sha256"))}

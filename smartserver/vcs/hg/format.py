@@ -85,7 +85,7 @@ def _offset(digits: bytes) -> int:
 
 
 def _check_extras(extras: bytes) -> None:
-    if not all(b":" in each for each in extras.split(b"\0") if each):
+    if not all(b":" in extra for extra in extras.split(b"\0") if extra):
         raise ValueError(_UNREADABLE)
     if b"\\" in extras and _BAD_ESCAPE.search(extras):
         raise ValueError("its extras cannot be read: a backslash escapes nothing")
@@ -94,7 +94,7 @@ def _check_extras(extras: bytes) -> None:
 def closes_branch(text: bytes) -> bool:
     """True if a changeset, which can be read, closes its branch: it has the extra `close`."""
     extras = text.split(b"\n", 3)[2].split(b" ", 2)[2:]
-    return any(extra.startswith(b"close:") for each in extras for extra in each.split(b"\0"))
+    return any(extra.startswith(b"close:") for pairs in extras for extra in pairs.split(b"\0"))
 
 
 def file_text(text: bytes) -> bytes:
@@ -222,16 +222,16 @@ def differing(new: bytes, old: bytes) -> tuple[dict[bytes, Node], dict[bytes, No
 
 def differing_in(hunks: Sequence[Hunk], old: bytes) -> tuple[dict[bytes, Node], dict[bytes, Node]] | None:
     """The same of a manifest that has these hunks otherwise, not checked; None where they are not of whole lines."""
-    added = b"".join([each for _, _, each in hunks])
+    added = b"".join([piece for _, _, piece in hunks])
     removed = b"".join([old[start:end] for start, end, _ in hunks])
     ends = [old[at - 1 : at] for start, end, _ in hunks for at in (start, end) if at]
-    ends += [each[-1:] for _, _, each in hunks if each]
-    if any(each != b"\n" for each in ends):
+    ends += [piece[-1:] for _, _, piece in hunks if piece]
+    if any(end_byte != b"\n" for end_byte in ends):
         return None
     lines, before = added.split(b"\n")[:-1], removed.split(b"\n")[:-1]
     kept, others = frozenset(before), frozenset(lines)
-    return entries([each for each in lines if each not in kept]), entries(
-        [each for each in before if each not in others]
+    return entries([line for line in lines if line not in kept]), entries(
+        [line for line in before if line not in others]
     )
 
 

@@ -134,7 +134,7 @@ class Arrived:
             by_file: dict[bytes, list[Node]] = {}
             for kind in (CHANGESET, MANIFEST):
                 for key, row in self._rows[kind].items():
-                    link = next((each for each in row.introduced if each in wanted), None)
+                    link = next((changeset for changeset in row.introduced if changeset in wanted), None)
                     if link is not None:
                         yield from self._row(kind, key, key, row, link, lambda node: node)
                 yield _END
@@ -158,7 +158,7 @@ class Arrived:
         for node in nodes:
             key = file_key(path, node)
             row = self._rows[FILE][key]
-            link = next((each for each in row.introduced if each in wanted), None)
+            link = next((changeset for changeset in row.introduced if changeset in wanted), None)
             if link is None or self._is_here(key):  # Another changeset has the same version.
                 continue
             if not begun:

@@ -59,7 +59,7 @@ class HgPlan:
         self._nodes = nodes
         self._excluded = excluded
         self.graph: Sequence[GraphNode] = [
-            GraphNode(node, tuple([Parent(each) for each in repository.parents(node)])) for node in nodes
+            GraphNode(node, tuple([Parent(parent) for parent in repository.parents(node)])) for node in nodes
         ]
 
     @property
@@ -180,7 +180,7 @@ class HgExport:
         if store.flags(rev) & _ELSEWHERE:
             what = f"a version of {shown(path)}" if path else "a changeset or manifest"
             raise CannotSend(f"cannot push: {what} is stored elsewhere, in part or censored (it has revlog flags)")
-        usable = [Candidate(each) for each in candidates if each not in self._excluded]
+        usable = [Candidate(candidate) for candidate in candidates if candidate not in self._excluded]
         meta = meta_of(*store.parents(node))
         if self._bulk and usable:
             return HeldRecord(kind, key, meta, usable, path, store.rawsize(rev))

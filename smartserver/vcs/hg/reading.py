@@ -108,7 +108,7 @@ def _find(stored: RepositoryView, names: Sequence[bytes]) -> tuple[list[Node], l
     found: dict[bytes, Node] = {}
     heads: dict[Node, None] = {}
     for name in dict.fromkeys(names):
-        prefix = next((each for each in (BRANCH, FRAGMENT) if name.startswith(each)), b"")
+        prefix = next((start for start in (BRANCH, FRAGMENT) if name.startswith(start)), b"")
         plain = name.removeprefix(prefix)
         value = None if plain == name else stored.refs().get(plain)
         if value is not None:

@@ -115,7 +115,7 @@ class HgRepository:
         found: list[tuple[int, Node]] = []
         for head in heads:
             found += _steps(self.changesets.parents, head)
-        return [node for _, node in sorted(found, key=lambda each: each[0])]
+        return [node for _, node in sorted(found, key=lambda row: row[0])]
 
     def heads_of(self, nodes: Sequence[Node]) -> list[Node]:
         """The heads among some local changesets."""

@@ -156,7 +156,7 @@ class HgSystem(System):
         public = _nodes(maps.get(PUBLIC, {}))
         if not public or is_publishing(settings):
             return {}
-        drafts = {each.revision: each.parents for each in beyond(tips, public)}
+        drafts = {draft.revision: draft.parents for draft in beyond(tips, public)}
         below = {parent.id for parents in drafts.values() for parent in parents}
         heads = ({*tips, *below} - drafts.keys()) | drafts.keys() & set(public)
         return {PUBLIC: {head.hex().encode(): b"1" for head in sorted(heads)}}
