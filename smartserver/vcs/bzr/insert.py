@@ -15,15 +15,9 @@ import marshal
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from smartserver.errors import shown
-from smartserver.records.cache import Cache
-from smartserver.records.check import verify_record
-from smartserver.records.delta import decompress
 from smartserver.records.model import Key, RevisionId
-from smartserver.records.segment import decode_segment
-from smartserver.records.varint import Malformed
 from smartserver.vcs.base import InsertReport, Progress, VcsError, WrongContent
 from smartserver.vcs.bzr.block import BlockText, Give, TextRange, fill
 from smartserver.vcs.bzr.compat import BzrError, ContentFactory, StoreKey, put_block
@@ -35,29 +29,10 @@ from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.vcs.bzr.revision import read_revision
 from smartserver.vcs.child import Child
 from smartserver.vcs.collector import rare_collections
-
-CACHE = 64 << 20
-"""Bytes of texts kept as bases."""
-
+from smartserver.vcs.received import ReceivedRecords
 
 FORK_FROM = 8 << 20
 """Bytes of texts from which on a second process pays, where there is a second core."""
-
-
-class _SpooledRecord(NamedTuple):
-    """The place of a record in the spool file, and its header."""
-
-    at: int
-    encoding: int
-    length: int
-    frame_length: int
-    meta: bytes
-    base: Key
-    check: bytes
-    here: bool
-    """True if its base did not come before it: then it is here, even where a copy of it comes later."""
-    parents: tuple[RevisionId, ...]
-    """The parents of its revision; kept for a revision and its inventory alone."""
 
 
 def insert(
@@ -69,27 +44,26 @@ def insert(
     """
     repository.check_format()
     breezy = repository.breezy
-    with tempfile.TemporaryFile(buffering=0) as spool, rare_collections():
-        arrived = _Arrived(repository, spool.fileno(), progress, looks=is_alone(breezy))
-        with breezy.lock_write(), contextlib.ExitStack() as undo:
-            if arrived.looks:
-                undo.enter_context(instead_of_breezys_look(breezy))
-            sink = breezy._get_sink()
-            try:
-                tokens, missing = sink.insert_stream(arrived.streams(segments), breezy._format, [])
-                if missing:
-                    # The inventories of ghosts, which nobody has, or of parents in what this one is stacked on.
-                    more = _missing(repository, missing)
-                    tokens, missing = sink.insert_stream(more, breezy._format, tokens)
-                if missing:
-                    raise VcsError(f"the repository lacks {shown(b' '.join(min(missing)[1:]))} of what was pulled")
-            except BzrError as error:
-                raise VcsError(f"the repository did not take what was pulled: {error}") from error
-            finally:
-                arrived.close()
-            sink.finished()
+    arrived = _Arrived(repository, progress, looks=is_alone(breezy))
+    with rare_collections(), arrived, breezy.lock_write(), contextlib.ExitStack() as undo:
+        if arrived.looks:
+            undo.enter_context(instead_of_breezys_look(breezy))
+        sink = breezy._get_sink()
+        try:
+            tokens, missing = sink.insert_stream(arrived.streams(segments), breezy._format, [])
+            if missing:
+                # The inventories of ghosts, which nobody has, or of parents in what this one is stacked on.
+                more = _missing(repository, missing)
+                tokens, missing = sink.insert_stream(more, breezy._format, tokens)
+            if missing:
+                raise VcsError(f"the repository lacks {shown(b' '.join(min(missing)[1:]))} of what was pulled")
+        except BzrError as error:
+            raise VcsError(f"the repository did not take what was pulled: {error}") from error
+        finally:
+            arrived.stop()
+        sink.finished()
     progress(arrived.objects, arrived.objects)
-    return InsertReport(arrived.objects, arrived.revisions)
+    return InsertReport(arrived.objects, len(arrived.parents))
 
 
 def _missing(repository: BrzRepository, missing: Iterable[StoreKey]) -> Iterator[tuple[str, Iterator[ContentFactory]]]:
@@ -101,30 +75,20 @@ def _missing(repository: BrzRepository, missing: Iterable[StoreKey]) -> Iterator
             yield from fallback._get_source(repository.breezy._format).get_stream_for_missing_keys(keys)
 
 
-class _Arrived:
+class _Arrived(ReceivedRecords):
     """The records that came, in the order they are inserted."""
 
-    def __init__(self, repository: BrzRepository, spool: int, progress: Progress, *, looks: bool) -> None:
+    def __init__(self, repository: BrzRepository, progress: Progress, *, looks: bool) -> None:
         """`looks`: whether it is looked here for what the records refer to, and not by Breezy."""
+        super().__init__(repository.kinds)
         self._stores = repository.stores
-        self._kinds = repository.kinds
-        self._spool = spool
-        self._size = 0
         self._progress = progress
-        self._rows: list[dict[Key, _SpooledRecord]] = [{} for _ in self._kinds]
-        self._cache = Cache[tuple[int, Key], bytes](CACHE, len)
         self._named: dict[Key, bytes] = {}
         """The sha1 that a page says of a file's text, and a revision's record of its inventory."""
         self._worker: Worker | None = None
         self._repository = repository.breezy
-        self.revisions = 0
         self.looks = looks
         self._references = References(kept=looks)
-
-    @property
-    def objects(self) -> int:
-        """The number of records that came, copies left out."""
-        return sum(map(len, self._rows))
 
     def streams(self, segments: Iterable[bytes]) -> Iterator[tuple[str, Iterator[ContentFactory]]]:
         """Nothing that Breezy need look at: it has begun to write when it asks, and what came is put into its stores.
@@ -160,7 +124,7 @@ class _Arrived:
             [(tuple(key.split(b"\0", parts)), parents, begin, end) for key, parents, _, begin, end in places],
         )
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """Stop what still goes on."""
         if self._worker is not None:
             self._worker.abandon()
@@ -205,49 +169,31 @@ class _Arrived:
 
     def _spool_segment(self, block: bytes) -> tuple[list[Key], list[Key]]:
         """Keep a segment; the keys of its pages that did not come before, and of its texts."""
-        segment = decode_segment(block, 0, self._kinds)
-        self.revisions += 1
-        ids = tuple([parent.id for parent in segment.parents])
-        at = self._size + segment.frames_at
-        self._size += len(block)
-        pages = []
-        own = set()
-        for entry in segment.entries:
-            came = self._rows[entry.kind]
-            if entry.kind in (REVISION, SIGNATURE, INVENTORY):
-                own.add(entry.kind)
-                if entry.key != segment.revision:
-                    raise WrongContent(entry.key, "it is in the segment of another revision")
-            if entry.key not in came:
-                base = segment.base_of(entry)
-                came[entry.key] = _SpooledRecord(
-                    *(at, entry.encoding, entry.length, entry.frame_length, entry.meta, base, entry.check),
-                    bool(base) and base not in came,
-                    ids if entry.kind in (REVISION, INVENTORY) else (),
-                )
-                if entry.kind == CHK:
-                    pages.append(entry.key)
-            at += entry.frame_length
-        if REVISION not in own or INVENTORY not in own:
+        segment, new = self._take(block)
+        own = [entry for entry in segment.entries if entry.kind in (REVISION, SIGNATURE, INVENTORY)]
+        for entry in own:
+            if entry.key != segment.revision:
+                raise WrongContent(entry.key, "it is in the segment of another revision")
+        if not {REVISION, INVENTORY} <= {entry.kind for entry in own}:
             raise WrongContent(segment.revision, "its record or its inventory did not come")
-        while block:
-            block = block[os.write(self._spool, block) :]
         self._progress(self.objects, 0)
+        pages = [entry.key for entry in new if entry.kind == CHK]
         return pages, [entry.key for entry in segment.entries if entry.kind == TEXT]
 
     # ---- what follows
 
     def _revisions(self) -> Iterator[BlockText]:
-        for key, row in self._rows[REVISION].items():
+        for key in self._rows[REVISION]:
+            parents = self.parents[key]
             text = self._text(REVISION, key)
             try:
                 found = read_revision(text)
             except ValueError as error:
                 raise WrongContent(key, str(error)) from error
-            if found.id != key or found.parents != row.parents:
+            if found.id != key or found.parents != parents:
                 raise WrongContent(key, "its record names another revision, or other parents")
             self._named[key] = found.inventory_sha1
-            yield BlockText(key, _keys(row.parents), b"", text)
+            yield BlockText(key, _keys(parents), b"", text)
 
     def _inventories(self) -> Iterator[BlockText]:
         for key, row in self._rows[INVENTORY].items():
@@ -259,7 +205,7 @@ class _Arrived:
                 self._references.inventory(text)
             except ValueError as error:
                 raise WrongContent(key, str(error)) from error
-            yield BlockText(key, inventory_parents(row.meta, row.parents), sha1, text)
+            yield BlockText(key, inventory_parents(row.meta, self.parents[key]), sha1, text)
 
     def _texts(self) -> Iterator[BlockText]:
         came = self._rows[TEXT]
@@ -273,39 +219,12 @@ class _Arrived:
                 key, text_parents(file_id, row.meta), sha1, text, row.base, self._cache.get((TEXT, row.base))
             )
 
-    # ---- texts
-
-    def _text(self, kind: int, key: Key) -> bytes:
-        """The text of a record that came or is here, proved to be what its key or header says."""
-        came = self._rows[kind]
-        chain: list[tuple[Key, _SpooledRecord]] = []
-        text = self._cache.get((kind, key))
-        while text is None:
-            row = came[key]
-            chain.append((key, row))
-            key = row.base
-            text = self._cache.get((kind, key)) if key else b""
-            if text is None and row.here:
-                text = self._local(kind, key)
-        while chain:
-            key, row = chain.pop()
-            frame = os.pread(self._spool, row.frame_length, row.at)
-            try:
-                text = decompress(row.encoding, frame, row.length, text)
-                verify_record(self._kinds[kind], key, row.meta, text, row.check)
-            except (Malformed, ValueError) as error:
-                raise WrongContent(key, str(error)) from error
-            self._cache.put((kind, key), text)
-        return text
-
-    def _local(self, kind: int, key: Key) -> bytes:
+    def _local(self, kind: int, key: Key) -> bytes | None:
         name = tuple(key.split(b"\0")) if kind == TEXT else (key,)
         for record in self._stores[kind].get_record_stream([name], "unordered", True):
             if record.storage_kind != "absent":
-                text = record.get_bytes_as("fulltext")
-                self._cache.put((kind, key), text)
-                return text
-        raise WrongContent(key, "a record rests on it, but it is not here")
+                return record.get_bytes_as("fulltext")
+        return None
 
 
 def _keys(ids: Iterable[RevisionId]) -> tuple[StoreKey, ...]:
