@@ -166,7 +166,6 @@ class _Body:
         return b"" if self._whole else encode_graph(self._plan.graph)
 
     def pieces(self) -> Iterator[tuple[bytes, int]]:
-        """The segments."""
         segments = iter(self._plan.segments() if self._first is None else self._first)
         self._first = None
         left = 0

@@ -168,7 +168,6 @@ class CopySource:
 
 
 def _joined(maps: Maps, more: Mapping[str, Mapping[bytes, bytes]]) -> Maps:
-    """Maps with more entries."""
     joined = dict(maps)
     for name, entries in more.items():
         kind, stored = maps.get(name, (MapKind.OPAQUE, {}))
@@ -248,7 +247,6 @@ def copy(
 
 
 def _size(change: RefUpdate | MapUpdateRequest) -> int:
-    """Bytes that its call takes."""
     verb, arguments = call_of(change) if isinstance(change, RefUpdate) else (map_update, change)
     return len(encode(Call(verb.name, raw(arguments))))
 

@@ -332,7 +332,6 @@ class Link:
         return Answer(results, reply.state, reply.counters, reply.capabilities, self._body(incoming), reply.advice)
 
     def _body(self, incoming: Incoming) -> Iterator[bytes]:
-        """The chunks of a body as they come."""
         if not incoming.has_body:
             return
         while True:

@@ -187,7 +187,6 @@ def _packed(calls: Sequence[FileCall]) -> tuple[list[tuple[AnyVerb, Arguments]],
 
 
 def _size(arguments: Arguments, result: Result) -> int:
-    """The size of a file in a result."""
     match arguments, result:
         case _, vfs.GetResult(size):
             sizes, most = [size or 0], [vfs.LARGEST]
@@ -218,7 +217,6 @@ def _body(calls: Sequence[FileCall]) -> Iterator[tuple[bytes, int]]:
 
 
 def _paths(arguments: Arguments) -> Iterator[str]:
-    """The paths that a call is about."""
     for name in ("path", "target"):
         path = getattr(arguments, name, None)
         if isinstance(path, str):

@@ -112,7 +112,6 @@ class AnnouncedGraph(Sequence[GraphNode]):
         return number - 1
 
     def _grow(self) -> None:
-        """Make the table twice as long."""
         self._slots = array("I", bytes(8 * len(self._slots)))
         slots, mask = self._slots, len(self._slots) - 1
         for number in range(len(self._offsets)):

@@ -74,7 +74,6 @@ _ENTRY: Final = 250
 
 
 def _cost(value: bytes) -> int:
-    """Bytes that a cached value takes."""
     return len(value) + _ENTRY
 
 
@@ -159,7 +158,6 @@ class _Versions:
         """For each copy the copy before it of the same version, or `ABSENT`."""
 
     def add(self, key: Key, size: int, base: int, number: int, encoding: int) -> int:
-        """A new version."""
         version = self.keys.number(key)
         rests = base != ABSENT
         self.sizes.append(size)

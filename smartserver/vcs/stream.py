@@ -404,5 +404,4 @@ def _unquoted(text: bytes) -> bytes:
 
 
 def _plain(text: str) -> str:
-    """In one line."""
     return " ".join(text.split())

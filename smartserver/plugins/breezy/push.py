@@ -183,7 +183,6 @@ class _Push:
         return any(url is not None and _folder(url) == folder for url in known)
 
     def _planned(self) -> Changes:
-        """The updates, given the state that is known."""
         if self._violates():
             raise errors.AppendRevisionsOnlyViolation(self.target.base)
         update, options = self._update()

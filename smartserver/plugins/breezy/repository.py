@@ -66,7 +66,6 @@ class _Revisions(GroupCompressVersionedFiles):  # type: ignore[misc]
     repository: HpssRepository
 
     def get_record_stream(self, keys: Iterable[tuple[bytes, ...]], *arguments: Any) -> Any:
-        """The records of those that are there."""
         wanted = [*keys]
         self.repository.have([key[0] for key in wanted])
         return super().get_record_stream(wanted, *arguments)

@@ -307,7 +307,6 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         return lambda: bytes(text)
 
     def _find(self, name: bytes, cmd: Any) -> bytes:
-        """The revision that a stream names."""
         try:
             found = self._refs.find(name)
             if not self.repo.has_revision(found):

@@ -94,7 +94,6 @@ class Leases:
         return found.key if found else NO_TIP
 
     def _tracking(self, ref: bytes) -> RevisionId:
-        """The tip of the ref when it was last fetched."""
         for source, target in self._fetch:
             found = mapped(ref, source, target)
             if found is not None:
@@ -102,7 +101,6 @@ class Leases:
         return NO_TIP
 
     def _tracked(self) -> Iterable[bytes]:
-        """The refs of the remote that were ever fetched."""
         for name in self._refs:
             for source, target in self._fetch:
                 found = mapped(name, target, source)

@@ -194,7 +194,6 @@ def _errors(commands: Sequence[PushCommand], why: bytes) -> list[bytes]:
 
 
 def _is_refused(updated: UpdateOutcome) -> bool:
-    """Tell whether the update itself was refused."""
     return updated.outcome is Outcome.REFUSED and not isinstance(updated.error, NotDone)
 
 

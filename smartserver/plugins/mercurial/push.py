@@ -145,7 +145,6 @@ class HgPush:
     # ---- what is to be sent
 
     def _discover(self) -> None:
-        """Find what is to be sent to the remote as it is known now."""
         operation = self._operation
         operation.outbookmarks, operation.bkresult, operation.outobsmarkers = [], None, set()
         for computed in ("futureheads", "fallbackheads"):  # From what was to be sent before.
@@ -206,7 +205,6 @@ class HgPush:
         return found
 
     def _published(self) -> dict[bytes, None]:
-        """The heads of the changesets that this push makes public."""
         operation = self._operation
         return dict.fromkeys(ctx.node() for ctx in (*operation.outdatedphases, *operation.fallbackoutdatedphases))
 
@@ -274,7 +272,6 @@ class HgPush:
     # ---- a request
 
     def _send(self, heads: Sequence[RefUpdate], maps: Sequence[MapUpdateRequest]) -> PushOutcome:
-        """Send all changes in one request."""
         remote = self._remote
 
         def replan() -> Changes:

@@ -230,7 +230,6 @@ class StreamImport:
                     raise self._bad(f"{ref.decode('utf-8', 'replace')}: {_message(cause)}") from cause
 
     def _find(self, name: bytes | None) -> bytes:
-        """The changeset that a stream names, by a mark, a ref or an id."""
         name = name or b""
         try:
             found = self._refs.find(name)
@@ -287,7 +286,6 @@ class StreamImport:
     def _make(
         self, first: bytes, merged: list[bytes], message: bytes, files: Files, author: Any, extra: Mapping[bytes, bytes]
     ) -> bytes:
-        """A new changeset."""
 
         def file(repository: Any, changeset: Any, path: bytes) -> Any:
             found = files[path]
@@ -309,7 +307,6 @@ class StreamImport:
         return node
 
     def _files(self, parent: bytes, changes: Iterable[Any]) -> Files:
-        """The changes that a commit makes to the files of its first parent."""
         files = FileChanges(_Before(self._repository[parent]), b".hg")
         for change in changes:
             try:

@@ -109,7 +109,6 @@ class _Arrived(ReceivedRecords):
         yield from ()
 
     def _put(self, kind: int, texts: Iterable[BlockText]) -> None:
-        """Put the records of a kind into their store."""
         fill(texts, functools.partial(self._put_block, kind))
 
     def _put_block(self, kind: int, block: bytes, places: list[TextRange]) -> None:

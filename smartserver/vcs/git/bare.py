@@ -72,7 +72,6 @@ def has_content(folder: str, environment: Mapping[str, str]) -> bool:
 
 
 def _variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of git, with `_SETTINGS`."""
     settings = {"GIT_CONFIG_COUNT": str(len(_SETTINGS))}
     for number, (name, value) in enumerate(_SETTINGS.items()):
         settings |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}

@@ -143,7 +143,6 @@ class GitContents:
     # -- trees
 
     def _at(self, revision: RevisionId, path: bytes) -> Node | None:
-        """The node at a path; None where there is none."""
         node = Node(b"", NodeType.FOLDER, (OBJECT, self._root(revision)))
         for name in path.split(b"/") if path else ():
             if node.type is not NodeType.FOLDER:
@@ -291,7 +290,6 @@ def _difference(name: bytes, new: TreeEntry | None, old: TreeEntry | None) -> It
 
 
 def _folder(entry: TreeEntry | None) -> Key | None:
-    """The tree of an entry that is a folder."""
     return entry[2] if entry is not None and entry_type(entry[0]) == FOLDER else None
 
 
@@ -303,7 +301,6 @@ def _field(head: bytes, begin: bytes) -> bytes:
 
 @functools.cache
 def _encodings() -> frozenset[str]:
-    """The names of encodings."""
     modules = {module.name for module in pkgutil.iter_modules(encodings.__path__)}
     return frozenset(modules | encodings.aliases.aliases.keys())
 

@@ -125,7 +125,6 @@ class Inserter:
         return InsertReport(count, revisions)
 
     def _store(self, builder: PackBuilder, folder: str, size: int) -> None:
-        """Make the objects part of the repository."""
         repository = self._repository
         default = DEFAULT_UNPACK_LIMIT if size < LARGE_PULL else 1
         limit = repository.number("fetch.unpacklimit", "transfer.unpacklimit", default=default)

@@ -224,7 +224,6 @@ _UNREAD: Final = re.compile("Could not read ([0-9a-f]{40,64})")
 
 
 def _walk(repository: GitRepository, asked: bytes) -> Revisions:
-    """The commits `git rev-list` names."""
     # ignore-missing must come before stdin: git reads its arguments in order.
     walk = ("rev-list", "--ignore-missing", "--topo-order", "--reverse", "--format=%T %P", "--stdin")
     found = Revisions()
@@ -240,7 +239,6 @@ def _walk(repository: GitRepository, asked: bytes) -> Revisions:
 
 @contextlib.contextmanager
 def _output(repository: GitRepository, asked: bytes, *command: str) -> Iterator[IO[bytes]]:
-    """The output of a git command that reads `asked`."""
     # Files, not pipes: nobody has to feed it, or to read what it complains of, while its output is read.
     with scratch(asked) as questions, scratch() as said:
         process = repository.start(*command, stdin=questions, stdout=subprocess.PIPE, stderr=said)
@@ -461,7 +459,6 @@ def _differences(repository: GitRepository, plan: Revisions) -> Generator[list[P
 
 
 def _tokens(output: IO[bytes]) -> Iterator[bytes]:
-    """NUL-ended pieces of a stream."""
     rest = b""
     while block := output.read(1 << 18):
         pieces = (rest + block).split(b"\0")

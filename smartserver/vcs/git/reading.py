@@ -91,14 +91,12 @@ class _Objects:
         return record
 
     def tree(self, key: Key) -> list[tuple[bytes, bytes, Key]]:
-        """The entries of a tree."""
         with damage_of(key):
             entries = self._format.tree(key, self.read(key).text)
         self._stored.charge(len(entries))
         return entries
 
     def root(self, commit: RevisionId) -> Key:
-        """The tree of a commit."""
         with damage_of(commit):
             return self._format.commit(commit, self.read(commit).text)[0]
 
@@ -235,7 +233,6 @@ class _History:
         return border, reached.difference(border)
 
     def _ref(self, name: bytes) -> int:
-        """The tip of an excluded ref."""
         refs = self._stored.refs()
         full = (self._stored.setting(HEAD) or b"") if name == b"HEAD" else name
         for prefix in SHORT_FOR:

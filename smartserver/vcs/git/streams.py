@@ -150,7 +150,6 @@ class _Feed:
         self.size = 0
 
     def add(self, block: bytes) -> None:
-        """The next bytes."""
         self.size += len(block)
         self._kept += len(block)
         self._blocks.append(block)

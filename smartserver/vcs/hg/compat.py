@@ -90,7 +90,6 @@ def _unchecked(*_arguments: object, **_named: object) -> None:
 
 
 def _revlog(storage: Any) -> Revlog:
-    """The revlog inside the storage of a file or of the manifests."""
     found: Revlog = storage.get_revlog() if hasattr(storage, "get_revlog") else storage._revlog  # Before 6.9.
     return found
 

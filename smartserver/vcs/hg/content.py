@@ -197,7 +197,6 @@ def _children(lines: Sequence[bytes], start: bytes) -> Iterator[Node]:
 
 
 def _all_below(lines: Sequence[bytes], folder: bytes) -> Iterator[Node]:
-    """All that is below a folder."""
     around = folder + b"/" if folder else b""
     for line in lines:
         node = _node(line)

@@ -209,7 +209,6 @@ class HgExport:
         return hunks(self._text(kind, key), self._text(kind, base))
 
     def _manifest_in(self, changeset: Node) -> Node:
-        """The manifest that a changeset names."""
         manifest = self._manifest_of.get(changeset)
         if manifest is None:
             manifest = changeset_manifest(self._changesets.rawdata(changeset))
@@ -238,7 +237,6 @@ class HgExport:
         return store
 
     def _text(self, kind: int, key: Key) -> bytes:
-        """The text of a candidate."""
         if kind == CHANGESET:
             return self._changesets.rawdata(key)
         if kind == MANIFEST:

@@ -187,7 +187,6 @@ class Finder:
 
     @functools.cached_property
     def _count(self) -> int:
-        """The number of changesets up to the newest head."""
         return max(self._ordinals(), default=-1) + 1
 
     def _branch(self, name: bytes) -> Node | None:
@@ -252,7 +251,6 @@ def _whole(name: bytes) -> Node | None:
 
 
 def _read_tags(text: bytes) -> dict[bytes, _TagHistory]:
-    """The tags of a file."""
     found: dict[bytes, _TagHistory] = {}
     for match in _TAG.finditer(text):
         node, name = bytes.fromhex(match[1].decode()), match[2].strip()
