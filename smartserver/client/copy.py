@@ -52,7 +52,6 @@ CALLS_AT_ONCE: Final = MAX_CALLS - 3
 """Calls of them in one request: those that make, open and fill the repository come before."""
 
 Changes = tuple[list[RefUpdate], list[MapUpdateRequest]]
-"""The changes of one request."""
 
 Maps = Mapping[str, tuple[MapKind, Mapping[bytes, bytes]]]
 """By name: what its values are, and its entries as they are kept."""

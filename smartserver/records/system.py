@@ -78,7 +78,6 @@ class System:
     """The name of the system in a repository, by which clients ask for it."""
 
     kinds: tuple[Kind, ...] = ()
-    """The kinds of record a repository has."""
 
     keys: Mapping[str, KeyCheck] = {}
     """Checks of its own that a kind may name.

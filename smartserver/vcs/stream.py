@@ -33,7 +33,6 @@ NOTES: Final = b"refs/notes/"
 """The prefixes of a stream's refs."""
 
 FILE, PROGRAM, LINK, SUBMODULE = 0o100644, 0o100755, 0o120000, 0o160000
-"""The modes of files in a stream."""
 
 _RAW_DATE: Final = re.compile(rb"-?[0-9]{1,18} [-+][0-9]{4}")
 _QUOTED: Final = rb'"((?:[^"\\]|\\.)*)"'

@@ -153,18 +153,9 @@ class Place:
     ) -> PushOutcome:
         """Send a change, all of it or nothing; to be called in `words`. The rest is as in `PushRequest`."""
         with moving("Sending revisions") as self.repository.sent:
-            return self.repository.push(
-                PushRequest(
-                    updates,
-                    source or EmptyBody(),
-                    new,
-                    maps,
-                    atomic=True,
-                    bulk=True,
-                    is_likely=is_likely,
-                    replan=replan,
-                )
-            )
+            body = source or EmptyBody()
+            request = PushRequest(updates, body, new, maps, atomic=True, bulk=True, is_likely=is_likely, replan=replan)
+            return self.repository.push(request)
 
     def change(
         self, updates: Sequence[RefUpdate], maps: Sequence[MapUpdateRequest] = (), source: PushSource | None = None

@@ -55,7 +55,6 @@ class PushCommand(msgspec.Struct, frozen=True):
     listed: bytes
     """The ref that git named, by which it wants to be told."""
     ref: bytes
-    """The ref that is changed."""
     force: bool = False
 
 

@@ -286,7 +286,6 @@ class StreamImport:
     def _make(
         self, first: bytes, merged: list[bytes], message: bytes, files: Files, author: Any, extra: Mapping[bytes, bytes]
     ) -> bytes:
-
         def file(repository: Any, changeset: Any, path: bytes) -> Any:
             found = files[path]
             if found is None:

@@ -143,7 +143,6 @@ differences: Any = getattr(groupcompress, "DeltaIndex", None)
 """The class that finds in a text what another has too, where Breezy has its compiled parts."""
 
 VersionedFiles: Any = versionedfile.VersionedFiles
-"""The class of each store of a repository."""
 
 AbsentContentFactory: Any = versionedfile.AbsentContentFactory
 ChunkedContentFactory: Any = versionedfile.ChunkedContentFactory

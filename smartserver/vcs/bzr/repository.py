@@ -40,7 +40,6 @@ MAX_ABSENT = 4096
 """Ghosts a pull may name."""
 
 STORES = {REVISION: "revisions", SIGNATURE: "signatures", INVENTORY: "inventories", CHK: "chk_bytes", TEXT: "texts"}
-"""The name that Breezy gives the store of each kind of records."""
 
 
 class WrongFormat(VcsError):

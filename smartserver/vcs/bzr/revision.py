@@ -227,7 +227,6 @@ _USUAL_INVENTORY: Final = compile_pattern(
     + rb"root_id: ([^\n]*+)\nparent_id_basename_to_file_id: (sha1:[0-9a-f]{40})\n"
     rb"revision_id: ([^\n]*+)\nid_to_entry: (sha1:[0-9a-f]{40})\n"
 )
-"""An inventory as Breezy writes it."""
 
 
 def read_inventory(text: bytes) -> Inventory:

@@ -68,7 +68,6 @@ class FolderTree:
         self.files: list[File] = []
         self.trees: dict[Key, bytes] = {}
         self.keys = KeyTable()
-        """The keys of all files and trees."""
         self.root = self._read()
 
     def text(self, file: File) -> bytes:

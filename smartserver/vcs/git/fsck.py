@@ -70,7 +70,6 @@ FAULTS: Final[Mapping[str, Severity]] = {
     "nulInCommit": _E,
     "zeroPaddedDate": _E,
 }
-"""Every fault that is looked for."""
 
 GITMODULES: Final = ".gitmodules"
 GITATTRIBUTES: Final = ".gitattributes"

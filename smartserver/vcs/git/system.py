@@ -34,7 +34,6 @@ MAX_REF_PART: Final = 250
 """Bytes of one part of a ref's name: a client makes a file of that name and `.lock`, of at most 255 bytes."""
 
 _HASHES: Final = {"git-sha1": hashlib.sha1, "git-sha256": hashlib.sha256}
-"""The hash of each object format."""
 
 
 def git_key(check: str, meta: bytes, text: bytes | memoryview) -> Key:
@@ -189,6 +188,5 @@ def _groups(keys: dict[bytes, set[Key]]) -> References:
 
 
 GIT: Final = {system.name: system for system in (GitSystem("sha1"), GitSystem("sha256"))}
-"""Git's systems, by name."""
 
 register(*GIT.values())
