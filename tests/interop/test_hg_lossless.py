@@ -1,4 +1,4 @@
-"""vcs.hg.plan, vcs.hg.insert, vcs.hg.compat, vcs.hg.repository: what Mercurial keeps comes out of a
+"""vcs.hg.plan, vcs.hg.insert, vcs.received, vcs.hg.compat, vcs.hg.repository: what Mercurial keeps comes out of a
 repository of ours as it went in: random parts of random histories, pulled in random increments."""
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from git_samples import StoredObjects
 from smartserver.errors import LimitExceeded, MissingRevision, NoSuchPart
 from smartserver.records import browse
 from smartserver.records.browse import ChangedPath, Node, NodeType
-from smartserver.vcs.git.content import GitContents
+from smartserver.vcs.git.content import GitContents, find_by_prefix
 from smartserver.vcs.git.format import BLOB, COMMIT, FORMATS, TAG, TREE
 
 E = b"A <a@example.org> 5 +0130"
@@ -203,3 +203,31 @@ def test_changes_are_found_as_they_are_taken(sample: Sample) -> None:
     finally:
         tracemalloc.stop()
     assert sum(1 for _ in changes) == 899
+
+
+@pytest.fixture
+def stored() -> StoredObjects:
+    stored = StoredObjects()
+    stored.order = [bytes.fromhex(digits) for digits in ("ab12cd", "ab12ef", "ab34cd", "cd")]
+    return stored
+
+
+@pytest.mark.parametrize(("digits", "expected"), [("ab12c", "ab12cd"), ("ab3", "ab34cd"), ("ab12ef", "ab12ef")])
+def test_the_one_id_that_begins_so(stored: StoredObjects, digits: str, expected: str) -> None:
+    assert find_by_prefix(stored, digits) == bytes.fromhex(expected)
+
+
+def test_a_whole_id_is_itself_though_others_begin_so(stored: StoredObjects) -> None:
+    stored.order.append(bytes.fromhex("cdef"))
+    assert find_by_prefix(stored, "cd") == bytes.fromhex("cd")
+
+
+@pytest.mark.parametrize("digits", ["ab1", "ab12", "a"])
+def test_several_ids_that_begin_so(stored: StoredObjects, digits: str) -> None:
+    with pytest.raises(NoSuchPart, match=f"ambiguous id {digits}: ab12cd and ab(12ef|34cd) begin so"):
+        find_by_prefix(stored, digits)
+
+
+@pytest.mark.parametrize("digits", ["ab12ce", "ee", "ab12cde", "ab12cd00"])
+def test_no_id_that_begins_so(stored: StoredObjects, digits: str) -> None:
+    assert find_by_prefix(stored, digits) is None
