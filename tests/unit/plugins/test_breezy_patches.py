@@ -51,7 +51,7 @@ def test_a_method_is_put_around_once() -> None:
         put_around(Below, "own", loud)
         put_around(Below, "of_class", loud)
     assert Below().own("a") == "A"
-    assert Below.own.__doc__ == "What it is."
+    assert Below.own.__doc__ == "The original."
     assert Below.of_class("b") == Below().of_class("b") == "BELOW: B"
     assert (Above().own("a"), Above.of_class("b")) == ("a", "Above: b")
 
