@@ -12,7 +12,7 @@ import pytest
 from hg_histories import RandomHistory, Served, commit, new_repository, open_repository, verify
 
 from smartserver.records import limits
-from smartserver.vcs.hg import insert as hg_insert
+from smartserver.vcs import received
 from smartserver.vcs.hg import plan as hg_plan
 from smartserver.vcs.hg.format import changeset_manifest
 from smartserver.vcs.hg.kinds import NULL
@@ -86,7 +86,7 @@ def test_any_part_in_any_increments(
     chance = random.Random(5)
     order = list(history.parents)
     for trial in range(TRIALS):
-        monkeypatch.setattr(hg_insert, "CACHE", chance.choice((3_000, 64 << 20)))
+        monkeypatch.setattr(received, "CACHE", chance.choice((3_000, 64 << 20)))
         heads = chance.sample(order, chance.choice((1, 1, 2, 4)))
         nodes = history.ancestors(*heads)
         wanted = [node for node in order if node in nodes]
