@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from smartserver.cli.errors import CommandError
 from smartserver.cli.progress import CountLine
 from smartserver.client.plain import plain
-from smartserver.records.browse import ContentStream, Entry, NodeType
+from smartserver.records.browse import ContentStream, ListedNode, NodeType
 
 OF_TOOLS = (".git", "git~1", ".hg", "hg~1", ".bzr", "bzr~1")
 """Folders of version-control tools, also by the short names that NTFS gives them."""
@@ -102,7 +102,7 @@ class _Writer:
         while self._open:
             os.close(self._open.pop()[1])
 
-    def _descriptor(self, folder: bytes, entry: Entry) -> int:
+    def _descriptor(self, folder: bytes, entry: ListedNode) -> int:
         while self._open[-1][0] != folder:
             if len(self._open) == 1:
                 self._check(entry, *entry.path.split(b"/"))
@@ -110,7 +110,7 @@ class _Writer:
             os.close(self._open.pop()[1])
         return self._open[-1][1]
 
-    def _create(self, folder: int, name: bytes, entry: Entry) -> None:
+    def _create(self, folder: int, name: bytes, entry: ListedNode) -> None:
         self._check(entry, name)
         if entry.type in (NodeType.FOLDER, NodeType.SUBMODULE):
             os.mkdir(name, dir_fd=folder)
@@ -134,7 +134,7 @@ class _Writer:
         finally:
             os.close(descriptor)
 
-    def _check(self, entry: Entry, *names: bytes) -> None:
+    def _check(self, entry: ListedNode, *names: bytes) -> None:
         """Refuse names that a file must not have."""
         for name in names:
             why = ""

@@ -9,7 +9,7 @@ import click
 from smartserver.cli.as_json import json_option, text_of, write_json
 from smartserver.cli.browsing import browsing, name_of, revision_argument, split_revision
 from smartserver.client.plain import plain
-from smartserver.records.browse import Entry, NodeType, TreeSelector
+from smartserver.records.browse import ListedNode, NodeType, TreeSelector
 
 LETTERS = {
     NodeType.FOLDER: "d",
@@ -54,12 +54,12 @@ def command(flags: frozenset[str], place: str, path: str, deep: bool, long: bool
             sys.stdout.writelines(_line(each, single, long=long) for each in entries)
 
 
-def _line(entry: Entry, single: str, *, long: bool) -> str:
+def _line(entry: ListedNode, single: str, *, long: bool) -> str:
     name = plain(text_of(entry.path) or single) + ENDS.get(entry.type, "")
     size = "" if entry.size < 0 else f"{entry.size:,}"
     return f"{LETTERS[entry.type]} {size:>13} {name}\n" if long else f"{name}\n"
 
 
-def _fields(entry: Entry, single: str) -> dict[str, object]:
+def _fields(entry: ListedNode, single: str) -> dict[str, object]:
     fields: dict[str, object] = {"path": text_of(entry.path) or single, "type": entry.type.name.lower()}
     return fields | {"size": entry.size} if entry.size >= 0 else fields

@@ -52,8 +52,7 @@ class EmptyBody:
 
 
 class SourceFailed(Exception):
-    """A push could not read its source: `why`. The client that sends it must not take that for the end of its
-    connection."""
+    """A push could not read its source: `why`. The client that sends must not take it for the end of its connection."""
 
     def __init__(self, why: Exception) -> None:
         super().__init__(str(why))
@@ -167,7 +166,6 @@ class _Body:
         return b"" if self._whole else encode_graph(self._plan.graph)
 
     def pieces(self) -> Iterator[tuple[bytes, int]]:
-        """The segments."""
         segments = iter(self._plan.segments() if self._first is None else self._first)
         self._first = None
         left = 0

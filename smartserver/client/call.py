@@ -128,7 +128,7 @@ class Client:
                 self._is_taken = self._is_taken or self._is_new
                 if certainty.doubtful:
                     answer.results = [
-                        _as_unknown(each) if isinstance(each, CodedError) else each for each in answer.results
+                        _as_unknown(result) if isinstance(result, CodedError) else result for result in answer.results
                     ]
                 return answer
             except (MediumError, RemoteProtocolError, NotOurProtocol) as error:
@@ -182,7 +182,7 @@ class Client:
 
     def _has_another(self, credentials: Credentials, denied: Sequence[AccessDenied], *, ask: bool) -> bool:
         """True if there is another token to send than the one that was refused; else the errors say why not."""
-        if any(each.token == TOKEN_REFUSED for each in denied):
+        if any(refusal.token == TOKEN_REFUSED for refusal in denied):
             credentials.reject()
         self._token, self._is_new, self._is_taken = "", False, False
         if not ask or self._has_none:
@@ -191,8 +191,8 @@ class Client:
             self._token, self._is_new = credentials.ask(), True
         except NoToken as none:
             self._has_none = True
-            for each in denied:
-                each.why = f"{each.why}; {none}"
+            for refusal in denied:
+                refusal.why = f"{refusal.why}; {none}"
         return self._is_new
 
     def _ready(self, *, resume: bool) -> Link:

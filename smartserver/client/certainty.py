@@ -25,14 +25,14 @@ class Certainty(enum.Enum):
     HARDLY = "all of it went to somebody who does not speak hpss, as far as one can hear, or to nobody"
     PERHAPS = "a sending may have been carried out"
 
-    def after(self, wrong: Exception, *, perhaps_read: bool) -> Certainty:
+    def after(self, error: Exception, *, perhaps_read: bool) -> Certainty:
         """The knowledge after one more sending, which got no answer.
 
         `perhaps_read`: it was sent whole, and nobody has shown that he reads nothing.
         """
         if not perhaps_read:
             return self
-        if isinstance(wrong, (NotHpss, CannotConnect)):
+        if isinstance(error, (NotHpss, CannotConnect)):
             return Certainty.HARDLY if self is Certainty.UNMADE else self
         return Certainty.PERHAPS
 

@@ -52,7 +52,6 @@ CALLS_AT_ONCE: Final = MAX_CALLS - 3
 """Calls of them in one request: those that make, open and fill the repository come before."""
 
 Changes = tuple[list[RefUpdate], list[MapUpdateRequest]]
-"""The changes of one request."""
 
 Maps = Mapping[str, tuple[MapKind, Mapping[bytes, bytes]]]
 """By name: what its values are, and its entries as they are kept."""
@@ -120,11 +119,12 @@ class CopySource:
         )
 
     def map_updates(self, there: Knowledge, *, force: bool) -> list[MapUpdateRequest]:
-        """The changes of the other side's maps. Entries that it is known to have are left out, unless they are
-        forced."""
+        """The changes of the other side's maps. Entries that it has are left out, unless they are forced."""
         updates: list[MapUpdateRequest] = []
         how = How.SET if force else How.ADD
-        for name, (kind, entries) in sorted(self._maps_under(there.settings).items()):
+        # Under other settings it needs more entries to have the same meaning.
+        needed = system_of(self.vcs).settings_entries(self.settings, there.settings, self.tips())
+        for name, (kind, entries) in sorted(_joined(self.maps, needed).items()):
             known = there.map(name)
             by_ref: dict[bytes | None, list[EntryChange]] = {}
             for whole, value in entries.items():
@@ -135,10 +135,6 @@ class CopySource:
             for ref, changes in by_ref.items():
                 updates += [MapUpdateRequest(name, kind, part, ref) for part in _parts(changes)]
         return updates
-
-    def _maps_under(self, settings: Mapping[str, bytes]) -> Maps:
-        """Its maps with the entries without which it has another meaning under such settings."""
-        return _joined(self.maps, system_of(self.vcs).settings_entries(self.settings, settings, self.tips()))
 
     def tips(self) -> list[RevisionId]:
         """The tips of all refs."""
@@ -154,9 +150,9 @@ class CopySource:
         parts: list[Changes] = [([], [])]
         size = calls = 0
         updates = told.map_updates(there, force=force)
-        changes: list[RefUpdate | MapUpdateRequest] = [each for each in updates if each.of is None]
+        changes: list[RefUpdate | MapUpdateRequest] = [update for update in updates if update.of is None]
         changes += told.ref_updates(force=force)
-        changes += [each for each in updates if each.of is not None]
+        changes += [update for update in updates if update.of is not None]
         for change in changes:
             its = _size(change)
             if calls and (size + its > AT_ONCE or calls == CALLS_AT_ONCE):
@@ -171,7 +167,6 @@ class CopySource:
 
 
 def _joined(maps: Maps, more: Mapping[str, Mapping[bytes, bytes]]) -> Maps:
-    """Maps with more entries."""
     joined = dict(maps)
     for name, entries in more.items():
         kind, stored = maps.get(name, (MapKind.OPAQUE, {}))
@@ -224,7 +219,6 @@ def copy(
 
     Raises:
         SourceFailed: a record is not what its key says: nothing of the target is damaged.
-        CodedError, MediumError, ProtocolError, NotOurProtocol: as `RemoteRepository.push`.
     """
     requests = copied.requests(target.knowledge, force=force)
     several = len(requests) > 1 or (new is not None and new.part is CopyPart.MORE)
@@ -234,7 +228,7 @@ def copy(
         revision
         for _, maps in requests
         for update in maps
-        for revision in system.named_revisions(update.map, {each.key: each.value or b"" for each in update.entries})
+        for revision in system.named_revisions(update.map, {entry.key: entry.value or b"" for entry in update.entries})
     ]
     if later:
         source = _Whole(source, later)
@@ -252,7 +246,6 @@ def copy(
 
 
 def _size(change: RefUpdate | MapUpdateRequest) -> int:
-    """Bytes that its call takes."""
     verb, arguments = call_of(change) if isinstance(change, RefUpdate) else (map_update, change)
     return len(encode(Call(verb.name, raw(arguments))))
 
@@ -310,11 +303,7 @@ def _made_as(known: Knowledge) -> NewRepository:
 
 
 def resumed(target: RemoteRepository, new: NewRepository) -> NewRepository:
-    """Go on with a copy into an incomplete repository: the target says what it has, and `copy` is given the result.
-
-    Raises:
-        WrongVcs: it is of another version-control system.
-    """
+    """Go on with a copy into an incomplete repository: the target says what it has, and `copy` is given the result."""
     new = msgspec.structs.replace(new, part=CopyPart.MORE)
     target.push(PushRequest([], new=new))
     return new
@@ -357,8 +346,7 @@ def untold_pages(remote: RemoteRepository, name: str) -> Iterator[dict[bytes, by
 def add_untold(
     pushed: PushOutcome, maps: Iterable[tuple[str, Mapping[bytes, bytes]]], target: RemoteRepository
 ) -> PushOutcome:
-    """Add the entries of such maps that the target lacks, after a push and up to the first refusal; the outcome of
-    all."""
+    """Add the entries of such maps that the target lacks, up to the first refusal; the outcome of all."""
     if pushed.error() is not None:
         return pushed
     for name, entries in maps:

@@ -167,7 +167,7 @@ def is_private(url: str) -> bool:
 def _is_loopback(host: str) -> bool:
     """True for an address of 127.0.0.0/8. `ipaddress` would tell, for 4 ms of each command's start."""
     parts = host.split(".")
-    numbers = [int(each) for each in parts if each.isascii() and each.isdigit() and len(each) < 4]
+    numbers = [int(part) for part in parts if part.isascii() and part.isdigit() and len(part) < 4]
     return len(parts) == len(numbers) == 4 and numbers[0] == 127 and max(numbers) < 256
 
 

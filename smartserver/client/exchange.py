@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import cast
 
 import msgspec
@@ -10,12 +10,13 @@ import msgspec
 from smartserver import spans
 from smartserver.client.body import OnSent, unpacked
 from smartserver.client.call import Client
-from smartserver.client.graph import read_graph
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.request import Answer, BodySource, Outgoing, Refusal
 from smartserver.errors import OutcomeUnknown, WrongVcs
 from smartserver.records.model import HERE, GraphNode, Kind, RevisionId
+from smartserver.records.segment import SegmentStream, decode_segment
 from smartserver.records.system import system_of
+from smartserver.records.varint import Malformed
 from smartserver.verbs.declare import AnyVerb, Arguments, RequestT, ResultT, Verb
 from smartserver.verbs.repository_open import OpenRequest, OpenResult, repository_open
 from smartserver.verbs.repository_pull import PullRequest, PullResult, repository_pull
@@ -57,8 +58,30 @@ class ReadAnswer(msgspec.Struct, frozen=True):
         return unpacked(self.body)
 
 
+def read_graph(body: Iterable[bytes], kinds: Sequence[Kind]) -> Iterator[GraphNode]:
+    """The revisions of a body of segments without records, with their parents, as they come."""
+    stream = SegmentStream(graph_first=False)
+    try:
+        for text in unpacked(iter(body)):
+            stream.feed(text)
+            for whole in stream.segments():
+                segment = decode_segment(whole, 0, kinds)
+                if segment.entries:
+                    raise ValueError(f"{len(segment.entries)} records")
+                yield GraphNode(segment.revision, segment.parents)
+        stream.finish()
+    except (Malformed, ValueError) as error:
+        raise RemoteProtocolError(f"expected ids and parents, got something else: {error}") from error
+
+
 class RepositoryExchange:
-    """Requests to one repository on a server, and what their answers say of it."""
+    """Requests to one repository on a server, and what their answers say of it.
+
+    Raises:
+        CodedError: the server refused the request.
+        OutcomeUnknown: as `Client.request`.
+        MediumError, RemoteProtocolError, NotOurProtocol: there was no answer, and no change was made.
+    """
 
     def __init__(self, client: Client, path: str, knowledge: Knowledge, *, below: bool = False) -> None:
         """`below`: the path may lead to a branch below a repository, and into it; the ref `.` is that branch."""
@@ -74,12 +97,7 @@ class RepositoryExchange:
     # -- pull
 
     def learn_refs(self, *, stats: bool = False) -> StatsResult | None:
-        """Ask for the refs; they are in the knowledge then. `stats`: and for what the repository consists of.
-
-        Raises:
-            CodedError: the server refused.
-            MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
-        """
+        """Ask for the refs; they are in the knowledge then. `stats`: and for what the repository consists of."""
         return self._pull(PullRequest(refs=[]), stats=stats).stats
 
     def pull(
@@ -99,10 +117,6 @@ class RepositoryExchange:
 
         The arguments are those of `Repository.pull`. `stats`: ask what the repository consists of, too. The body is
         segments, whether they travel as a bulk stream or not; one that is damaged raises Malformed as it is read.
-
-        Raises:
-            CodedError: the server refused.
-            MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
         wanted = None if refs is None else list(refs)
         arguments = list(haves), wanted, list(ids), list(absent), list(follow), bulk, tagged, expanded
@@ -116,12 +130,7 @@ class RepositoryExchange:
         ids: Sequence[RevisionId] = (),
         haves: Sequence[RevisionId] = (),
     ) -> ReadAnswer:
-        """Learn the refs and receive the parts that a selector names. The arguments are those of `Repository.read`.
-
-        Raises:
-            CodedError: the server refused.
-            MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
-        """
+        """Learn the refs and receive the parts that a selector names. The arguments are those of `Repository.read`."""
         wanted = None if refs is None else list(refs)
         request = ReadRequest(selector, list(haves), wanted, list(ids))
         result, _, body = self._receive(repository_read, request)
@@ -140,19 +149,13 @@ class RepositoryExchange:
         result = answer.results[-1]
         if isinstance(result, CodedError):
             raise result
-        counted = next((each for each in answer.results if isinstance(each, StatsResult)), None)
+        counted = next((other for other in answer.results if isinstance(other, StatsResult)), None)
         return cast("ResultT", result), counted, answer.body
 
     # -- anything
 
     def ask(self, *calls: tuple[AnyVerb, Arguments]) -> Answer:
-        """Make calls on this repository, in one request, and learn what the answer says of it.
-
-        Raises:
-            CodedError: the server refused the request.
-            OutcomeUnknown: as `Client.request`.
-            MediumError, RemoteProtocolError, NotOurProtocol: there was no answer, and no change was made.
-        """
+        """Make calls on this repository, in one request, and learn what the answer says of it."""
         try:
             answer = self.exchange(self.outgoing(list(calls)))
         except Refusal as refusal:
@@ -179,7 +182,6 @@ class RepositoryExchange:
 
         Raises:
             Refusal: the server changed nothing.
-            OutcomeUnknown, MediumError, RemoteProtocolError, NotOurProtocol: as `Client.request`.
         """
         try:
             answer = self._client.request(outgoing)

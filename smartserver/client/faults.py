@@ -14,8 +14,7 @@ MOST_FAULTS = 8
 
 
 def lines(found: Sequence[Advice], url: str, checker: str) -> Iterator[str]:
-    """A line for the user about the advice `faults`; other kinds are unknown here. `checker`: the tool's command that
-    finds such faults."""
+    """The line for the user about the advice `faults`. `checker`: the tool's command that finds such faults."""
     for advice in found:
         try:
             faults = named(advice).get("faults")

@@ -112,8 +112,8 @@ class Link:
         self._expects = False
         """True if something was written that nothing came after."""
         self.perhaps_read = False
-        """True if the last request may have been carried out: it was sent completely, and the server did not say that
-        it reads none."""
+        """True if the last request was sent completely, and the server did not say that it reads none: it may be
+        carried out."""
 
     @property
     def resumed(self) -> bool:
@@ -143,11 +143,7 @@ class Link:
             Refusal: the server changed nothing.
             ConnectionLost, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
-        said = {
-            "agent": agent if outgoing.known is None else "",
-            "token": token,
-            "traceparent": traceparent,
-        }
+        said = {"agent": agent if outgoing.known is None else "", "token": token, "traceparent": traceparent}
         self._last_id += 1
         request_id = self._last_id
         self.perhaps_read = False
@@ -336,7 +332,6 @@ class Link:
         return Answer(results, reply.state, reply.counters, reply.capabilities, self._body(incoming), reply.advice)
 
     def _body(self, incoming: Incoming) -> Iterator[bytes]:
-        """The chunks of a body as they come."""
         if not incoming.has_body:
             return
         while True:

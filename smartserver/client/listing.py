@@ -16,12 +16,7 @@ MOST_ANSWERS = 1000
 
 
 def repositories(client: Client, path: str, *, refs: bool) -> Iterator[RepositoryField]:
-    """The repositories at and below a path, by path; `refs`: with the names of their refs.
-
-    Raises:
-        CodedError: as `Repository.list`.
-        MediumError, RemoteProtocolError, NotOurProtocol: there was no answer, or one that leads nowhere.
-    """
+    """The repositories at and below a path, by path; `refs`: with the names of their refs."""
     last = ""
     for _ in range(MOST_ANSWERS):
         answer = client.call(repository_list, ListRequest(last, AT_ONCE, refs), path)

@@ -59,7 +59,7 @@ class _Wanted:
     """The revisions that it once had, and has not now."""
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> SizedPlan:
-        return self.source.plan([*tips, *self.tips], [*self.had, *(each for each in haves if each not in self.lost)])
+        return self.source.plan([*tips, *self.tips], [*self.had, *(have for have in haves if have not in self.lost)])
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def load(
     """
     here, system = target.repository, system_of(copied.vcs)
     tips = copied.tips()
-    tips += [each for word, (_, entries) in copied.maps.items() for each in system.named_revisions(word, entries)]
+    tips += [tip for word, (_, entries) in copied.maps.items() for tip in system.named_revisions(word, entries)]
     tips = list(dict.fromkeys(tips))
     asked, may_ask = tips[:MAX_HAVES], True
     had: set[RevisionId] = set()
@@ -122,7 +122,7 @@ def load(
                 new = msgspec.structs.replace(new, part=CopyPart.MORE)  # Nobody sees a part of it.
             # The graph is enough to refuse a ref, as one that diverged: nothing else is sent then.
             refused = here.push(PushRequest(requests[0][0], wanted, new, check_only=True))
-            if len(requests) == 1 and refused.refs and all(each.error for each in refused.refs):
+            if len(requests) == 1 and refused.refs and all(outcome.error for outcome in refused.refs):
                 return refused, 0
             before = _bring_parts(wanted, lacking, here, new)
     pushed, kept = copy(copied, body, new, here, force=force)

@@ -63,7 +63,7 @@ class Mirrors:
             path = os.path.join(self.folder, name)
             if "." not in name and os.path.isdir(path):
                 found.append(MirrorEntry(name, _read(os.path.join(path, URL_FILE)), size_of(path), _used(path)))
-        return sorted(found, key=lambda each: each.used, reverse=True)
+        return sorted(found, key=lambda mirror: mirror.used, reverse=True)
 
     def remove(self, name: str) -> bool:
         """Remove one, unless it is in use; whether it is gone."""
@@ -75,9 +75,9 @@ class Mirrors:
 
     def remove_beside(self, name: str) -> None:
         """Remove those of the same URL but this one."""
-        for each in self._names():
-            if "." not in each and each != name and each.partition("-")[0] == name.partition("-")[0]:
-                self.remove(each)
+        for other in self._names():
+            if "." not in other and other != name and other.partition("-")[0] == name.partition("-")[0]:
+                self.remove(other)
 
     def make_room(self, wanted: int, best: str = "") -> bool:
         """Remove mirrors, the least recently used first, until there is room for so many bytes more; whether there is.
@@ -86,11 +86,11 @@ class Mirrors:
         """
         self._sweep()
         left = self.limit * ALL_MIRRORS - wanted - size_of(self.folder)
-        for each in reversed(self.kept()):
+        for mirror in reversed(self.kept()):
             if left >= 0:
                 break
-            if each.name != best and self.remove(each.name):
-                left += each.size
+            if mirror.name != best and self.remove(mirror.name):
+                left += mirror.size
         return left >= 0
 
     def _sweep(self) -> None:
@@ -122,11 +122,7 @@ class MirrorFolder:
         self._in_use = False
 
     def use(self) -> bool:
-        """Keep it from being removed as long as this object lives; whether there is one.
-
-        Raises:
-            OSError: it cannot be looked at.
-        """
+        """Keep it from being removed as long as this object lives; whether there is one."""
         if not self._in_use and os.path.isdir(self.path):
             lock = _lock(self.path + USE, fcntl.LOCK_SH)
             if lock is None:
@@ -148,11 +144,7 @@ class MirrorFolder:
     @contextmanager
     def adding(self, tidy: Callable[[], None], *, known: bool = True) -> Iterator[None]:
         """Around what adds to it. Other processes wait if it is `known` content, which they may be about to add, too.
-        `tidy`: called first where no process adds anything. It removes what was left by those that were ended.
-
-        Raises:
-            OSError: it cannot be written to.
-        """
+        `tidy`: called first where no process adds anything. It removes what was left by those that were ended."""
         with _locked(self.path + WRITE) as alone:
             if alone:
                 tidy()
@@ -167,11 +159,7 @@ class MirrorFolder:
 
     @contextmanager
     def writing(self) -> Iterator[bool]:
-        """Around what makes it; False: another process does, or adds to it. What is not published is removed.
-
-        Raises:
-            OSError: it cannot be written to.
-        """
+        """Around what makes it; False: another process does, or adds to it. What is not published is removed."""
         os.makedirs(self._mirrors.folder, mode=0o700, exist_ok=True)
         with _locked(self.path + WRITE) as alone:
             try:
@@ -235,9 +223,9 @@ def _digest(url: str) -> str:
 
 
 def _used(path: str) -> float:
-    for each in (path + USE, path):
+    for file in (path + USE, path):
         with contextlib.suppress(OSError):
-            return os.stat(each).st_mtime
+            return os.stat(file).st_mtime
     return 0.0
 
 

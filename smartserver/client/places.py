@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from smartserver.client.media.tcp import TcpMedium
-from smartserver.client.url import PLAIN, TLS, Location, parse
+from smartserver.client.url import PLAIN, TLS, TcpLocation, parse
 from smartserver.errors import known_as
 from smartserver.programs import foreign_environment
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from smartserver.client.store_url import StoreLocation
     from smartserver.client.tls_url import TlsLocation
 
-    Place = Location | TlsLocation | SshLocation | StoreLocation
+    Place = TcpLocation | TlsLocation | SshLocation | StoreLocation
 
 OF_BUCKETS = "hpss+s3"
 OF_STORES = ("hpss+sftp", OF_BUCKETS, "hpss+vfs")
@@ -84,8 +84,8 @@ def is_holdable(place: Place) -> bool:
 
 
 def of_buckets(environment: Mapping[str, str] | None = None) -> list[str]:
-    """The variables that may decide which bucket it is, and as whom it is used: the library reads all of AWS.
-    `environment`: default: that of this process."""
+    """The variables that may decide the bucket and its user: the library reads all of AWS. `environment`: else this
+    process's."""
     return [
         name
         for name in sorted(foreign_environment(environment))
@@ -98,7 +98,7 @@ def login_of(place: Place, environment: Mapping[str, str], ssh: Callable[[], Seq
 
     SMARTSERVER_SSH: the program that logs in, else what `ssh` gives.
     """
-    if isinstance(place, Location) or behind(place):
+    if isinstance(place, TcpLocation) or behind(place):
         is_bucket = place.key.startswith(f"{OF_BUCKETS}://")
         return [f"{name}={environment[name]}" for name in of_buckets(environment)] if is_bucket else ()
     from smartserver.client.tls_url import TlsLocation
@@ -121,7 +121,7 @@ def connect(
     Raises:
         CannotConnect: nobody is there.
     """
-    if isinstance(place, Location):
+    if isinstance(place, TcpLocation):
         return TcpMedium(place.host, place.port, fast_open=fast_open)
     from smartserver.client.tls_url import TlsLocation
 

@@ -149,12 +149,7 @@ class Push:
         """Records that the remote has no use for as delta bases."""
 
     def run(self) -> PushOutcome:
-        """Send it, as often as it takes.
-
-        Raises:
-            CodedError: the whole push was refused.
-            OutcomeUnknown, MediumError, RemoteProtocolError, NotOurProtocol: as `Client.request`.
-        """
+        """Send it, as often as it takes."""
         for left in reversed(range(PLANS)):
             # Others may push some of the same without a pause, so that each plan is answered by `known`. The last one
             # announces nothing: it is taken as it is.
@@ -171,7 +166,7 @@ class Push:
                 if left and isinstance(refusal.error, KnownRevisions) and self._is_settled():
                     updates = self._request.updates
                     return PushOutcome(
-                        [UpdateOutcome(each, Outcome.UNCHANGED, each.tip or b"") for each in updates], []
+                        [UpdateOutcome(update, Outcome.UNCHANGED, update.tip or b"") for update in updates], []
                     )
                 if left and self._learns(refusal, outgoing.flags, is_first=left == PLANS - 1):
                     self._replan()
@@ -190,7 +185,7 @@ class Push:
     def _meets(self, plan: Plan) -> bool:
         """Ask what the remote has of a long push, before much of that is sent; whether there is one."""
         self._is_likely = False
-        asked = [each.revision for each in _spread(plan.graph)]
+        asked = [node.revision for node in _spread(plan.graph)]
         try:
             pulled = self._remote.pull(asked, refs=[])  # It wants nothing, so nothing comes but which it has.
         except CodedError:
@@ -308,8 +303,11 @@ class Push:
             errors = refusal.outcomes
         of_refs, of_maps = self._parted([error or NotDone() for error in errors])
         return PushOutcome(
-            [UpdateOutcome(each, Outcome.REFUSED, error=error) for each, error in zip(updates, of_refs, strict=True)],
-            [MapUpdateOutcome(each, [], error) for each, error in zip(maps, of_maps, strict=True)],
+            [
+                UpdateOutcome(update, Outcome.REFUSED, error=error)
+                for update, error in zip(updates, of_refs, strict=True)
+            ],
+            [MapUpdateOutcome(update, [], error) for update, error in zip(maps, of_maps, strict=True)],
         )
 
     def _parted(self, of_calls: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
@@ -323,10 +321,10 @@ class Push:
     def _done(self, answer: Answer) -> PushOutcome:
         updates, maps = self._request.updates, self._request.maps
         of_refs, of_maps = self._parted(answer.results)
-        mapped = [map_updated(*each) for each in zip(maps, of_maps, strict=True)]
-        done = [updated(*each) for each in zip(updates, of_refs, strict=True)]
-        lacking = [number for number, each in enumerate(done) if isinstance(each.error, MissingRevision)]
-        later = [number for number, each in enumerate(mapped) if lacking and isinstance(each.error, NoSuchBranch)]
+        mapped = [map_updated(*pair) for pair in zip(maps, of_maps, strict=True)]
+        done = [updated(*pair) for pair in zip(updates, of_refs, strict=True)]
+        lacking = [number for number, outcome in enumerate(done) if isinstance(outcome.error, MissingRevision)]
+        later = [number for number, outcome in enumerate(mapped) if lacking and isinstance(outcome.error, NoSuchBranch)]
         revisions, created = brought(answer.results)
         if not lacking or len(lacking) + len(later) == len(updates) + len(maps):
             return PushOutcome(done, mapped, revisions, created)
@@ -365,4 +363,4 @@ def _spread(graph: Sequence[GraphNode]) -> Iterator[GraphNode]:
 
 def _names(refusal: Refusal, error: type[CodedError]) -> bool:
     """True if a request, or one of its calls, was refused for that."""
-    return any(isinstance(each, error) for each in (refusal.error, *refusal.outcomes))
+    return any(isinstance(reason, error) for reason in (refusal.error, *refusal.outcomes))

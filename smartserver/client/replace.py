@@ -19,9 +19,6 @@ def new_file(path: str, *, durable: bool = False) -> Iterator[BinaryIO]:
     """A file to write, which replaces the one at the path when the block ends without an error.
 
     A symbolic link is followed. A device or a pipe is written directly. `durable`: the new file survives a power cut.
-
-    Raises:
-        FileNotFoundError: the folder of the file does not exist.
     """
     if os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as file:
@@ -46,11 +43,7 @@ def new_file(path: str, *, durable: bool = False) -> Iterator[BinaryIO]:
 
 
 def check_folder(path: str) -> None:
-    """Check that a file can have its place there.
-
-    Raises:
-        FileNotFoundError: the folder of the file does not exist.
-    """
+    """Check that a file can have its place there."""
     folder = os.path.dirname(os.path.realpath(path))
     if not os.path.isdir(folder):
         raise FileNotFoundError(errno.ENOENT, "there is no such folder: create it first", folder)

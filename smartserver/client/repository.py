@@ -11,11 +11,5 @@ class RemoteRepository(RepositoryExchange):
     """One repository on a server."""
 
     def push(self, request: PushRequest) -> PushOutcome:
-        """Bring what refs need, move them and change maps, in one request.
-
-        Raises:
-            CodedError: the whole push was refused.
-            OutcomeUnknown: as `Client.request`.
-            MediumError, RemoteProtocolError, NotOurProtocol: there was no answer, and no change was made.
-        """
+        """Bring what refs need, move them and change maps, in one request."""
         return Push(self, request).run()

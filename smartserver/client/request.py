@@ -52,13 +52,15 @@ class Refusal(Exception):
     @property
     def reason(self) -> CodedError:
         """The error of the first call that was refused for itself, which says more than that of the request."""
-        return next((each for each in self.outcomes if each is not None and not isinstance(each, NotDone)), self.error)
+        return next(
+            (error for error in self.outcomes if error is not None and not isinstance(error, NotDone)), self.error
+        )
 
     @property
     def of_tokens(self) -> list[AccessDenied]:
         """Its errors that another token may take away."""
         errors = (self.error, *self.outcomes)
-        return [each for each in errors if isinstance(each, AccessDenied) and each.token]
+        return [error for error in errors if isinstance(error, AccessDenied) and error.token]
 
 
 class Answer(msgspec.Struct):

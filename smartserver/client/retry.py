@@ -12,7 +12,7 @@ PAUSES = (0.2, 1.0)
 """Seconds before the second and third sending; there is no fourth. A restarted server listens again within a second."""
 
 
-def may_help(wrong: Exception, *, lost: bool, doubtful: bool, repeatable: bool = True) -> bool:
+def may_help(error: Exception, *, lost: bool, doubtful: bool, repeatable: bool = True) -> bool:
     """True if it helps to send again after a sending that got no answer.
 
     `lost`: an earlier one got none either. `doubtful`: one may have been carried out. `repeatable`: a server that got
@@ -20,7 +20,7 @@ def may_help(wrong: Exception, *, lost: bool, doubtful: bool, repeatable: bool =
     """
     if doubtful and not repeatable:
         return False
-    match wrong:
+    match error:
         case ConnectionLost():
             return True
         case MediumError():

@@ -85,11 +85,7 @@ class SshLocation(NamedTuple):
 
 
 def parse_login(url: str, scheme: str) -> Login:
-    """Read a URL of a scheme whose user and port may be named.
-
-    Raises:
-        BadUrl: it has no host, a port that is no port, a password, or something that is not UTF-8.
-    """
+    """Read a URL of a scheme whose user and port may be named."""
     found, colon, rest = url.partition("://")
     if not colon or found.lower() != scheme:
         raise BadUrl(url, f"it does not begin with {scheme}://")
@@ -121,12 +117,7 @@ def parse_login(url: str, scheme: str) -> Login:
 
 
 def below_a_folder(url: str, path: str) -> tuple[str, str]:
-    """The folder of a machine that is served, `.` being the account's home, and the path that leads on from it.
-
-    Raises:
-        BadUrl: it would be the machine's own root. That has a folder called `root`, which is what a repository's own
-            file is called.
-    """
+    """The folder of a machine that is served, `.` being the account's home, and the path that leads on from it."""
     if path == "~" or path.startswith(HOME):
         return ".", path[len(HOME) :]
     top, _, below = path.partition("/")
@@ -136,11 +127,7 @@ def below_a_folder(url: str, path: str) -> tuple[str, str]:
 
 
 def parse_ssh(url: str) -> SshLocation:
-    """Read a URL.
-
-    Raises:
-        BadUrl: as `parse_login` and `below_a_folder`.
-    """
+    """Read a URL."""
     user, host, port, path = parse_login(url, SCHEME)
     root, below = below_a_folder(url, path)
     return SshLocation(user, host, port, root, below)

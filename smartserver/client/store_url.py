@@ -55,12 +55,7 @@ class StoreLocation(NamedTuple):
 
 
 def parse_store(url: str) -> StoreLocation:
-    """Read a URL.
-
-    Raises:
-        BadUrl: it has no host, a port that is no port, a password, something that is not UTF-8, or a user, a port, a
-            path or a query that means nothing there.
-    """
+    """Read a URL."""
     scheme = url.partition("://")[0].lower()
     whole, mark, said = url.partition("?") if scheme == PREFIX + SFTP else (url, "", "")
     if scheme == PREFIX + S3 and "@" in whole.split("/")[2]:

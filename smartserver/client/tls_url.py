@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from smartserver.client.url import TLS, BadUrl, Location, parse
+from smartserver.client.url import TLS, BadUrl, TcpLocation, parse
 
 CA = "ca="
 """The option in the query: the file with the certificate of the authority that the server's must come from."""
 
 
 class TlsLocation(NamedTuple):
-    """The place of a repository; `ca` empty: the authorities that this system trusts. `path` is decoded, without a
-    slash at either end."""
+    """The place of a repository; `ca` empty: the system's authorities. `path` is decoded, without a slash at either
+    end."""
 
     host: str
     port: int
@@ -38,7 +38,7 @@ class TlsLocation(NamedTuple):
     @property
     def where(self) -> str:
         """The server, as messages name it."""
-        return Location(self.host, self.port, "").where
+        return TcpLocation(self.host, self.port, "").where
 
 
 def parse_tls(url: str) -> TlsLocation:

@@ -52,11 +52,7 @@ def fingerprint_known(where: str, environment: Mapping[str, str]) -> str:
 
 
 def trust_of(place: TlsLocation, environment: Mapping[str, str]) -> Trust:
-    """The trust that the certificate of a place is checked by.
-
-    Raises:
-        OSError, CannotConnect: as `fingerprint_known`.
-    """
+    """The trust that the certificate of a place is checked by."""
     known = fingerprint_known(place.where, environment)
     return Trust(known) if known else Trust(ca=place.ca)  # A URL may come from a repository.
 
@@ -66,7 +62,6 @@ def trust(where: str, fingerprint: str, environment: Mapping[str, str]) -> str:
 
     Raises:
         OSError: it cannot be written, or the user has no home.
-        CannotConnect: as `fingerprint_known`.
     """
     path = known_servers(environment)
     if not path:

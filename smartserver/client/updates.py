@@ -81,7 +81,7 @@ class PushOutcome(msgspec.Struct, frozen=True):
 
     def error(self) -> CodedError | None:
         """Why something was refused, None where nothing was. `NotDone`, of one that another kept back, says least."""
-        said = [*[each.error for each in self.refs], *[each.error for each in self.maps]]
+        said = [*[outcome.error for outcome in self.refs], *[outcome.error for outcome in self.maps]]
         errors = [error for error in said if error is not None]
         return next((error for error in errors if not isinstance(error, NotDone)), errors[0] if errors else None)
 
@@ -103,7 +103,7 @@ def call_of(update: RefUpdate) -> tuple[AnyVerb, Arguments]:
     if update.tip is None:
         return branch_delete, BranchDeleteRequest(update.ref, update.expected)
     if update.heads:
-        heads = [NewHead(each.id, each.attributes, each.closed) for each in update.heads]
+        heads = [NewHead(tip.id, tip.attributes, tip.closed) for tip in update.heads]
         create = update.create is not Create.NO
         return branch_add_heads, AddHeadsRequest(update.ref, heads, update.growth, create)
     if update.create is Create.MUST:
@@ -116,8 +116,8 @@ def call_of(update: RefUpdate) -> tuple[AnyVerb, Arguments]:
 
 def brought(results: Sequence[Result | CodedError]) -> tuple[int, bool]:
     """The number of revisions that the calls of one request brought, and whether they made the repository."""
-    new = sum(each.new for each in results if isinstance(each, InsertPackResult))
-    return new, any(each.created for each in results if isinstance(each, CreateResult))
+    new = sum(result.new for result in results if isinstance(result, InsertPackResult))
+    return new, any(result.created for result in results if isinstance(result, CreateResult))
 
 
 def updated(update: RefUpdate, result: Result | CodedError) -> UpdateOutcome:

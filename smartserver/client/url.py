@@ -55,7 +55,7 @@ def _hidden(url: str) -> str:
     return url
 
 
-class Location(msgspec.Struct, frozen=True):
+class TcpLocation(msgspec.Struct, frozen=True):
     """The place of a repository; `path` is decoded, without a slash at either end."""
 
     host: str
@@ -79,7 +79,7 @@ class Location(msgspec.Struct, frozen=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def parse(url: str, scheme: str = "hpss") -> Location:
+def parse(url: str, scheme: str = "hpss") -> TcpLocation:
     """Read a URL of this scheme.
 
     Raises:
@@ -117,7 +117,7 @@ def parse(url: str, scheme: str = "hpss") -> Location:
         raise BadUrl(url, "its path is not UTF-8") from None
     except ValueError:
         raise BadUrl(url, "a % in its path is not followed by two hexadecimal digits") from None
-    return Location(host, int(port_text) if port_text else DEFAULT_PORT, decoded.strip("/"))
+    return TcpLocation(host, int(port_text) if port_text else DEFAULT_PORT, decoded.strip("/"))
 
 
 def percent_decode(text: str) -> str:

@@ -187,12 +187,11 @@ def _packed(calls: Sequence[FileCall]) -> tuple[list[tuple[AnyVerb, Arguments]],
 
 
 def _size(arguments: Arguments, result: Result) -> int:
-    """The size of a file in a result."""
     match arguments, result:
         case _, vfs.GetResult(size):
             sizes, most = [size or 0], [vfs.LARGEST]
         case vfs.ReadvRequest(_, ranges), vfs.ReadvResult(sizes):
-            most = [each.size for each in ranges]
+            most = [part.size for part in ranges]
         case _, vfs.StatResult(kind) if kind is not None and kind not in KINDS:
             raise RemoteProtocolError(f"expected one of {', '.join(sorted(KINDS))}, got {kind!r}")
         case _:
@@ -218,7 +217,6 @@ def _body(calls: Sequence[FileCall]) -> Iterator[tuple[bytes, int]]:
 
 
 def _paths(arguments: Arguments) -> Iterator[str]:
-    """The paths that a call is about."""
     for name in ("path", "target"):
         path = getattr(arguments, name, None)
         if isinstance(path, str):

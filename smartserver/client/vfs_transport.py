@@ -301,7 +301,6 @@ def _reads(path: str, ranges: Sequence[tuple[int, int]]) -> Iterator[FileCall]:
 
 
 def _ranges(calls: Sequence[FileCall]) -> list[bytes]:
-    """The content of each range."""
     found: list[bytes] = []
     for call in calls:
         at = 0

@@ -1,4 +1,4 @@
-"""How much two texts begin and end with in common; nearly all of it is done in slices, none of it byte by byte."""
+"""The lengths of the common start and end of two texts, found by comparing slices and not byte by byte."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LEFT: Final = 256
 
 
 def common_start(one: bytes, other: bytes, at: int = 0, other_at: int = 0) -> int:
-    """How many bytes both have in common from there on."""
+    """The number of bytes that both have in common from there on."""
     low, high = 0, min(len(one) - at, len(other) - other_at)
     if high > _LEFT and one[at : at + _LEFT] != other[other_at : other_at + _LEFT]:
         high = _LEFT
@@ -26,7 +26,7 @@ def common_start(one: bytes, other: bytes, at: int = 0, other_at: int = 0) -> in
 
 
 def common_end(one: bytes, other: bytes, most: int) -> int:
-    """How many bytes both end with, `most` at most."""
+    """The number of bytes that both end with, `most` at most."""
     end, other_end = len(one), len(other)
     low, high = 0, most
     if high > _LEFT and one[end - _LEFT : end] != other[other_end - _LEFT : other_end]:
@@ -42,5 +42,5 @@ def common_end(one: bytes, other: bytes, most: int) -> int:
 
 
 def _differing(one: bytes, other: bytes, order: Literal["big", "little"]) -> int:
-    """How many bytes are left from the first that differ, counted from the end at which numbers are highest."""
+    """The number of bytes from the first difference on, counted from the end at which numbers are highest."""
     return (int.from_bytes(one, order) ^ int.from_bytes(other, order)).bit_length() + 7 >> 3

@@ -36,25 +36,20 @@ class AnnouncedGraph(Sequence[GraphNode]):
     """The revisions of a graph block, parents before children."""
 
     def __init__(self, block: bytes, charge: Callable[[int], None] = lambda steps: None) -> None:
-        """`charge` is told how many revisions and parents were read, as they are.
-
-        Raises:
-            Malformed: this is no graph block, or a revision is listed twice or after its child.
-            LimitExceeded: a length or count is over its limit.
-        """
+        """`charge` is told how many revisions and parents were read, as they are."""
         self._block = block
         self._offsets = array("I")
-        """Of each id, where it lies."""
+        """The place of each id in the block."""
         self._lengths = array("H")
         self._places = array("I")
-        """Of each id, its place among the revisions, or one of the two values for those that are none."""
+        """The place of each id among the revisions, or one of the two values for those that are none."""
         self._slots = array("I", bytes(4 * 64))
         """The hash table: numbers of ids, plus one."""
         self._listed = array("I")
-        """Of each revision, the number of its id."""
+        """The number of the id of each revision."""
         self._starts = array("I", (0,))
         self._parents = array("I")
-        """Of each revision, the numbers of its parents' ids; `_ABSENT` in those that are marked so."""
+        """The numbers of the ids of each revision's parents; `_ABSENT` in those that are marked so."""
         self._read(charge)
 
     def __len__(self) -> int:
@@ -66,7 +61,7 @@ class AnnouncedGraph(Sequence[GraphNode]):
     def __getitem__(self, place: slice) -> list[GraphNode]: ...
     def __getitem__(self, place: int | slice) -> GraphNode | list[GraphNode]:
         if isinstance(place, slice):
-            return [self[each] for each in range(*place.indices(len(self)))]
+            return [self[at] for at in range(*place.indices(len(self)))]
         number = self._listed[place]  # Raises where there is no such place.
         place %= len(self)
         named = self._parents[self._starts[place] : self._starts[place + 1]]
@@ -91,7 +86,7 @@ class AnnouncedGraph(Sequence[GraphNode]):
         return self._block[at : at + self._lengths[number]]
 
     def _slot(self, name: bytes) -> int:
-        """Where the number of an id is in the table, or belongs."""
+        """The slot that has the number of an id, or the free one where it belongs."""
         slots, block, offsets, lengths = self._slots, self._block, self._offsets, self._lengths
         mask = len(slots) - 1
         at = hash(name) & mask
@@ -117,7 +112,6 @@ class AnnouncedGraph(Sequence[GraphNode]):
         return number - 1
 
     def _grow(self) -> None:
-        """Make the table twice as long."""
         self._slots = array("I", bytes(8 * len(self._slots)))
         slots, mask = self._slots, len(self._slots) - 1
         for number in range(len(self._offsets)):
@@ -187,7 +181,7 @@ class AnnouncedRevisions(list[GraphNode]):
 
     def __init__(self, revisions: Sequence[GraphNode]) -> None:
         super().__init__(revisions)
-        self._places = {each.revision: place for place, each in reversed(list(enumerate(self)))}
+        self._places = {node.revision: place for place, node in reversed(list(enumerate(self)))}
 
     def revision(self, place: int) -> RevisionId:
         """The id of the revision at a place."""
@@ -199,7 +193,7 @@ class AnnouncedRevisions(list[GraphNode]):
 
 
 def _place_of_id(block: bytes, at: int, length: int, begin: int, what: str) -> tuple[int, int]:
-    """Where an id of that length begins and ends."""
+    """The begin and the end of an id of that length."""
     _limit(f"bytes of a {what}", length, limits.MAX_ID)
     end = begin + length
     if not length or end > len(block):

@@ -12,7 +12,6 @@ predecessor; the server, which does, encodes a record anew when it lies too deep
 
 from __future__ import annotations
 
-from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
@@ -21,10 +20,11 @@ from smartserver.records import delta, limits
 from smartserver.records.cache import Cache
 from smartserver.records.check import check_bytes, make_check
 from smartserver.records.hunks import Hunk, encode_hunks, single_hunk
-from smartserver.records.keys import ABSENT, KeyTable
+from smartserver.records.keys import ABSENT
 from smartserver.records.model import BaseTag, Entry, GraphNode, Key, Kind, Parent, RevisionId, made
 from smartserver.records.native import twin
 from smartserver.records.segment import HUNKS, STORED, encode_header
+from smartserver.records.sent import SentAncestry, SentVersions
 
 SKIP: Final = 32
 """The k of the skip chains. 16, 32 and 64 make 71.5, 67.5 and 64.1 MB of one history, at depths to 45, 77 and 136."""
@@ -46,7 +46,7 @@ _LEAST_SIBLING: Final = 64
 
 
 class _Looks(NamedTuple):
-    """How frames on a base are made in bulk: at a low level first, which for most is enough, then at a better one."""
+    """The levels of frames on a base in bulk: a low one first, which mostly is enough, then a better one."""
 
     least: int
     """Bytes of text and base together from which there is a first look."""
@@ -59,11 +59,11 @@ class _Looks(NamedTuple):
 
 
 _LARGE_FIRST: Final = _Looks(128 << 10, 3, 1000, delta.BULK_LEVEL)
-"""Of texts of any kind: one in eighteen is so large with its base, and they took two fifths of the time
+"""For texts of any kind: one in eighteen is so large with its base, and they took two fifths of the time
 (doc/design/0005)."""
 
 _ALIKE: Final = _Looks(0, 1, 2000, 5)
-"""Of texts that are nearly their bases: doc/design/0005."""
+"""For texts that are nearly their bases: doc/design/0005."""
 
 _FRAME_CACHE: Final = 32 << 20
 """Bytes of frames kept to be used again for further copies of a record."""
@@ -74,12 +74,11 @@ _ENTRY: Final = 250
 
 
 def _cost(value: bytes) -> int:
-    """Bytes that a cached value takes."""
     return len(value) + _ENTRY
 
 
 Differences = Callable[[int, Key, Key], Sequence[Hunk]]
-"""How the text of a record differs from that of another of its kind: kind and both keys."""
+"""The hunks by which the text of a record differs from that of another of its kind: kind and both keys."""
 
 Texts = Callable[[int, Key], bytes]
 """The text of a record that is no longer, or was never, held here: kind and key."""
@@ -126,77 +125,15 @@ AnyRecord = NewRecord | HeldRecord
 
 
 def skip_distance(number: int) -> int:
-    """How many versions back the base of the version of this number (1, 2, ...) lies: a power of 32."""
+    """The number of versions between version `number` (1, 2, ...) and its base: a power of 32."""
     distance = 1
     while number % (distance * SKIP) == 0:
         distance *= SKIP
     return distance
 
 
-class _Versions:
-    """The records of one kind that were sent, or that a parent of what is sent has; one for all copies of a key.
-
-    A version is a number; what is known of it is in arrays, 70 to 80 bytes with its key. As objects it was 500.
-    """
-
-    def __init__(self) -> None:
-        self.keys = KeyTable()
-        self.sizes = array("I")
-        """Bytes of its text."""
-        self.bases = array("i")
-        """The version it rests on; `ABSENT`: none."""
-        self.numbers = array("I")
-        """Its n in the rule of skip chains."""
-        self.encodings = bytearray()
-        self.depths = bytearray()
-        self.chains = array("Q")
-        """Bytes of text of it and of all it rests on."""
-        self._last = array("i")
-        """Its last copy, `ABSENT` where it was there before this push."""
-        self._ordinals = array("I")
-        """For each copy the revision of this push that introduced it, as `_Ancestry` numbers it."""
-        self._before = array("i")
-        """For each copy the copy before it of the same version, or `ABSENT`."""
-
-    def add(self, key: Key, size: int, base: int, number: int, encoding: int) -> int:
-        """A new version."""
-        version = self.keys.number(key)
-        rests = base != ABSENT
-        self.sizes.append(size)
-        self.bases.append(base)
-        self.numbers.append(number)
-        self.encodings.append(encoding)
-        self.depths.append(self.depths[base] + 1 if rests else 0)
-        self.chains.append((self.chains[base] if rests else 0) + size)
-        self._last.append(ABSENT)
-        return version
-
-    def copy(self, version: int, ordinal: int) -> None:
-        """Note that a revision of this push introduced it."""
-        self._before.append(self._last[version])
-        self._last[version] = len(self._ordinals)
-        self._ordinals.append(ordinal)
-
-    def is_too_deep(self, base: int, size: int) -> bool:
-        """Whether a text of that size cannot rest on a version: its chain would be too long."""
-        return self.depths[base] >= limits.MAX_DEPTH or self.chains[base] + size > limits.MAX_CHAIN // 2
-
-    def was_sent(self, version: int) -> bool:
-        """Whether a revision of this push introduced it."""
-        return self._last[version] != ABSENT
-
-    def is_in(self, version: int, reach: int) -> bool:
-        """Whether one of the revisions of `reach`, which has a bit for each, introduced it."""
-        copy = self._last[version]
-        while copy != ABSENT:
-            if reach >> self._ordinals[copy] & 1:
-                return True
-            copy = self._before[copy]
-        return False
-
-
 class _Choice(NamedTuple):
-    """How a record could be encoded; `cost` counts the bytes that name the base."""
+    """A possible encoding of a record; `cost` counts the bytes that name the base."""
 
     encoding: int
     frame: bytes
@@ -237,9 +174,9 @@ class SegmentWriter:
         self._fetch = texts
         self._texts = Cache[tuple[int, Key], bytes](cache, _cost)
         self._frames = Cache[tuple[int, int], bytes](_FRAME_CACHE, _cost)
-        self._versions = [_Versions() for _ in self._kinds]
+        self._versions = [SentVersions() for _ in self._kinds]
         self._siblings: dict[tuple[int, bytes, bytes], OrderedDict[bytes, int]] = {}
-        self._ancestry = _Ancestry()
+        self._ancestry = SentAncestry()
         self._reach = 0
 
     def begin(self, graph: Iterable[GraphNode]) -> None:
@@ -255,7 +192,7 @@ class SegmentWriter:
         return b"".join(self.parts(revision, parents, items))
 
     def parts(self, revision: RevisionId, parents: Sequence[Parent], items: Iterable[AnyRecord]) -> list[bytes]:
-        """As `segment`, but frames of texts that came in parts are not joined.
+        """The same in parts: frames of texts that came in parts are not joined.
 
         Raises:
             LimitExceeded: as `segment`.
@@ -266,7 +203,7 @@ class SegmentWriter:
         entries: list[Entry] = []
         joined: list[bytes] = []
         frames: list[bytes] = []
-        """Those that are not joined yet."""
+        """Frames that are not joined yet."""
         size = 0
         for n, item in enumerate(items):
             tags = near[item.kind]
@@ -298,7 +235,7 @@ class SegmentWriter:
         return [part for part in (header + joined[0], *joined[1:], b"".join(frames)) if part]
 
     def sent(self, kind: int, key: Key) -> bool:
-        """Whether a record that may be a base was sent before."""
+        """True if a record that may be a base was sent before."""
         versions = self._versions[kind]
         version = versions.keys.find(key)
         return version != ABSENT and versions.was_sent(version)
@@ -445,7 +382,7 @@ class SegmentWriter:
         choice = self._against(record, best, versions.numbers[best] + 1, tags)
         return choice if choice is not None and choice.cost * 10 <= alone.cost * 9 else None
 
-    def _skip(self, versions: _Versions, version: int, number: int) -> int:
+    def _skip(self, versions: SentVersions, version: int, number: int) -> int:
         """The base the chain's rule names for the successor of `version`, or `version` itself."""
         target = number - skip_distance(number)
         base = version
@@ -493,48 +430,3 @@ class SegmentWriter:
 def _folder_and_extension(record: AnyRecord) -> tuple[int, bytes, bytes]:
     folder, _, name = record.path.rpartition(b"/")
     return record.kind, folder, name.rpartition(b".")[2]
-
-
-class _Ancestry:
-    """For each revision of a push all its ancestors in the push, as bits of an integer, while children are to come."""
-
-    def __init__(self) -> None:
-        self._revisions = KeyTable()
-        """Revisions and their parents, in the order in which they were met."""
-        self._children = array("i")
-        """How many are to come, where that is known."""
-        self._is_begun = False
-        self._reach: dict[int, int] = {}
-
-    def begin(self, graph: Iterable[GraphNode]) -> None:
-        children = self._children
-        for revision, parents in graph:
-            self._number(revision)
-            for parent in parents:
-                children[self._number(parent.id)] += 1
-        self._is_begun = True
-
-    def _number(self, revision: RevisionId) -> int:
-        number = self._revisions.number(revision)
-        if number == len(self._children):
-            self._children.append(0)
-        return number
-
-    def step(self, revision: RevisionId, parents: Sequence[Parent]) -> tuple[int, int]:
-        """The number of `revision`, and the bits of itself and its ancestors."""
-        number = self._number(revision)
-        before = [self._number(parent.id) for parent in parents]
-        reach = 1 << number
-        for ancestor, parent in zip(before, parents, strict=True):
-            if not parent.absent:
-                reach |= self._reach.get(ancestor, 0)
-        self._reach[number] = reach
-        if self._is_begun:
-            children = self._children
-            for ancestor in before:
-                children[ancestor] -= 1
-                if not children[ancestor]:
-                    self._reach.pop(ancestor, None)
-            if not children[number]:
-                del self._reach[number]
-        return number, reach

@@ -2,8 +2,8 @@
 `Repository.read`; the body of the answer is a content body, described in `doc/spec/wire.md`.
 
 A content body is a byte, `PLAIN` or `COMPRESSED`, and items, which `COMPRESSED` says are in a bulk stream
-(`records.bulk`). An item is its length in four bytes, the highest first, and a msgpack array: an `Entry`, whose text
-follows where texts were asked for, or some `LogEntry`s. The end is a length of 0 and a checksum.
+(`records.bulk`). An item is its length in four bytes, the highest first, and a msgpack array: a `ListedNode`, whose
+text follows where texts were asked for, or some `LogEntry`s. The end is a length of 0 and a checksum.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ NO_TEXT: Final = -1
 """The size of an entry whose text does not follow and whose size was not asked for."""
 
 Name = Annotated[str, msgspec.Meta(max_length=4096)]
-"""Of a revision, as the system's tools take it; empty: what a clone checks out."""
+"""The name of a revision, as the system's tools take it; empty: what a clone checks out."""
 
 Path = Annotated[bytes, msgspec.Meta(max_length=65_536)]
 """Inside a tree, without a slash at either end; empty: the root."""
@@ -66,7 +66,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 
 
 class NodeType(enum.IntEnum):
-    """What a node of a tree is."""
+    """The type of a node of a tree."""
 
     FOLDER = 0
     FILE = 1
@@ -86,7 +86,7 @@ class Node(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What a revision says of itself. `seconds`: since 1970; `zone`: minutes east of UTC."""
+    """The header of a revision. `seconds`: since 1970; `zone`: minutes east of UTC."""
 
     id: str
     parents: list[str]
@@ -97,17 +97,13 @@ class Header(NamedTuple):
 
 
 def message_of(name: str, message: bytes) -> bytes:
-    """The message of a revision, which nothing was made of yet.
-
-    Raises:
-        LimitExceeded: it is too long for a log.
-    """
+    """The message of a revision, which nothing was made of yet."""
     if len(message) > MAX_MESSAGE:
         raise LimitExceeded(f"bytes of the message of {name}", len(message), MAX_MESSAGE)
     return message
 
 
-class Change(NamedTuple):
+class ChangedPath(NamedTuple):
     """A path that differs between a revision's tree and its first parent's; `action`: `A`, `M` or `D`."""
 
     action: str
@@ -142,13 +138,13 @@ class Contents(Protocol):
         """The bytes of that."""
 
     def header(self, revision: RevisionId) -> Header | None:
-        """What a revision says; None where it is none that a log shows, as a tag."""
+        """The header of a revision; None if a log does not show it, as it does not show a tag."""
 
     def state(self, revision: RevisionId, path: bytes) -> object:
         """Something that is equal for two revisions where what is at a path is equal in both; None: nothing is."""
 
-    def changes(self, revision: RevisionId) -> Iterator[Change]:
-        """How its tree differs from that of its first parent, sorted by path."""
+    def changes(self, revision: RevisionId) -> Iterator[ChangedPath]:
+        """The differences of its tree from that of its first parent, sorted by path."""
 
 
 # -- selectors
@@ -193,23 +189,19 @@ def encode_selector(selector: Selector) -> bytes:
 
 
 def decode_selector(selector: bytes) -> Selector | None:
-    """What a client asks; None: it is a selector of the repository's system.
-
-    Raises:
-        Unsupported: it is none of this release's.
-    """
+    """The selector that a client sent; None: it is one of the repository's system."""
     if not selector.startswith(MARK):
         return None
     try:
         return _selectors.decode(selector[len(MARK) :])
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as wrong:
-        raise Unsupported("this selector", str(wrong)) from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise Unsupported("this selector", str(error)) from None
 
 
 # -- items
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class ListedNode(msgspec.Struct, frozen=True, array_like=True):
     """A node of a tree, its path below that of the selector. `size`: of the text, whether it follows or not; `key`: of
     its record, where keys were asked for and it has one."""
 
@@ -231,7 +223,7 @@ class LogEntry(msgspec.Struct, frozen=True, array_like=True):
     changes: list[tuple[str, bytes]] | None = None
 
 
-Item = TypeVar("Item", Entry, list[LogEntry])
+Item = TypeVar("Item", ListedNode, list[LogEntry])
 
 
 class ChangeList:
@@ -241,7 +233,7 @@ class ChangeList:
         self.encoded = bytearray()
         self._count = 0
 
-    def add(self, change: Change) -> None:
+    def add(self, change: ChangedPath) -> None:
         """Another one."""
         _encoder.encode_into((change.action, change.path), self.encoded, -1)
         self._count += 1
@@ -300,7 +292,7 @@ def join_revision(head: bytes, said: bytes | None, changes: bytes | None) -> byt
     return b"".join((head, _NO_SAID if said is None else said, _NO_CHANGES if changes is None else changes))
 
 
-def encode_item(item: Entry | Sequence[msgspec.Raw]) -> bytes:
+def encode_item(item: ListedNode | Sequence[msgspec.Raw]) -> bytes:
     """An item of a content body: a node of a tree, without its text, or some revisions of a log. A client decodes many
     revisions at once in less time."""
     encoded = _encode(item)
@@ -321,7 +313,12 @@ def checked_items(items: Iterable[Buffer]) -> Iterator[Buffer]:
 
 
 class ContentStream:
-    """Reads a content body as it comes, and holds no more of it than an item and a chunk."""
+    """Reads a content body as it comes, and holds no more of it than an item and a chunk.
+
+    Raises:
+        Malformed: the body is cut off, or holds something else.
+        CodedError, MediumError, ProtocolError: as the body.
+    """
 
     def __init__(self, body: Iterable[bytes]) -> None:
         self._chunks = spans_of(Part.LOCAL, "decompress and check", _items(iter(body)))
@@ -332,13 +329,8 @@ class ContentStream:
         self._text = 0
         """Bytes of the last entry's text that were not read yet."""
 
-    def entries(self, *, texts: bool) -> Iterator[Entry]:
-        """The entries of a tree. `texts`: as in the selector; a text that is not read with `text` is passed over.
-
-        Raises:
-            Malformed: the body is cut off, or holds something else.
-            CodedError, MediumError, ProtocolError: as the body.
-        """
+    def entries(self, *, texts: bool) -> Iterator[ListedNode]:
+        """The entries of a tree. `texts`: as in the selector; a text that is not read with `text` is passed over."""
         for entry in self._decoded(_entries):
             self._text = max(entry.size, 0) if texts else 0
             yield entry
@@ -346,11 +338,7 @@ class ContentStream:
                 pass
 
     def text(self) -> Iterator[memoryview]:
-        """The text of the last entry, in parts.
-
-        Raises:
-            Malformed, CodedError, MediumError, ProtocolError: as `entries`.
-        """
+        """The text of the last entry, in parts."""
         while self._text:
             if self._at == len(self._buffer):
                 self._next(self._text)
@@ -360,11 +348,7 @@ class ContentStream:
             yield part
 
     def log(self) -> Iterator[LogEntry]:
-        """The revisions of a log.
-
-        Raises:
-            Malformed, CodedError, MediumError, ProtocolError: as `entries`.
-        """
+        """The revisions of a log."""
         return itertools.chain.from_iterable(self._decoded(_revisions))
 
     def _decoded(self, decoder: msgspec.msgpack.Decoder[Item]) -> Iterator[Item]:
@@ -375,8 +359,8 @@ class ContentStream:
             encoded = self._take(length)
             try:
                 item = decoder.decode(encoded)
-            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as wrong:
-                raise Malformed(self._offset - length, f"an item cannot be read: {wrong}") from None
+            except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+                raise Malformed(self._offset - length, f"an item cannot be read: {error}") from None
             yield item
 
     def _take(self, size: int) -> bytes:
@@ -412,18 +396,14 @@ class ContentStream:
         return self._before + self._at
 
 
-_entries: Final = msgspec.msgpack.Decoder(Entry)
+_entries: Final = msgspec.msgpack.Decoder(ListedNode)
 _revisions: Final[msgspec.msgpack.Decoder[list[LogEntry]]] = msgspec.msgpack.Decoder(
     Annotated[list[LogEntry], msgspec.Meta(min_length=1, max_length=_MAX_REVISIONS)]
 )
 
 
 def _items(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The bytes of the items of a content body; none where no body came.
-
-    Raises:
-        Malformed: its end is missing, or has the checksum of other bytes.
-    """
+    """The bytes of the items of a content body; none where no body came."""
     first = next(chunks, b"")
     if not first:
         return

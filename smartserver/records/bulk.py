@@ -12,14 +12,7 @@ from collections.abc import Iterable, Iterator
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 
-from smartserver.meters import (
-    COMPRESSED_IN,
-    COMPRESSED_OUT,
-    COMPRESSION_TIME,
-    DECOMPRESSED_IN,
-    DECOMPRESSED_OUT,
-    here,
-)
+from smartserver.meters import COMPRESSED_IN, COMPRESSED_OUT, COMPRESSION_TIME, DECOMPRESSED_IN, DECOMPRESSED_OUT, here
 from smartserver.records.varint import Malformed
 
 if TYPE_CHECKING:
@@ -28,7 +21,8 @@ if TYPE_CHECKING:
 LEVEL: Final = 9
 
 SEGMENT_LEVEL: Final = 3
-"""Of segments as they lie, whose records are compressed already: level 9 makes them 2 % smaller, three times slower."""
+"""The level for segments as they lie, whose records are compressed already: level 9 makes them 2 % smaller, three times
+slower."""
 
 WINDOW_LOG: Final = 23
 """8 MiB: what a reader must hold, and how far back a writer looks."""
@@ -61,7 +55,7 @@ class BulkWriter:
         return ready
 
     def flush(self) -> bytes:
-        """What was held back: a reader has all that was added then."""
+        """The bytes that were held back: with them a reader has all that was added."""
         return self._flush(self._flush_block)
 
     def finish(self) -> bytes:
@@ -89,7 +83,7 @@ class BulkDecoder:
         """Bytes of the stream so far."""
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """What the next bytes say, in parts; nothing is taken that is not asked for.
+        """The text of the next bytes, in parts; no more is decoded than is asked for.
 
         Raises:
             Malformed: they are no bulk stream, or something follows it.
@@ -102,8 +96,8 @@ class BulkDecoder:
             fed = chunk[at : at + _FED]
             try:
                 text = zstd.decompress(fed)
-            except self._error as wrong:
-                raise Malformed(self.taken, f"a damaged bulk stream: {wrong}") from None
+            except self._error as error:
+                raise Malformed(self.taken, f"a damaged bulk stream: {error}") from None
             self.taken += len(fed)
             if zstd.unused_data:
                 raise Malformed(self.taken - len(zstd.unused_data), "bytes after the end of a bulk stream")

@@ -23,7 +23,7 @@ class Cache(Generic[K, V]):
         """Keep none."""
         self._values: OrderedDict[K, V] = OrderedDict()
         self.size = 0
-        """What its values cost together."""
+        """The cost of all its values."""
 
     def __len__(self) -> int:
         return len(self._values)

@@ -17,5 +17,5 @@ def free(steps: int) -> None:
 
 
 def steps_of(path: bytes) -> int:
-    """What an entry of a tree is charged for."""
+    """The steps that an entry of a tree is charged for."""
     return 1 + len(path) // PATH_BYTES

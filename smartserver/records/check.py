@@ -1,4 +1,4 @@
-"""What proves a record's text: its key, or a check in its header.
+"""Proofs of a record's text: its key, or a check in its header.
 
 A kind names one of these in `Kind.check`:
 
@@ -24,13 +24,13 @@ CHECK_BYTES: Final = 16
 
 
 class Hash(Protocol):
-    """What is used of a hash of the standard library."""
+    """The methods that are used of a hash of the standard library."""
 
     def update(self, data: bytes | memoryview, /) -> None:
         """Take the next bytes."""
 
     def digest(self) -> bytes:
-        """Of all bytes so far."""
+        """The digest of all bytes so far."""
 
 
 def _digest(_: bytes, digest: bytes) -> bytes:
@@ -53,11 +53,7 @@ KEYS: Final[dict[str, KeyCheck]] = {
 
 
 def check_bytes(kind: Kind) -> int:
-    """How many bytes of check a record of this kind has in its header: 0 where the key is the check.
-
-    Raises:
-        ValueError: the kind names no check.
-    """
+    """The bytes of check that a record of this kind has in its header: 0 where the key is the check."""
     if kind.check == BLAKE2B:
         return CHECK_BYTES
     if kind.check not in KEYS:
@@ -82,7 +78,7 @@ def _begin_check(kind: Kind, key: Key, meta: bytes) -> Hash:
 
 @functools.lru_cache(maxsize=64)
 def _begin(name: str) -> bytes:
-    """What all checks of a kind begin with."""
+    """The bytes that all checks of a kind begin with."""
     named = name.encode()
     return varint.encode(len(named)) + named
 

@@ -15,12 +15,12 @@ class Text(NamedTuple):
     """The text of a record, in parts where it is large."""
 
     meta: bytes
-    """Of the record."""
+    """The meta of the record."""
     length: int
     parts: Iterable[Buffer]
     """Asked for once; raises CorruptFile where the text is damaged, before its end."""
     check: bytes = b""
-    """Of the record, where the text is large and the kind has one."""
+    """The check of the record, where the text is large and the kind has one."""
 
 
 def whole(text: bytes) -> Text:
@@ -47,12 +47,10 @@ class RepositoryView(Protocol):
         """All refs. The caller charges a walk over them."""
 
     def map(self, name: str) -> Mapping[bytes, bytes]:
-        """The entries of a map; what belongs to a ref has its name and NUL before its key. As of `refs`, the
-        caller charges a walk."""
+        """The entries of a map; the key of one of a ref begins with its name and NUL. The caller charges a walk."""
 
     def changed(self, name: str, known: tuple[bytes, int, int]) -> Collection[bytes] | None:
-        """The keys of a map's entries that changed since an incarnation, version and mark; None where that cannot be
-        told."""
+        """The keys of a map's entries that changed since an incarnation, version and mark; None if that is unknown."""
 
     def setting(self, name: str) -> bytes | None:
         """A setting of the repository, None where it is not set."""
@@ -70,8 +68,7 @@ class RepositoryView(Protocol):
         """The first parent of a revision; None where it has none, or that is not stored."""
 
     def reached(self, wants: Sequence[int], haves: Sequence[int], absent: Sequence[int] = ()) -> Sequence[int]:
-        """The ordinals that `wants` reach and `haves` do not, ascending. `absent`: revisions that the reader lacks
-        although it has their children."""
+        """The ordinals that `wants` reach and `haves` do not, ascending. `absent`: revisions that the reader lacks."""
 
     def record(self, kind: int, key: Key) -> Record | None:
         """The record of a kind and key; None where there is none."""
@@ -100,17 +97,17 @@ class MapReader(Protocol):
         """The entries of a map."""
 
     def with_entries(self, name: str, firsts: Sequence[bytes]) -> Sequence[bytes]:
-        """Those of `firsts` that a key of a map begins with."""
+        """The members of `firsts` that a key of a map begins with."""
 
     def has_revision(self, revision: RevisionId) -> bool:
-        """Whether a revision is stored, or comes with the request."""
+        """True if a revision is stored, or comes with the request."""
 
     def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:
-        """Whether `revision` is or descends from `ancestor`; both are stored or come."""
+        """True if `revision` is `ancestor` or descends from it; both are stored or come."""
 
     def beyond(self, revisions: Sequence[RevisionId], others: Sequence[RevisionId]) -> Sequence[RevisionId]:
-        """Those of `revisions` that none of `others` is or descends from. Ids of `others` that are neither stored nor
-        come are ignored."""
+        """The members of `revisions` that are neither among `others` nor ancestors of one. Ids of `others` that are
+        neither stored nor come are ignored."""
 
 
 class TipReader(Protocol):
@@ -130,7 +127,7 @@ class TipReader(Protocol):
 
 
 class ReadScope(NamedTuple):
-    """What a reader asks, beside the selector."""
+    """The wants, the haves and the ref that a reader names beside the selector."""
 
     wants: Sequence[RevisionId] = ()
     haves: Sequence[RevisionId] = ()
@@ -153,15 +150,11 @@ class ReadPlan(NamedTuple):
 
 @contextmanager
 def damage_of(revision: RevisionId) -> Iterator[None]:
-    """Take a ValueError for damage of this revision.
-
-    Raises:
-        CorruptRecord: in its place.
-    """
+    """Take a ValueError for damage of this revision."""
     try:
         yield
-    except ValueError as wrong:
-        raise CorruptRecord(revision, revision, f"it cannot be read: {wrong}") from wrong
+    except ValueError as error:
+        raise CorruptRecord(revision, revision, f"it cannot be read: {error}") from error
 
 
 def as_graph(ordinals: Iterable[int]) -> Iterator[Piece]:

@@ -130,12 +130,12 @@ def compress_parts(text: TextParts) -> tuple[int, list[bytes]]:
 
 
 def usable_base(text: bytes, base: bytes) -> bool:
-    """Whether `base` may be the base of `text`: not too short to count, and both within `limits.MAX_BASED`."""
+    """True if `base` may be the base of `text`: not too short to count, and both within `limits.MAX_BASED`."""
     return len(base) >= limits.MIN_BASE and len(base) + len(text) <= limits.MAX_BASED
 
 
 def incompressible(text: bytes) -> bool:
-    """Whether a piece from the middle of `text` gains under 2 % alone, as compressed and encrypted files do."""
+    """True if a piece from the middle of `text` gains under 2 % alone, as compressed and encrypted files do."""
     middle = max(0, (len(text) - _PROBE) // 2)
     piece = text[middle : middle + _PROBE]
     return probe(piece) * 100 > len(piece) * 98
@@ -168,8 +168,8 @@ def decompress(encoding: int, frame: bytes | memoryview, length: int, base: byte
         base = b""
     try:
         text = _zstd().decompress(frame, length, base)
-    except ValueError as wrong:
-        raise Malformed(0, f"a damaged frame: {wrong}") from None
+    except ValueError as error:
+        raise Malformed(0, f"a damaged frame: {error}") from None
     if len(text) != length:
         raise Malformed(0, f"a damaged frame: {len(text)} bytes of text, expected {length}")
     tally = here.tally
@@ -182,8 +182,8 @@ def decompress(encoding: int, frame: bytes | memoryview, length: int, base: byte
 def decompress_parts(
     encoding: int, frame: Iterable[Buffer], length: int, base: Iterable[Buffer] = ()
 ) -> Iterator[Buffer]:
-    """As `decompress`, in parts: of frame, text and window no more is held than the frame's own window. `base` comes in
-    parts too; of a zstd frame it is held, which `limits.MAX_BASED` bounds.
+    """The same in parts: no more is held than the frame's own window. `base` comes in parts too; that of a zstd frame
+    is held, which `limits.MAX_BASED` bounds.
 
     Raises:
         Malformed: as `decompress`, once that is known.
@@ -235,18 +235,14 @@ def _zstd_parts(frame: Iterable[Buffer], length: int, base: bytes) -> Iterator[b
             tally[DECOMPRESSED_OUT] += len(text)
             if text:
                 yield text
-    except zs.ZstdError as wrong:
-        raise Malformed(0, f"a damaged frame: {wrong}") from None
+    except zs.ZstdError as error:
+        raise Malformed(0, f"a damaged frame: {error}") from None
     if not made.eof:
         raise Malformed(0, "a damaged frame: it has no end")
 
 
 def _blocks(frame: Iterable[Buffer]) -> Iterator[bytes]:
-    """The head of a zstd frame, then each of its blocks.
-
-    Raises:
-        Malformed: it is cut off, or something follows its last block.
-    """
+    """The head of a zstd frame, then each of its blocks."""
     parts = iter(frame)
     rest = b""
 
@@ -282,11 +278,7 @@ def pack_hunks(hunks: bytes) -> tuple[int, bytes]:
 
 
 def hunks_in(encoding: int, frame: bytes | memoryview) -> bytes:
-    """The hunks that a frame of them has.
-
-    Raises:
-        Malformed: it has none.
-    """
+    """The hunks that a frame of them has."""
     if encoding == HUNKS:
         return bytes(frame)
     size, at = decode(frame, 0)
@@ -393,8 +385,8 @@ class Zstd:
             text: bytes = zs.ZstdDecompressor(dict_data=prefix, max_window_size=1 << limits.MAX_WINDOW_LOG).decompress(
                 _MAGIC + frame, max_output_size=length, allow_extra_data=False
             )
-        except zs.ZstdError as wrong:
-            raise ValueError(str(wrong)) from None
+        except zs.ZstdError as error:
+            raise ValueError(str(error)) from None
         return text
 
 

@@ -14,7 +14,7 @@ from smartserver.records.model import Key, Record
 
 
 class Severity(enum.Enum):
-    """How bad a fault is."""
+    """The severity of a fault."""
 
     HARM = "harm"
     """A clone, or the repository that it makes, is broken or unsafe."""
@@ -30,19 +30,19 @@ class Level(enum.StrEnum):
     OFF = "off"
     """None: records are not looked at."""
     SAFE = "safe"
-    """Those that harm clients."""
+    """Faults that harm clients."""
     STRICT = "strict"
     """Errors, too."""
 
 
-class Fault(NamedTuple):
+class RecordFault(NamedTuple):
     """One fault of one record."""
 
     id: str
     why: str
 
 
-class Role(NamedTuple):
+class RecordRole(NamedTuple):
     """A record that another one gives a meaning: a file whose name makes the system read it."""
 
     kind: int
@@ -53,8 +53,11 @@ class Role(NamedTuple):
 CHARGE_EVERY: Final = 256
 """Steps between two charges: a tenth of a millisecond."""
 
-NONE: Final[tuple[Sequence[Fault], Sequence[Role]]] = ((), ())
-"""What nearly every record has."""
+Findings = tuple[Sequence[RecordFault], Sequence[RecordRole]]
+"""The faults of a record, and the records that it gives a meaning."""
+
+NONE: Final[Findings] = ((), ())
+"""The answer for nearly every record."""
 
 
 class FaultChecker:
@@ -63,7 +66,7 @@ class FaultChecker:
     severities: Mapping[str, Severity] = {}
     """Every fault that is looked for."""
 
-    def look(self, kind: int, meta: bytes, text: bytes, base: bytes | None) -> tuple[Sequence[Fault], Sequence[Role]]:
+    def look(self, kind: int, meta: bytes, text: bytes, base: bytes | None) -> Findings:
         """The faults of a record that can be read, each once, and the records that it gives a meaning.
 
         `base`: the text of a record of the same kind and meta. What is of it need not be looked at again: it was when
@@ -72,28 +75,28 @@ class FaultChecker:
         del kind, meta, text, base
         return NONE
 
-    def size_faults(self, role: Role, meta: bytes, size: int) -> Sequence[Fault]:
+    def size_faults(self, role: RecordRole, meta: bytes, size: int) -> Sequence[RecordFault]:
         """Why a record is unfit for its role, found without its text. `size`: bytes of that text."""
         del role, meta, size
         return ()
 
-    def role_faults(self, role: Role, record: Record, charge: Charge = free) -> Sequence[Fault]:
+    def role_faults(self, role: RecordRole, record: Record, charge: Charge = free) -> Sequence[RecordFault]:
         """All faults that a record has because of its role. The work is charged as it is done."""
         del role, record, charge
         return ()
 
 
 class Policy(NamedTuple):
-    """What a server does about faults."""
+    """A server's policy on faults."""
 
     level: Level = Level.SAFE
     ignored: frozenset[str] = frozenset()
     """Ids of faults that count as none."""
 
     def refuses(self, severity: Severity) -> bool:
-        """Whether a record with a fault that bad is refused."""
+        """True if a record with a fault that bad is refused."""
         return severity is Severity.HARM or (severity is Severity.ERROR and self.level is Level.STRICT)
 
 
 SAFE: Final = Policy()
-"""What a server does unless it is told otherwise."""
+"""The policy of a server that was given none."""

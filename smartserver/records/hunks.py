@@ -18,7 +18,7 @@ from smartserver.records.varint import Malformed, decode, encode
 Buffer = bytes | memoryview
 
 Hunk = tuple[int, int, bytes]
-"""Where a piece of the base begins and ends, and what stands instead of it."""
+"""The begin and the end of a piece of the base, and the bytes that replace it."""
 
 
 def encode_hunks(hunks: Iterable[Hunk]) -> bytes:
@@ -32,8 +32,8 @@ def encode_hunks(hunks: Iterable[Hunk]) -> bytes:
 
 
 def single_hunk(text: bytes, base: bytes, most: int) -> bytes | None:
-    """The one hunk that makes a text of its base, where at most `most` bytes stand in it and it is shorter than the
-    text; else None."""
+    """The one hunk that makes a text of its base, if it adds at most `most` bytes and is shorter than the text; else
+    None."""
     head = common_start(text, base)
     tail = common_end(text, base, min(len(text), len(base)) - head)
     added = text[head : len(text) - tail]
@@ -44,11 +44,7 @@ def single_hunk(text: bytes, base: bytes, most: int) -> bytes | None:
 
 
 def decode_hunks(said: bytes) -> list[Hunk]:
-    """The hunks, in order.
-
-    Raises:
-        Malformed: they are cut off, or too long.
-    """
+    """The hunks, in order."""
     size = len(said)
     if size > limits.MAX_HUNKS:
         raise Malformed(0, f"{size} bytes of hunks, expected no more than {limits.MAX_HUNKS}")
@@ -105,11 +101,7 @@ def apply_hunks(hunks: Sequence[Hunk], length: int, base: bytes) -> bytes:
 
 
 def hunk_parts(hunks: Sequence[Hunk], length: int, base: Iterable[Buffer]) -> Iterator[Buffer]:
-    """As `apply_hunks`, with base and text in parts: no more than one of the base's is held.
-
-    Raises:
-        Malformed: as `apply_hunks`, once that is known.
-    """
+    """The same in parts, of a base in parts: no more than one of the base's is held."""
     parts = iter(base)
     part = memoryview(b"")
     passed = 0

@@ -82,7 +82,6 @@ class KeyTable:
         return number
 
     def _grow(self) -> None:
-        """Double the slots."""
         before = self._slots
         mask = self._mask = 2 * len(before) - 1
         slots = self._slots = array("Q", bytes(16 * len(before)))

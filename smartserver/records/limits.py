@@ -36,10 +36,10 @@ MAX_REFERRING: Final = 32 << 20
 at five times its size, while nothing else runs. A folder of 500,000 files has 20 MB."""
 
 BYTES_OF_REFERRING: Final = "bytes of a folder or of another record that names records"
-"""What `LimitExceeded` says of one over its limit."""
+"""The words of `LimitExceeded` for one over its limit."""
 
 BYTES_OF_RECORD: Final = "bytes of a record"
-"""What `LimitExceeded` says of a text over its limit. It travels, and clients go by it: it never changes."""
+"""The words of `LimitExceeded` for a text over its limit. They travel, and clients go by them: they never change."""
 
 BYTES_OF_SEGMENT: Final = "bytes of a segment"
 """The same of a segment."""

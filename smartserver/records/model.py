@@ -65,7 +65,7 @@ Piece = tuple[int, Iterable[SentRecord]]
 
 
 class BaseTag:
-    """How a record header names its delta base (DESIGN 4): `NONE`, `FULL_KEY`, else 2+2i or 3+2i."""
+    """The number by which a record header names its delta base: `NONE`, `FULL_KEY`, else 2+2i or 3+2i."""
 
     NONE = 0
     FULL_KEY = 1
@@ -133,7 +133,7 @@ class GraphNode(NamedTuple):
 
 
 class Plan(Protocol):
-    """What a push brings: the graph now, the segments when asked. An adapter makes it (`vcs`), the client reads it."""
+    """The content of a push: the graph now, the segments when asked. An adapter (`vcs`) makes it, a client reads it."""
 
     @property
     def graph(self) -> Sequence[GraphNode]:
@@ -159,7 +159,7 @@ class Tip(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
 
 
 RefValue = tuple[Tip, ...]
-"""What a ref holds, sorted by id: one tip, or a set of heads where a branch of the system may have several."""
+"""The value of a ref, sorted by id: one tip, or a set of heads where a branch of the system may have several."""
 
 
 def encode_ref(value: Sequence[Tip]) -> list[list[object]]:

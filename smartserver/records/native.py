@@ -49,7 +49,7 @@ def native(name: str) -> Any:
 
 
 def said() -> str:
-    """What `smartserver --version` says of it; empty where the native parts are used."""
+    """The line that `smartserver --version` adds; empty where the native parts are used."""
     if _native is not None:
         return ""
     if _IS_OFF:

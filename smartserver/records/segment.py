@@ -58,7 +58,7 @@ def encode_segment(
     """The segment of `revision`: its records' headers and, in the same order, their frames.
 
     Raises:
-        LimitExceeded, ValueError: as `encode_header`.
+        LimitExceeded: the segment, a count in it or a text is over its limit.
     """
     return b"".join((encode_header(revision, parents, entries, sum(map(len, frames)), kinds), *frames))
 
@@ -66,14 +66,10 @@ def encode_segment(
 def encode_header(
     revision: RevisionId, parents: Sequence[Parent], entries: Sequence[Entry], size: int, kinds: Sequence[Kind]
 ) -> bytes:
-    """What comes before the frames of a segment, which have `size` bytes.
+    """The header of a segment whose frames have `size` bytes.
 
     The entries must describe the frames and one another as `decode_segment` wants it; whoever reads the segment checks
     that, so it is not checked twice here.
-
-    Raises:
-        LimitExceeded: the segment, a count in it or a text is over its limit.
-        ValueError: a check has not the length its kind asks for.
     """
     _limit("parents of a revision", len(parents), limits.MAX_PARENTS)
     _limit("records of a revision", len(entries), limits.MAX_ENTRIES)
@@ -124,7 +120,7 @@ def decode_segment(buf: Buffer, at: int, kinds: Sequence[Kind]) -> Segment:
     if at - body + sum([entry.frame_length for entry in entries]) != length:
         raise Malformed(start, f"header and frames do not add up to the segment's {length} bytes")
     if start:
-        headers = [each - start for each in headers]
+        headers = [header - start for header in headers]
     return Segment(revision, parents, entries, at - start, body - start + length, tuple(headers))
 
 
@@ -151,11 +147,7 @@ def decode_revision(buf: Buffer, at: int) -> GraphNode:
 
 
 def frames(segment: Segment, buf: Buffer, at: int = 0) -> Iterator[memoryview]:
-    """The frames of the segment that lies at `at`, in entry order.
-
-    Raises:
-        Malformed: `buf` ends before the segment does.
-    """
+    """The frames of the segment that lies at `at`, in entry order."""
     if len(buf) - at < segment.length:
         raise Malformed(at, f"{len(buf) - at} bytes of a segment of {segment.length}")
     view = memoryview(buf)
@@ -166,11 +158,7 @@ def frames(segment: Segment, buf: Buffer, at: int = 0) -> Iterator[memoryview]:
 
 
 def encode_graph(revisions: Sequence[GraphNode]) -> bytes:
-    """The announcement of `revisions`, parents before children; about 24 bytes a revision with an id of 20.
-
-    Raises:
-        LimitExceeded: the graph is over its limit.
-    """
+    """The announcement of `revisions`, parents before children; about 24 bytes a revision with an id of 20."""
     _limit(REVISIONS_OF_GRAPH, len(revisions), limits.MAX_ANNOUNCED)
     parent_count = sum([len(parents) for _, parents in revisions])
     _limit(PARENTS_OF_GRAPH, parent_count, limits.MAX_ANNOUNCED_PARENTS)
@@ -208,11 +196,7 @@ class SegmentStream:
     """
 
     def __init__(
-        self,
-        *,
-        graph_first: bool,
-        limit: int = limits.MAX_SEGMENT,
-        charge: Callable[[int], None] = lambda steps: None,
+        self, *, graph_first: bool, limit: int = limits.MAX_SEGMENT, charge: Callable[[int], None] = lambda steps: None
     ) -> None:
         """`charge` is told how many revisions and parents of the graph were read, as they are."""
         self._charge = charge
@@ -278,8 +262,8 @@ class SegmentStream:
         """Bytes of the unit that begins with `head`, or 0 when the length itself is cut off."""
         try:
             length, size = read_length(head)
-        except Malformed as wrong:
-            raise Malformed(self._taken, wrong.why) from None
+        except Malformed as error:
+            raise Malformed(self._taken, error.why) from None
         if not size:
             return 0
         if self._graph_due:
@@ -298,7 +282,7 @@ class SegmentStream:
 
 
 class _Kinds:
-    """What reading a record header must know of the repository's kinds, looked up by index."""
+    """The facts about a repository's kinds that a reader of record headers needs, by index."""
 
     __slots__ = ("base", "check", "count")
 

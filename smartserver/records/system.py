@@ -27,7 +27,7 @@ ALL: Final = "smartserver.vcs.all"
 """The module that imports every system."""
 
 References = Sequence[tuple[int, bytes | None, Collection[Key]]]
-"""What a record refers to, in groups: the kind, the meta those records must have (None: any), and the keys."""
+"""The references of a record, in groups: the kind, the meta those records must have (None: any), and the keys."""
 
 NOTHING: Final[References] = ()
 
@@ -36,7 +36,7 @@ _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 Tips = Collection[RevisionId]
 
 Changes = tuple[References, References]
-"""Of two versions of a record what only the newer one and only the older one refers to; a key may be in both."""
+"""The references that only the newer and only the older of two versions of a record has; a key may be in both."""
 
 
 EntryValues = tuple[bytes | None, bytes | None]
@@ -44,16 +44,16 @@ EntryValues = tuple[bytes | None, bytes | None]
 
 
 class MapType(NamedTuple):
-    """What a system says of one of its maps."""
+    """The type of one of a system's maps."""
 
     kind: str
-    """What its values are: `ids` or `opaque`."""
+    """The type of its values: `ids` or `opaque`."""
     of_refs: bool = False
-    """Whether each entry belongs to a ref; else none does."""
+    """True if each entry belongs to a ref; else none does."""
 
 
 class EntryRight(enum.Enum):
-    """What a change of an entry needs, in the meaning that the right has for refs."""
+    """The right that a change of an entry needs, with the meaning that it has for refs."""
 
     WRITE = "write"
     CREATE = "create"
@@ -75,10 +75,9 @@ class System:
     """
 
     name: str
-    """What a repository is said to be of, and clients ask for."""
+    """The name of the system in a repository, by which clients ask for it."""
 
     kinds: tuple[Kind, ...] = ()
-    """The kinds of record a repository has."""
 
     keys: Mapping[str, KeyCheck] = {}
     """Checks of its own that a kind may name.
@@ -94,7 +93,7 @@ class System:
     """The meta of an own record that only says something of its parent, as an annotated tag does of a commit."""
 
     ghosts = True
-    """Whether parents may be absent."""
+    """True if parents may be absent."""
 
     of_revision: frozenset[int] = frozenset()
     """Kinds whose records have the id of the revision that introduces them as key."""
@@ -108,19 +107,19 @@ class System:
     the keys, and whether it has all that are left."""
 
     refs_are_files = False
-    """Whether clients keep refs in files, so that `a` and `a/b` cannot both be refs."""
+    """True if clients keep refs in files, so that `a` and `a/b` cannot both be refs."""
 
     graph = b""
     """The selector of revisions and their parents without records; empty where there is none, nor `part_entries`."""
 
     settings_matter = False
-    """Whether `settings_entries` gives any: a copy has to know the settings of its target before."""
+    """True if `settings_entries` gives any: a copy has to know the settings of its target before."""
 
     hash_bytes = 0
     """Bytes of each key, where a native part proves the records (`store.native.Prover`). 0 elsewhere."""
 
     in_hunks = False
-    """Whether clients push records as hunks: then a bulk stream has them uncompressed."""
+    """True if clients push records as hunks: then a bulk stream has them uncompressed."""
 
     @functools.cached_property
     def content_keys(self) -> frozenset[int]:
@@ -139,8 +138,7 @@ class System:
     def settings_entries(
         self, old: Mapping[str, bytes], new: Mapping[str, bytes], tips: Iterable[RevisionId]
     ) -> Mapping[str, Mapping[bytes, bytes]]:
-        """Entries that opaque maps need where the settings `old` become `new`, so that the history of `tips` keeps its
-        meaning; by map."""
+        """Entries that opaque maps need when settings change, so that history of `tips` keeps its meaning; by map."""
         del old, new, tips
         return {}
 
@@ -177,14 +175,14 @@ class System:
                     yield named
 
     def entry_rights(self, stored: MapReader, table: str, changes: Sequence[EntryValues]) -> Sequence[EntryRight]:
-        """What each change of an entry of a map needs."""
+        """The right that each change of an entry of a map needs."""
         del stored
         replaced = EntryRight.FORCE if self.maps[table].kind == "ids" else EntryRight.WRITE
         return [EntryRight.WRITE if old is None else replaced for old, _ in changes]
 
     def superseded(self, stored: MapReader, tips: Sequence[RevisionId]) -> tuple[Tips, Tips]:
-        """Of the tips of a ref those that others replace, as entries of maps say: those that the ref no longer has,
-        and those that it keeps although they do not count as heads."""
+        """The tips of a ref that others replace, as entries of maps say: those that the ref no longer has, and those
+        that it keeps although they do not count as heads."""
         del stored, tips
         return (), ()
 
@@ -194,7 +192,7 @@ class System:
         return None
 
     def tip_fact(self, meta: bytes, text: bytes) -> bytes:
-        """What a revision's own record says that the attributes of a tip there depend on; empty for most."""
+        """The part of a revision's own record that the attributes of a tip there depend on; empty for most."""
         del meta, text
         return b""
 
@@ -208,7 +206,7 @@ class System:
         return revision.hex()
 
     def type_name(self, meta: bytes) -> str:
-        """What a record with this meta is called in a message."""
+        """The name of a record with this meta in a message."""
         return f"a record with the meta {meta.hex()}"
 
     def own_parents(self, key: Key, meta: bytes, text: bytes) -> tuple[RevisionId, ...]:
@@ -221,17 +219,17 @@ class System:
         return ()
 
     def may_refer(self, kind: int, meta: bytes) -> bool:
-        """Whether a record of this kind and meta can refer to others, whatever its text."""
+        """True if a record of this kind and meta can refer to others, whatever its text."""
         del kind, meta
         return False
 
     def is_list(self, kind: int, meta: bytes) -> bool:
-        """Whether the record is mainly a list of references. The size of such records is limited. Of a large one of the
-        others nobody looks at more than the first bytes (`store.incoming.BEGIN`)."""
+        """True if the record is mainly a list of references. The size of such records is limited. Of a large record of
+        another type only the first bytes are looked at (`store.incoming.BEGIN`)."""
         return self.may_refer(kind, meta)
 
     def is_file(self, kind: int, meta: bytes) -> bool:
-        """Whether the record is the text of a file in a tree."""
+        """True if the record is the text of a file in a tree."""
         del kind, meta
         return False
 
@@ -245,7 +243,7 @@ class System:
         return NOTHING
 
     def changes(self, record: Record, base: Record) -> Changes | None:
-        """What a record refers to and its base, of the same kind, does not; None: `references` of both say.
+        """The references that only a record and only its base, of the same kind, has; None: `references` of both say.
 
         `base`: a record whose references were read before, for it was proved.
 
@@ -263,7 +261,7 @@ class System:
         return FaultChecker()
 
     def read(self, stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
-        """What `Repository.read` sends. The selector is this system's own: nothing else reads it.
+        """The answer to `Repository.read`. The selector is this system's own: nothing else reads it.
 
         Raises:
             LimitExceeded: it asks for too much.

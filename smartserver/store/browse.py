@@ -21,7 +21,7 @@ from smartserver.records.browse import (
     PLAIN,
     ChangeList,
     Contents,
-    Entry,
+    ListedNode,
     LogEntry,
     LogSelector,
     Node,
@@ -99,13 +99,13 @@ def _tree(
             below = node.path[len(path) :].lstrip(b"/")
             key = node.place[1] if selector.keys and node.place is not None else b""
             if node.type is NodeType.FOLDER or not (selector.texts or selector.sizes):
-                yield encode_item(Entry(below, node.type, NO_TEXT, key))
+                yield encode_item(ListedNode(below, node.type, NO_TEXT, key))
                 continue
             if not selector.texts:
-                yield encode_item(Entry(below, node.type, contents.size(node), key))
+                yield encode_item(ListedNode(below, node.type, contents.size(node), key))
                 continue
             text = contents.text(node)
-            yield encode_item(Entry(below, node.type, text.length, key))
+            yield encode_item(ListedNode(below, node.type, text.length, key))
             yield from text.parts
 
 

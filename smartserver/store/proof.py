@@ -46,7 +46,7 @@ from typing import Final
 from smartserver.errors import CorruptRecord, MissingReference, WrongParents, shown
 from smartserver.records.cache import Cache
 from smartserver.records.charge import Charge, free
-from smartserver.records.faults import Fault, Level, Policy, Role
+from smartserver.records.faults import Level, Policy, RecordFault, RecordRole
 from smartserver.records.model import BaseTag, Entry, Key, Record, RecordName, RevisionId, Segment
 from smartserver.records.system import References as ReferenceGroups
 from smartserver.records.system import System, system_of
@@ -314,9 +314,9 @@ class Judge:
         self._measure = measure
         self._read = read
         self._charge = charge
-        self._roles: dict[Role, Key] = {}
+        self._roles: dict[RecordRole, Key] = {}
         """The roles that records of the segment under check give to others, and the first record that does."""
-        self._judged: set[Role] = set()
+        self._judged: set[RecordRole] = set()
         self.warnings: dict[str, tuple[int, Key]] = {}
         """By the id of a fault that is no reason to refuse: how many records have it, and the first of them."""
 
@@ -350,7 +350,7 @@ class Judge:
             self._weigh(revision, role.key, faults)
         self._roles.clear()
 
-    def _weigh(self, revision: RevisionId, key: Key, faults: Sequence[Fault]) -> None:
+    def _weigh(self, revision: RevisionId, key: Key, faults: Sequence[RecordFault]) -> None:
         for fault in faults:
             if fault.id in self._policy.ignored:
                 continue

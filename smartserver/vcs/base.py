@@ -1,4 +1,4 @@
-"""What every version-control adapter gives the client, and the errors it may raise; nothing here names a VCS.
+"""The types that every version-control adapter gives the client, and the errors it may raise; nothing here names a VCS.
 
 VcsError
 ├── BadStream       a stream in the format of git fast-import cannot be read
@@ -33,7 +33,7 @@ class BadStream(VcsError):
 
 
 class CannotSend(VcsError):
-    """What was to be pushed cannot be: this repository does not have all of it."""
+    """The local repository does not have all of what was to be pushed."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -66,7 +66,7 @@ class ToolFailed(VcsError):
 
 
 class InsertReport(NamedTuple):
-    """What a pull brought into the local repository."""
+    """The objects and revisions that a pull brought into the local repository."""
 
     objects: int
     revisions: int

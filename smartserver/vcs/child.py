@@ -36,11 +36,7 @@ class Child:
                 self._live(work, before)
 
     def wait(self) -> bytes:
-        """Wait for its end; its answer.
-
-        Raises:
-            VcsError: what the work raised, or why the process failed.
-        """
+        """Wait for its end; its answer."""
         status = self._reap()
         answer = os.pread(self._answer, os.fstat(self._answer).st_size, 0)
         if status == _REFUSED:
@@ -76,14 +72,14 @@ class Child:
             try:
                 self._say(work())
                 status = 0
-            except VcsError as wrong:
+            except VcsError as error:
                 import pickle
 
-                self._say(pickle.dumps(wrong))
+                self._say(pickle.dumps(error))
                 status = _REFUSED
-        except BaseException as wrong:  # Nothing may escape into the parent's code.
+        except BaseException as error:  # Nothing may escape into the parent's code.
             with contextlib.suppress(OSError):
-                self._say(repr(wrong).encode())
+                self._say(repr(error).encode())
         finally:
             os._exit(status)
 
@@ -93,11 +89,7 @@ class Child:
 
 
 def streamed(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The bytes of `chunks`, which a child makes while they are taken; in other pieces.
-
-    Raises:
-        VcsError: as `Child.wait`, at the end of what came before.
-    """
+    """The bytes of `chunks`, which a child makes while they are taken; in other pieces."""
     import tempfile  # Most commands of git fork no child.
 
     with tempfile.TemporaryFile() as answer:

@@ -12,7 +12,7 @@ from typing import Final
 
 _GROUP: Final = rb"([*+?]|\{[0-9,]+\})\+"
 _SINGLE: Final = rb"\\.|\[\^?\]?(?:[^\]\\]|\\.)*\]"
-"""What is escaped, or a class."""
+"""An escaped byte, or a class of bytes."""
 
 
 def atomic(pattern: bytes) -> bytes:
@@ -40,5 +40,5 @@ def atomic(pattern: bytes) -> bytes:
 
 
 def compile_pattern(pattern: bytes, flags: int = 0) -> re.Pattern[bytes]:
-    """As `re.compile`, right in every release."""
+    """Compile a pattern as `re.compile` does, but right in every release."""
     return re.compile(atomic(pattern), flags)

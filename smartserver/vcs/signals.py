@@ -10,7 +10,7 @@ import signal
 from collections.abc import Collection, Iterator
 
 RAISING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGALRM)
-"""What the programs this runs in may have raise something. To hold all signals there are takes ten times as long."""
+"""The signals that may raise an exception in the programs this runs in. To hold all signals takes ten times as long."""
 
 
 @contextlib.contextmanager

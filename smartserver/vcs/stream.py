@@ -30,17 +30,16 @@ FEATURES: Final = frozenset(
 HEADS: Final = b"refs/heads/"
 TAGS: Final = b"refs/tags/"
 NOTES: Final = b"refs/notes/"
-"""Where the refs of a stream begin."""
+"""The prefixes of a stream's refs."""
 
 FILE, PROGRAM, LINK, SUBMODULE = 0o100644, 0o100755, 0o120000, 0o160000
-"""The modes of files in a stream."""
 
 _RAW_DATE: Final = re.compile(rb"-?[0-9]{1,18} [-+][0-9]{4}")
 _QUOTED: Final = rb'"((?:[^"\\]|\\.)*)"'
 _PATH: Final = re.compile(_QUOTED)
 _PAIR: Final = re.compile(rb"(?:%b|([^ \"][^ ]*)) (?:%b|([^\"].*))" % (_QUOTED, _QUOTED), re.DOTALL)
 _FORBIDDEN: Final = re.compile(rb"[\x00-\x20~^:?*\[\\\x7f]|\.\.|@\{|(?<=/)\.|//|[./]$|\.lock(?=/|$)")
-"""What a ref of git cannot have (git check-ref-format)."""
+"""The parts that a ref of git cannot have (git check-ref-format)."""
 _ESCAPE: Final = re.compile(rb'\\([0-7]{3}|[abfnrtv\\"])')
 _ESCAPES: Final = dict(zip(b'abfnrtv\\"', b'\a\b\f\n\r\t\v\\"', strict=True))
 
@@ -77,25 +76,21 @@ class StreamParser(ImportParser):
         self._encoding = b""
 
     def commands(self) -> Iterator[Any]:
-        """The commands of the stream, in order.
-
-        Raises:
-            BadStream: the stream is damaged, or has a command that is not known here.
-        """
+        """The commands of the stream, in order."""
         is_empty = True
         try:
             for command in self.iter_commands():
                 is_empty = False
                 yield command
-        except errors.ParsingError as wrong:
-            raise BadStream(_plain(str(wrong).replace(": ", " of the stream: ", 1))) from wrong
-        except (ValueError, IndexError, OverflowError) as wrong:
-            raise BadStream.at(self.lineno, _plain(str(wrong))) from wrong
+        except errors.ParsingError as error:
+            raise BadStream(_plain(str(error).replace(": ", " of the stream: ", 1))) from error
+        except (ValueError, IndexError, OverflowError) as error:
+            raise BadStream.at(self.lineno, _plain(str(error))) from error
         if is_empty:
             raise BadStream("the stream is empty")
 
     def iter_commands(self) -> Iterator[Any]:
-        """As `commands`, with the library's errors."""
+        """Yield the same, with the library's errors."""
         while True:
             try:
                 for command in super().iter_commands():
@@ -109,8 +104,8 @@ class StreamParser(ImportParser):
                         raise ValueError(f"the mark {mark.decode('utf-8', 'replace')!r} is no number")
                     yield command
                 return
-            except errors.InvalidCommand as wrong:
-                words: Any = wrong.cmd
+            except errors.InvalidCommand as error:
+                words: Any = error.cmd
                 if not words.startswith(b"option "):
                     raise ValueError(f"the command {words[:100].decode('utf-8', 'replace')!r} is not known") from None
 
@@ -211,7 +206,7 @@ class StreamParser(ImportParser):
 
 
 class Refs:
-    """What a stream says of refs, and what is on the server. For systems that have a commit by an id."""
+    """The refs of a stream and those of the server, for systems that have a commit by an id."""
 
     def __init__(self, there: Mapping[bytes, bytes], marks: dict[bytes, bytes]) -> None:
         """`there`: the refs of the server. `marks`: of earlier streams; those of this one are added."""
@@ -262,7 +257,7 @@ class Refs:
         return {ref: commit for ref, commit in self.moved.items() if self.there.get(ref) != commit}
 
 
-class NewFile(NamedTuple):
+class FileVersion(NamedTuple):
     """A version of a file."""
 
     text: Callable[[], bytes]
@@ -271,23 +266,23 @@ class NewFile(NamedTuple):
     """The file of the commit before that it was copied from."""
 
 
-Files = dict[bytes, NewFile | None]
-"""What a commit makes of files; None: it removes one."""
+Files = dict[bytes, FileVersion | None]
+"""The files of a commit that are new or changed; None: it removes one."""
 
 
 class FilesBefore(Protocol):
     """The files of the first parent of a commit."""
 
     def has(self, path: bytes) -> bool:
-        """Whether there is a file."""
+        """True if there is a file."""
 
     def has_folder(self, path: bytes) -> bool:
-        """Whether there is a folder."""
+        """True if there is a folder."""
 
     def paths(self, folder: bytes) -> Iterable[bytes]:
         """All files in a folder, and in those below; the folder with an empty path has all."""
 
-    def file(self, path: bytes) -> NewFile:
+    def file(self, path: bytes) -> FileVersion:
         """A file that is there."""
 
 
@@ -313,7 +308,7 @@ class FileChanges:
                 return False
             if change.mode not in (FILE, PROGRAM, LINK):
                 raise ValueError(f"{change.path.decode('utf-8', 'replace')}: mode {change.mode:o} is no file's")
-            self._put(change.path, NewFile(text_of(change), change.mode, None))
+            self._put(change.path, FileVersion(text_of(change), change.mode, None))
         elif isinstance(change, commands.FileDeleteCommand):
             self._remove(change.path)
         elif isinstance(change, commands.FileDeleteAllCommand):
@@ -325,16 +320,16 @@ class FileChanges:
         return True
 
     def result(self) -> Files:
-        """What became of the files, without what removes one that was not there."""
+        """The changed files, without removals of files that were not there."""
         return {path: file for path, file in self._files.items() if file is not None or self._before.has(path)}
 
-    def _put(self, path: bytes, file: NewFile) -> None:
+    def _put(self, path: bytes, file: FileVersion) -> None:
         """Have a file there, in place of whatever was."""
         if problem := path_problem(path, self._control):
             raise ValueError(problem)
         was_file = self._before.has(path)  # Then it is no folder, and its folders are no files: nothing is looked for.
-        for each in self._below(path) if not was_file or path in self._folders else ():
-            self._files[each] = None
+        for file_path in self._below(path) if not was_file or path in self._folders else ():
+            self._files[file_path] = None
         for end in (number for number, byte in enumerate(path) if byte == ord("/")):
             folder = path[:end]
             self._folders.add(folder)
@@ -348,19 +343,22 @@ class FileChanges:
         if self._before.has(path) and self._files.get(path) is None:
             self._files[path] = None
             return
-        for each in [path] if self._has(path) else self._below(path):
-            self._files[each] = None
+        for file_path in [path] if self._has(path) else self._below(path):
+            self._files[file_path] = None
 
     def _copy(self, source: bytes, target: bytes, *, moves: bool) -> None:
         """Have the files of a path at another one, too, or there alone."""
         found = [source] if self._has(source) else self._below(source)
         if not found:
             raise ValueError(f"no file {source.decode('utf-8', 'replace')}")
-        files = {each: self._files.get(each) or self._before.file(each)._replace(source=each) for each in found}
+        files = {
+            file_path: self._files.get(file_path) or self._before.file(file_path)._replace(source=file_path)
+            for file_path in found
+        }
         if moves:
             self._files |= dict.fromkeys(files)
-        for each, file in files.items():
-            self._put(target + each[len(source) :], file)
+        for file_path, file in files.items():
+            self._put(target + file_path[len(source) :], file)
 
     def _has(self, path: bytes) -> bool:
         return self._files[path] is not None if path in self._files else self._before.has(path)
@@ -370,8 +368,8 @@ class FileChanges:
         if path and path not in self._folders and not self._before.has_folder(path):
             return []
         start = path + b"/" if path else b""
-        mine = (each for each in self._files if each.startswith(start))
-        return [each for each in {*self._before.paths(path), *mine} if self._has(each)]
+        mine = (file_path for file_path in self._files if file_path.startswith(start))
+        return [file_path for file_path in {*self._before.paths(path), *mine} if self._has(file_path)]
 
 
 def path_problem(path: bytes, control: bytes) -> str:
@@ -389,7 +387,7 @@ def claim(refs: dict[bytes, bytes], ref: bytes, commit: bytes, otherwise: bytes)
     that ends with `otherwise`. The name becomes one that git allows."""
     wanted = _FORBIDDEN.sub(b"_", ref)
     is_taken = refs.get(wanted, commit) != commit or any(
-        each.startswith(wanted + b"/") or wanted.startswith(each + b"/") for each in refs
+        other.startswith(wanted + b"/") or wanted.startswith(other + b"/") for other in refs
     )
     refs[b"%b-%b" % (wanted, otherwise) if is_taken else wanted] = commit
 
@@ -405,5 +403,4 @@ def _unquoted(text: bytes) -> bytes:
 
 
 def _plain(text: str) -> str:
-    """In one line."""
     return " ".join(text.split())

@@ -1,4 +1,4 @@
-"""vcs.bzr.plan, vcs.bzr.export, vcs.bzr.trees, vcs.bzr.insert, vcs.bzr.compat: what Breezy keeps comes
+"""vcs.bzr.plan, vcs.bzr.trees, vcs.bzr.insert, vcs.received, vcs.bzr.compat: what Breezy keeps comes
 out of a repository of ours as it went in: random parts of random histories, pulled in random increments."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from breezy.bzr.testament import StrictTestament3
 from brz_histories import RandomHistory, Served, all_keys, contents, new_repository
 from bzr_histories import quiet
 
-from smartserver.vcs.bzr import export as brz_export
+from smartserver.vcs import received
 from smartserver.vcs.bzr import insert as brz_insert
 from smartserver.vcs.bzr import plan as brz_plan
 
@@ -97,7 +97,7 @@ def test_any_part_in_any_increments(history: RandomHistory, served: Served, monk
     chance = random.Random(11)
     order = list(history.parents)
     for trial in range(TRIALS):
-        monkeypatch.setattr(brz_insert, "CACHE", chance.choice((3_000, 64 << 20)))
+        monkeypatch.setattr(received, "CACHE", chance.choice((3_000, 64 << 20)))
         monkeypatch.setattr(brz_insert, "FORK_FROM", chance.choice((1, 8 << 20)))
         heads = chance.sample(order, chance.choice((1, 1, 2, 4)))
         wanted = history.ancestors(*heads)
@@ -117,11 +117,11 @@ def test_the_ways_of_a_push_make_no_difference(
     history: RandomHistory, monkeypatch: pytest.MonkeyPatch, few: int, chunk: int, batch: int, pages: int
 ) -> None:
     monkeypatch.setattr(brz_plan, "FEW", few)
-    monkeypatch.setattr(brz_export, "CHUNK", chunk)
-    monkeypatch.setattr(brz_export, "BATCH", batch)
-    monkeypatch.setattr(brz_export, "_PAGES", pages)
-    monkeypatch.setattr(brz_export, "_ROOTS", 3)
-    monkeypatch.setattr(brz_export, "_CACHE", 5_000)
+    monkeypatch.setattr(brz_plan, "CHUNK", chunk)
+    monkeypatch.setattr(brz_plan, "BATCH", batch)
+    monkeypatch.setattr(brz_plan, "_PAGES", pages)
+    monkeypatch.setattr(brz_plan, "_ROOTS", 3)
+    monkeypatch.setattr(brz_plan, "_CACHE", 5_000)
     served, order = Served(), list(history.parents)
     target = new_repository(f"memory:///ways{few}")
     with quiet():

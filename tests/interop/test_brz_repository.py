@@ -1,4 +1,4 @@
-"""vcs.bzr.repository: what a Breezy repository says of itself; and vcs.bzr.plan, vcs.bzr.insert, vcs.bzr.worker where
+"""vcs.bzr.repository: what a Breezy repository says of itself; and vcs.bzr.plan, vcs.bzr.insert where
 something is wrong."""
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from smartserver.records.model import BaseTag, Parent
 from smartserver.records.segment import decode_segment, encode_segment, frames
 from smartserver.vcs.base import CannotSend, VcsError, WrongContent
 from smartserver.vcs.bzr import insert as brz_insert
-from smartserver.vcs.bzr.block import Text, TextRange, fill
+from smartserver.vcs.bzr.block import BlockText, TextRange, fill
 from smartserver.vcs.bzr.compat import StoreKey, put_block
 from smartserver.vcs.bzr.complete import instead_of_breezys_look, is_alone
-from smartserver.vcs.bzr.insert import insert
+from smartserver.vcs.bzr.insert import Worker, insert
 from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, TEXT
 from smartserver.vcs.bzr.plan import plan
 from smartserver.vcs.bzr.repository import BrzRepository, WrongFormat
-from smartserver.vcs.bzr.worker import Worker
 
 pytestmark = pytest.mark.interop
 
@@ -379,7 +378,7 @@ def test_an_interrupted_pull_leaves_nothing() -> None:
 
 
 def test_a_worker_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(arrived: object) -> Iterator[Text]:
+    def failing(arrived: object) -> Iterator[BlockText]:
         raise OSError("no space")
 
     monkeypatch.setattr(brz_insert, "FORK_FROM", 1)
@@ -391,10 +390,10 @@ def test_a_worker_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_worker_that_is_abandoned_is_gone(workers: list[int]) -> None:
-    def endless() -> Iterator[Text]:
+    def endless() -> Iterator[BlockText]:
         while True:
             signal.pause()
-            yield Text(b"never", (), b"", b"")
+            yield BlockText(b"never", (), b"", b"")
 
     worker = Worker(endless)
     worker.abandon()
@@ -412,7 +411,7 @@ def test_a_text_that_is_there_is_not_put_there_again() -> None:
 
         with target.lock_write():
             target.start_write_group()
-            fill([Text(text, (), b"", b"the text " + text) for text in texts], give)
+            fill([BlockText(text, (), b"", b"the text " + text) for text in texts], give)
             target.commit_write_group()
 
     put(b"a", b"b")

@@ -33,7 +33,7 @@ STUB = """
 from mercurial import extensions, localrepo
 from smartserver.plugins.mercurial import compat
 
-class Made(compat.Peer):
+class Made(compat.BasePeer):
     def capabilities(self):
         return {b"lookup"}
 

@@ -1,4 +1,4 @@
-"""vcs.hg.plan, vcs.hg.export, vcs.hg.insert, vcs.hg.compat, vcs.hg.repository: what Mercurial keeps comes out of a
+"""vcs.hg.plan, vcs.hg.insert, vcs.received, vcs.hg.compat, vcs.hg.repository: what Mercurial keeps comes out of a
 repository of ours as it went in: random parts of random histories, pulled in random increments."""
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import pytest
 from hg_histories import RandomHistory, Served, commit, new_repository, open_repository, verify
 
 from smartserver.records import limits
-from smartserver.vcs.hg import export as hg_export
-from smartserver.vcs.hg import insert as hg_insert
+from smartserver.vcs import received
 from smartserver.vcs.hg import plan as hg_plan
 from smartserver.vcs.hg.format import changeset_manifest
 from smartserver.vcs.hg.kinds import NULL
@@ -87,7 +86,7 @@ def test_any_part_in_any_increments(
     chance = random.Random(5)
     order = list(history.parents)
     for trial in range(TRIALS):
-        monkeypatch.setattr(hg_insert, "CACHE", chance.choice((3_000, 64 << 20)))
+        monkeypatch.setattr(received, "CACHE", chance.choice((3_000, 64 << 20)))
         heads = chance.sample(order, chance.choice((1, 1, 2, 4)))
         nodes = history.ancestors(*heads)
         wanted = [node for node in order if node in nodes]
@@ -108,9 +107,9 @@ def test_the_ways_of_a_push_make_no_difference(
     history: RandomHistory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
     monkeypatch.setattr(hg_plan, "FEW", few)
-    monkeypatch.setattr(hg_export, "_CACHE", 5_000)
-    monkeypatch.setattr(hg_export, "_MANIFESTS", 5_000)
-    monkeypatch.setattr(hg_export, "_STORES", 3)
+    monkeypatch.setattr(hg_plan, "_CACHE", 5_000)
+    monkeypatch.setattr(hg_plan, "_MANIFESTS", 5_000)
+    monkeypatch.setattr(hg_plan, "_STORES", 3)
     served, order = Served(), list(history.parents)
     assert served.push(history.repository, order) == len(order)
     target = new_repository(tmp_path / "whole")
@@ -160,7 +159,7 @@ def test_a_push_that_is_planned_again(history: RandomHistory) -> None:
 
 @pytest.mark.parametrize("text", [b"line of a text\n" * 400, random.Random(1).randbytes(5_000)])
 def test_a_large_text_is_sent_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
-    monkeypatch.setattr(hg_export, "_PART", 700)
+    monkeypatch.setattr(hg_plan, "_PART", 700)
     monkeypatch.setattr(limits, "MAX_BASED", 4_000)
     source = new_repository(tmp_path / "source")
     first = commit(source, (NULL, NULL), {b"a": (text, b"", None), b"b": (b"b\n", b"", None)}, b"both", {}, 1)

@@ -16,8 +16,8 @@ class DescriptorMedium:
     def __init__(self, descriptors: Sequence[int]) -> None:
         self._descriptors = list(descriptors)
         self._in, self._out = self._descriptors[0], self._descriptors[:2][-1]
-        for each in (self._in, self._out):
-            os.set_blocking(each, False)
+        for descriptor in (self._in, self._out):
+            os.set_blocking(descriptor, False)
 
     def poll(self, *, read: bool, write: bool, timeout: float | None = None) -> tuple[bool, bool]:
         """Wait for either direction."""
@@ -49,5 +49,5 @@ class DescriptorMedium:
     def close(self) -> None:
         """Close all of them."""
         closing, self._descriptors = self._descriptors, []
-        for each in closing:
-            os.close(each)
+        for descriptor in closing:
+            os.close(descriptor)

@@ -10,9 +10,6 @@ def ready(read: int | None, write: int | None, timeout: float | None) -> tuple[b
     """Wait until one can be read from or the other written to, at most `timeout` seconds: which; they may be the same.
 
     One whose other end is gone can be: what is read or written next says so.
-
-    Raises:
-        ValueError: one is closed.
     """
     asked = select.poll()
     if read is not None:

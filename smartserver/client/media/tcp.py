@@ -108,12 +108,12 @@ class TcpMedium:
     def _answered(self) -> None:
         self._made, self._first, self._others = True, b"", ()
 
-    def _try_others(self, wrong: OSError) -> None:
+    def _try_others(self, error: OSError) -> None:
         """Connect to another address if this one never answered, and send again what went with its handshake."""
-        if self._made or wrong.errno in WAS_MADE:
-            raise ConnectionLost(_words(wrong)) from None
+        if self._made or error.errno in WAS_MADE:
+            raise ConnectionLost(_words(error)) from None
         if not self._others:
-            raise CannotConnect(self._where, _why(wrong)) from None
+            raise CannotConnect(self._where, _why(error)) from None
         nobody = self._socket
         try:
             self._socket, _ = _open(self._others, fast_open=False)
@@ -185,5 +185,5 @@ def _why(unreached: OSError) -> str:
     return f"no answer within {CONNECT_TIMEOUT:.0f} s" if isinstance(unreached, TimeoutError) else _words(unreached)
 
 
-def _words(wrong: OSError) -> str:
-    return wrong.strerror or str(wrong)
+def _words(error: OSError) -> str:
+    return error.strerror or str(error)

@@ -24,11 +24,7 @@ class TlsMedium:
     """A TLS connection; implements `Medium`."""
 
     def __init__(self, host: str, port: int, trust: Trust) -> None:
-        """Connect, and check who is there.
-
-        Raises:
-            CannotConnect: as `TcpMedium`, the server does not speak TLS 1.3, or its certificate is not trusted.
-        """
+        """Connect, and check who is there."""
         self._where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._got = b""
         """Decrypted and not read yet."""
@@ -61,20 +57,20 @@ class TlsMedium:
         made.setblocking(False)
         return made
 
-    def _why(self, wrong: OSError, trust: Trust) -> str:
-        if isinstance(wrong, ssl.SSLCertVerificationError):
+    def _why(self, error: OSError, trust: Trust) -> str:
+        if isinstance(error, ssl.SSLCertVerificationError):
             by = f" by {trust.ca}" if trust.ca else ""
             what_to_do = f"if its owner told you its fingerprint, run `smartserver trust {self._where}`"
-            if wrong.verify_code in OF_TIME:
+            if error.verify_code in OF_TIME:
                 what_to_do = "check the date of this machine, and ask its owner"
-            return f"its certificate is not trusted{by} ({wrong.verify_message.rstrip('.')}): {what_to_do}"
-        if isinstance(wrong, ssl.SSLError):
-            if wrong.reason in NO_TLS or isinstance(wrong, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
+            return f"its certificate is not trusted{by} ({error.verify_message.rstrip('.')}): {what_to_do}"
+        if isinstance(error, ssl.SSLError):
+            if error.reason in NO_TLS or isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
                 return "it does not speak TLS there (`smartserver serve --tls`)"
-            return f"TLS failed: {wrong.reason or wrong}"
-        if isinstance(wrong, TimeoutError):
+            return f"TLS failed: {error.reason or error}"
+        if isinstance(error, TimeoutError):
             return f"no answer within {CONNECT_TIMEOUT:.0f} s"
-        return f"{wrong.strerror or wrong}, in the handshake of TLS"
+        return f"{error.strerror or error}, in the handshake of TLS"
 
     def fileno(self) -> int:
         """The descriptor of its socket."""

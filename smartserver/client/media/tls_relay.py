@@ -26,13 +26,9 @@ def command(host: str, port: int, trust: Trust) -> list[str]:
 
 
 def relay(server: TlsMedium, source: int, sink: int) -> None:
-    """Carry bytes until either side ends.
-
-    Raises:
-        MediumError, OSError: one of them broke.
-    """
-    for each in (source, sink):
-        os.set_blocking(each, False)
+    """Carry bytes until either side ends."""
+    for side in (source, sink):
+        os.set_blocking(side, False)
     up = down = b""
     while True:
         asked = select.poll()

@@ -16,7 +16,7 @@ from breezy.revision import NULL_REVISION
 
 from smartserver.client.plain import plain
 from smartserver.client.updates import MapUpdateOutcome, RefUpdate
-from smartserver.plugins.breezy.place import State
+from smartserver.plugins.breezy.place import BranchState
 from smartserver.plugins.breezy.words import HAS_A_REVISION, NotOnServer
 from smartserver.records.model import HERE, Plan, RevisionId
 from smartserver.vcs.bzr.kinds import CONFIG, TAGS
@@ -64,7 +64,7 @@ class Lacking:
 # -- the files
 
 
-def files_of(state: State) -> dict[str, bytes]:
+def files_of(state: BranchState) -> dict[str, bytes]:
     """The content of the files of a branch; empty options are no file."""
     tags = dict(state.tags)
     return {
@@ -75,11 +75,7 @@ def files_of(state: State) -> dict[str, bytes]:
 
 
 def tip_of(content: bytes) -> tuple[int, RevisionId]:
-    """The number and the revision that a file names as the tip.
-
-    Raises:
-        NotOnServer: it is none.
-    """
+    """The number and the revision that a file names as the tip."""
     number, revision = content.rstrip(b"\n").split(b" ", 1)
     if revision == NULL_REVISION:
         raise NotOnServer(HAS_A_REVISION)
@@ -96,7 +92,7 @@ def changed_tags(before: Mapping[str, RevisionId], content: bytes) -> list[Entry
 # -- what is sent
 
 
-def stays(state: State) -> RefUpdate:
+def stays(state: BranchState) -> RefUpdate:
     """The update that does nothing where the branch's tip is this one, and else is refused."""
     return RefUpdate(HERE, state.tip, Rule.LEASE, Create.NO, state.tip or b"", state.attributes)
 
@@ -140,8 +136,8 @@ def outcomes(done: Sequence[MapUpdateOutcome]) -> dict[str, EntryOutcome]:
     """The outcome of each tag in calls that were done."""
     return {
         change.key.decode("utf-8", "replace"): outcome
-        for each in done
-        for change, outcome in zip(each.update.entries, each.entries, strict=True)
+        for map_outcome in done
+        for change, outcome in zip(map_outcome.update.entries, map_outcome.entries, strict=True)
     }
 
 

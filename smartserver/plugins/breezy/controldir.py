@@ -70,16 +70,11 @@ class HpssDirFormat(BzrDirMetaFormat1):
         return isinstance(transport, HpssTransport)
 
     def open(self, transport: HpssTransport, _found: bool = False) -> HpssDir:
-        """Open a URL. The server is not asked.
-
-        Raises:
-            NotOnServer: a stacked branch is to be pushed there, for which Breezy would push a whole one; or what is
-                there is to be reconfigured, for which Breezy removes the branch before it asks for what replaces it.
-        """
+        """Open a URL. The server is not asked."""
         if runs("push") and (given("stacked") or given("stacked_on")):
-            raise NotOnServer(STACKED)
+            raise NotOnServer(STACKED)  # Breezy would push a branch that is not.
         if runs("reconfigure") and is_ours(given("location")):
-            raise NotOnServer(RECONFIGURED)
+            raise NotOnServer(RECONFIGURED)  # Breezy removes the branch before it asks for its replacement.
         return HpssDir(transport, self)
 
     def get_branch_format(self) -> HpssBranchFormat:
@@ -222,11 +217,7 @@ class HpssDir(BzrDir):
     _get_dir_mode = _get_mkdir_mode = _get_file_mode
 
     def cloning_metadir(self, require_stacking: bool = False) -> Any:
-        """The format of what is branched from it.
-
-        Raises:
-            NotOnServer: that is to be stacked.
-        """
+        """The format of what is branched from it."""
         if require_stacking:
             raise NotOnServer(STACKED)
         return format_2a()
@@ -234,11 +225,7 @@ class HpssDir(BzrDir):
     checkout_metadir = cloning_metadir
 
     def break_lock(self) -> None:
-        """Say that the branch has no locks.
-
-        Raises:
-            NotBranchError: there is no branch.
-        """
+        """Say that the branch has no locks."""
         self.open_branch().break_lock()
 
     # -- pushing and copying
@@ -391,7 +378,7 @@ def _find_branches(stock: Any, cls: Any, transport: Any) -> Any:
     if not isinstance(transport, HpssTransport):
         return stock(cls, transport)
     places = [transport.clone(urlutils.escape(path)) if path else transport for path in transport.branches()]
-    return [HpssDir(each, HpssDirFormat()).unasked("") for each in places]
+    return [HpssDir(place, HpssDirFormat()).unasked("") for place in places]
 
 
 def _initialize(stock: Any, wanted: Any, transport: Any, *arguments: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`History`: the history of a branch on a server, and the one request by which its mirror receives what is new of it.
+"""`BranchHistory`: the history of a branch on a server, and the one request by which its mirror receives what is new.
 
 The haves of the request are of two places: the mirror, and the local branches that the command has opened. What the
 user has in a local branch need not come again; but then the mirror lacks parents of what comes (`mirror.py` says how
@@ -38,7 +38,7 @@ MAX_BRANCHES: Final = 4
 READ_WITHOUT: Final = "`smartserver cat`, `ls`, `log` and `export` of a URL read without it"
 
 
-class History:
+class BranchHistory:
     """The history of one branch."""
 
     def __init__(self, branch: Place) -> None:
@@ -65,7 +65,7 @@ class History:
 
     def tell_gone(self, revisions: Sequence[RevisionId]) -> None:
         """Warn of those parents of trees that the server has refused."""
-        self.checkouts.tell_gone([each for each in revisions if each in self.refused], self._branch.url)
+        self.checkouts.tell_gone([revision for revision in revisions if revision in self.refused], self._branch.url)
 
     def receive(self, ids: Sequence[RevisionId] = ()) -> None:
         """Request what the mirror lacks of the branch, and insert it. `ids`: these revisions instead.
@@ -80,10 +80,10 @@ class History:
                 haves, absent = self.mirror().haves(self._branch.knowledge.tips())
             local = {} if self.checkouts or ids else self._local_haves(haves)
             for repository in dict.fromkeys(local.values()):
-                absent += BrzRepository(repository).absent([each for each in local if local[each] is repository])
+                absent += BrzRepository(repository).absent([tip for tip in local if local[tip] is repository])
             self.absent.update(absent)
             asked = [*haves, *local][:MAX_HAVES]
-            also = ids or [each for each in self.lacking_of_checkouts() if each not in self.refused]
+            also = ids or [revision for revision in self.lacking_of_checkouts() if revision not in self.refused]
             try:
                 pulled = self._branch.repository.pull(
                     asked, [] if ids else [HERE], also, absent=absent, bulk=True, stats=runs("info")
@@ -106,11 +106,7 @@ class History:
                 raise errors.BzrError(f"the history of {self._branch.url} cannot be kept here")
 
     def _insert(
-        self,
-        spool: Spool,
-        common: Sequence[RevisionId],
-        haves: Sequence[RevisionId],
-        local: dict[RevisionId, Any],
+        self, spool: Spool, common: Sequence[RevisionId], haves: Sequence[RevisionId], local: dict[RevisionId, Any]
     ) -> bool:
         """Insert an answer; False if the mirror was damaged, and is empty now.
 

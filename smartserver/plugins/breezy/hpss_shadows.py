@@ -35,17 +35,17 @@ class cmd_hpss_shadows(Command):  # type: ignore[misc]  # Breezy is not typed.
             raise CommandError("there is no folder for what programs keep: nothing is kept")
         wanted = None if location is None else _key(location)
         left = found = 0
-        for each in kept.kept():
-            if wanted is not None and not f"{wanted}/".startswith(f"{each.url.rstrip('/')}/"):
+        for mirror in kept.kept():
+            if wanted is not None and not f"{wanted}/".startswith(f"{mirror.url.rstrip('/')}/"):
                 continue
             found += 1
             state = ""
-            if clear and not kept.remove(each.name):
+            if clear and not kept.remove(mirror.name):
                 left, state = left + 1, "  in use: not removed"
             elif clear:
                 state = "  removed"
-            used = time.strftime("%Y-%m-%d %H:%M", time.localtime(each.used))
-            self.outf.write(f"{each.size / 1e6:10.1f} MB  {used}  {each.url}{state}\n")
+            used = time.strftime("%Y-%m-%d %H:%M", time.localtime(mirror.used))
+            self.outf.write(f"{mirror.size / 1e6:10.1f} MB  {used}  {mirror.url}{state}\n")
         if not found and location is not None:
             note("Nothing is kept of %s.", location)
         if not clear and wanted is None:

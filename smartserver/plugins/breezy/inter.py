@@ -170,11 +170,11 @@ class FromMirror(InterSameDataRepository):
             NoSuchRevision: it is nowhere.
         """
         heads = [revision_id] if fetch_spec is None else list(getattr(fetch_spec, "heads", None) or ())
-        wanted = [each for each in heads if each not in (None, NULL_REVISION)]
+        wanted = [head for head in heads if head not in (None, NULL_REVISION)]
         self.source.have(wanted)
-        for each in wanted if len(wanted) == 1 else ():
-            if not self.source.has_revision(each):
-                raise NoSuchRevision(self.source, each)
+        for tip in wanted if len(wanted) == 1 else ():
+            if not self.source.has_revision(tip):
+                raise NoSuchRevision(self.source, tip)
 
     def _filled(self) -> list[RevisionId]:
         """Ghosts of the target that are none on the server: Breezy does not look for them below what is here."""

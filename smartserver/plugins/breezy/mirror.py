@@ -358,7 +358,6 @@ class Mirror:
             attached.add_fallback_repository(repository)
 
     def _add(self, folder: MirrorFolder, spool: Spool, *, is_first: bool) -> None:
-        """Insert revisions into the mirror on the disk."""
         if not folder.takes(spool.size):
             trace.note("hpss: the history of %s takes more than %s: it is kept for this command", self.url, SIZE.name)
             breezy.get_global_state().exit_stack.callback(discard, folder.path)
@@ -448,7 +447,6 @@ def mirror_of(place: Place, *, makes: bool = True) -> Mirror:
 
 
 def _remove_old(kept: Mirrors) -> None:
-    """Remove the folder of an earlier release."""
     old = os.path.join(os.path.dirname(kept.folder), OLD_FOLDER)
     if os.path.isdir(old):
         discard(old)

@@ -34,7 +34,7 @@ KINDS = BzrSystem.kinds
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class BranchState:
     """The state of a branch; `tip` is None if there is none of that name."""
 
     at: str
@@ -69,7 +69,7 @@ class Place:
         self.repository = RemoteRepository(self.server.client, self.path, self.knowledge, below=True)
         self.named = b""
         """The name that a refusal has given the branch: until another answer it is the only one."""
-        self.seen: State | None = None
+        self.seen: BranchState | None = None
         """The state, once it was asked or assumed."""
         self.is_assumed = False
         """The state was assumed: the server was not asked."""
@@ -81,17 +81,12 @@ class Place:
         return in_breezys_words(self.url, self.location)
 
     @property
-    def is_known(self) -> bool:
-        """The state is known."""
-        return self.seen is not None
-
-    @property
     def is_remembered(self) -> bool:
         """The last answer named a branch of just that name."""
         known = self.knowledge
         return known.vcs == VCS and bool(known.named) and known.ref(known.named or b"") is not None
 
-    def there(self) -> State:
+    def there(self) -> BranchState:
         """The state that is known.
 
         Raises:
@@ -116,13 +111,13 @@ class Place:
             self.repository.learn_refs()
             self.learned()
 
-    def remembered(self) -> State:
+    def remembered(self) -> BranchState:
         """The state as of the last answer."""
         known, name = self.knowledge, self.name()
         value, tags, options = known.ref(name), tags_of(known, name), known.map(CONFIG, name).get(b"", b"")
         if value is None:
-            return State(known.at or "", known.inner, tags=tags, config=options)
-        return State(known.at or "", known.inner, value[0].id, value[0].attributes, tags, options)
+            return BranchState(known.at or "", known.inner, tags=tags, config=options)
+        return BranchState(known.at or "", known.inner, value[0].id, value[0].attributes, tags, options)
 
     def name(self) -> bytes:
         """The name of the branch in its repository, as far as it is known."""
@@ -158,18 +153,9 @@ class Place:
     ) -> PushOutcome:
         """Send a change, all of it or nothing; to be called in `words`. The rest is as in `PushRequest`."""
         with moving("Sending revisions") as self.repository.sent:
-            return self.repository.push(
-                PushRequest(
-                    updates,
-                    source or EmptyBody(),
-                    new,
-                    maps,
-                    atomic=True,
-                    bulk=True,
-                    is_likely=is_likely,
-                    replan=replan,
-                )
-            )
+            body = source or EmptyBody()
+            request = PushRequest(updates, body, new, maps, atomic=True, bulk=True, is_likely=is_likely, replan=replan)
+            return self.repository.push(request)
 
     def change(
         self, updates: Sequence[RefUpdate], maps: Sequence[MapUpdateRequest] = (), source: PushSource | None = None
@@ -193,7 +179,7 @@ class Place:
             made = self.server.client.call(repository_create, CreateRequest(VCS, kinds), self.path).created
         if made:
             self.knowledge.forget()  # What is remembered was another's.
-        self.seen = State(self.path, "")
+        self.seen = BranchState(self.path, "")
         return made
 
 

@@ -174,16 +174,15 @@ class _Push:
             raise errors.AlreadyBranchError(self.target.base)
         if error is not None:
             raise error
-        return pushed.refs[0].old, self.tip, outcomes([each for each in pushed.maps if each.update.map == TAGS])
+        return pushed.refs[0].old, self.tip, outcomes([done for done in pushed.maps if done.update.map == TAGS])
 
     def _comes_from_there(self) -> bool:
         """Say whether the source was cloned from the target or a branch beside it, or was pushed there before."""
         folder = _folder(self.target.base)
         known = (self.source.get_parent(), self.source.get_push_location())
-        return any(each is not None and _folder(each) == folder for each in known)
+        return any(url is not None and _folder(url) == folder for url in known)
 
     def _planned(self) -> Changes:
-        """The updates, given the state that is known."""
         if self._violates():
             raise errors.AppendRevisionsOnlyViolation(self.target.base)
         update, options = self._update()

@@ -7,8 +7,8 @@
 # parts:
 #
 # - `Place`: the connection, `seen` (the state of the branch, as the files say it), and each change as a request.
-# - `History`: the mirror, and the request that brings it up to date. `level` says how much was asked: `REFS` is tip,
-#   tags and options, `HISTORY` is these and what the mirror lacks, in the same request.
+# - `BranchHistory`: the mirror, and the request that brings it up to date. `level` says how much was asked: `REFS` is
+#   tip, tags and options, `HISTORY` is these and what the mirror lacks, in the same request.
 # - `Checkouts`: the lightweight checkouts that are open, whose parents must be in the mirror, too.
 #
 # A command asks at most once: every object of a branch shares one `Remote` (`remotes.remote_at`), and an answer about
@@ -71,8 +71,8 @@ from smartserver.plugins.breezy.change import (
     tags_updates,
     tip_of,
 )
-from smartserver.plugins.breezy.history import History
-from smartserver.plugins.breezy.place import KINDS, VCS, Place, State
+from smartserver.plugins.breezy.history import BranchHistory
+from smartserver.plugins.breezy.place import KINDS, VCS, BranchState, Place
 from smartserver.plugins.breezy.running import current, given, is_ours, runs
 from smartserver.plugins.breezy.transport import HpssTransport
 from smartserver.records.model import HERE, RevisionId
@@ -88,7 +88,7 @@ NOWHERE = (
 )
 
 
-class Level(enum.IntEnum):
+class RequestLevel(enum.IntEnum):
     """The extent of what the server was asked."""
 
     REFS = enum.auto()
@@ -128,8 +128,8 @@ class Remote(Place):
         """`name`, `inside`: as of `Place`."""
         super().__init__(transport, name, inside=inside)
         self.files = BranchFiles(self)
-        self.history = History(self)
-        self.level: Level | None = None
+        self.history = BranchHistory(self)
+        self.level: RequestLevel | None = None
         """None: the server was not asked in this command."""
         self.branches: weakref.WeakSet[Any] = weakref.WeakSet()
         """Breezy's objects of this branch, which keep what they have read."""
@@ -151,7 +151,7 @@ class Remote(Place):
         if self._may_assume() and self.assume():
             return
         if not self._is_told():
-            self.ask_for(Level.REFS if self._is_copied_there() else Level.HISTORY)
+            self.ask_for(RequestLevel.REFS if self._is_copied_there() else RequestLevel.HISTORY)
 
     def _may_assume(self) -> bool:
         if current() is None:
@@ -198,13 +198,13 @@ class Remote(Place):
         self.is_assumed = False
         known = self._told_here()
         if known is None:
-            self.ask_for(Level.REFS)
+            self.ask_for(RequestLevel.REFS)
         else:
             self.knowledge = self.repository.knowledge = known
             self.learned()
         return not _is_same(before, self.seen)
 
-    def ask_for(self, level: Level, ids: Sequence[RevisionId] = ()) -> None:
+    def ask_for(self, level: RequestLevel, ids: Sequence[RevisionId] = ()) -> None:
         """Ask the server, in one request. `ids`: receive these revisions, though the branch may not reach them.
 
         Raises:
@@ -213,7 +213,7 @@ class Remote(Place):
         """
         before = self.seen if self.is_assumed else None
         with self.words():
-            if level is Level.REFS:
+            if level is RequestLevel.REFS:
                 self.repository.learn_refs()
                 self.learned()
             else:
@@ -232,7 +232,7 @@ class Remote(Place):
         if known.ref(known.named or b"") is None:
             return False
         self.learned()
-        self.level = Level.REFS
+        self.level = RequestLevel.REFS
         return True
 
     def _tell(self) -> None:
@@ -276,7 +276,7 @@ class Remote(Place):
         if not self._written:
             self.seen, self.level, self.is_assumed = None, None, False
 
-    def state(self) -> State:
+    def state(self) -> BranchState:
         """The state.
 
         Raises:
@@ -301,10 +301,10 @@ class Remote(Place):
         refused, ghosts = self.history.refused, self.history.checkouts.ghosts
         wanted = [revision for revision in revisions if revision not in refused and revision not in ghosts]
         tip = None if self.seen is None else self.seen.tip
-        if self.level is Level.REFS and (tip is None or self.history.mirror().has(tip)):
-            self.level = Level.HISTORY
-        if wanted and self.level is not Level.HISTORY:
-            self.ask_for(Level.HISTORY)
+        if self.level is RequestLevel.REFS and (tip is None or self.history.mirror().has(tip)):
+            self.level = RequestLevel.HISTORY
+        if wanted and self.level is not RequestLevel.HISTORY:
+            self.ask_for(RequestLevel.HISTORY)
             return True
         if not by_name:
             tips = {*self.knowledge.tips(), *self.told}
@@ -327,8 +327,8 @@ class Remote(Place):
         if not lacking:
             return
         with contextlib.suppress(errors.ConnectionError, errors.NotBranchError):  # The command may not read them.
-            if self.level is not Level.HISTORY:
-                self.ask_for(Level.HISTORY)
+            if self.level is not RequestLevel.HISTORY:
+                self.ask_for(RequestLevel.HISTORY)
                 lacking = self.history.lacking_of_checkouts()
             self.bring(lacking, by_name=True)
         self.history.tell_gone(lacking)
@@ -373,13 +373,13 @@ class Remote(Place):
                 self._change(seen, updates, maps)
             elif self.is_assumed:
                 self.is_assumed = False
-                self.ask_for(Level.REFS)
+                self.ask_for(RequestLevel.REFS)
                 if not _is_same(seen, self.seen):
                     raise Outdated(self.url)
         finally:
             self.load()
 
-    def _requests(self, seen: State, written: dict[str, bytes]) -> tuple[list[RefUpdate], list[MapUpdateRequest]]:
+    def _requests(self, seen: BranchState, written: dict[str, bytes]) -> tuple[list[RefUpdate], list[MapUpdateRequest]]:
         updates: list[RefUpdate] = []
         maps: list[MapUpdateRequest] = []
         if TIP_FILE in written:
@@ -398,7 +398,7 @@ class Remote(Place):
             maps.append(options_are(seen.config))
         return updates, maps
 
-    def _change(self, seen: State, updates: list[RefUpdate], maps: list[MapUpdateRequest]) -> None:
+    def _change(self, seen: BranchState, updates: list[RefUpdate], maps: list[MapUpdateRequest]) -> None:
         mirror = self.history.mirror()
         moved = [update.tip for update in updates if update.tip is not None and update.tip != seen.tip]
         is_here = bool(moved) and all(map(mirror.has, moved))  # Else the server has it, or refuses it.
@@ -407,7 +407,7 @@ class Remote(Place):
             error = self.push(updates, maps, source).error()
             if isinstance(error, (StaleLease, StaleEntry, DivergedBranches, BranchExists)):
                 self.learn_refusal()
-                self.level = Level.REFS
+                self.level = RequestLevel.REFS
                 raise Outdated(self.url) from error
             if isinstance(error, MissingRevision) and moved and source is None:
                 raise errors.BzrError(NOWHERE.format(shown(error.revision), self.url)) from error
@@ -438,12 +438,12 @@ class Remote(Place):
     def is_now(self) -> None:
         """Take the state from the answer to a push."""
         self.learned()
-        self.level = self.level or Level.REFS
+        self.level = self.level or RequestLevel.REFS
 
     def ask(self, verb: AnyVerb, arguments: Arguments) -> Any:
         """Make one call, as `Place` does."""
         result = super().ask(verb, arguments)
-        self.level = self.level or Level.REFS
+        self.level = self.level or RequestLevel.REFS
         return result
 
     def delete(self) -> bool:
@@ -465,7 +465,7 @@ class Remote(Place):
         return NewRepository(VCS, KINDS)
 
 
-def _is_same(one: State | None, other: State | None) -> bool:
+def _is_same(one: BranchState | None, other: BranchState | None) -> bool:
     if one is None or other is None:
         return one is other
     return (one.tip, dict(one.tags), one.config) == (other.tip, dict(other.tags), other.config)

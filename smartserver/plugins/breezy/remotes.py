@@ -41,11 +41,7 @@ def share(transport: HpssTransport, remote: Remote) -> None:
 
 
 def explain(error: Exception) -> None:
-    """Explain a failed command by a damaged mirror, or by a missing base of its tree.
-
-    Raises:
-        CommandError: one of these is the cause.
-    """
+    """Explain a failed command by a damaged mirror, or by a missing base of its tree."""
     is_plain = isinstance(error, errors.BzrError) and not error.internal_error
     if is_plain and not (isinstance(error, UNREAD) or type(error).__module__.startswith("breezy.bzr.")):
         return

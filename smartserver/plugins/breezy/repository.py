@@ -66,7 +66,6 @@ class _Revisions(GroupCompressVersionedFiles):  # type: ignore[misc]
     repository: HpssRepository
 
     def get_record_stream(self, keys: Iterable[tuple[bytes, ...]], *arguments: Any) -> Any:
-        """The records of those that are there."""
         wanted = [*keys]
         self.repository.have([key[0] for key in wanted])
         return super().get_record_stream(wanted, *arguments)
@@ -148,11 +147,11 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
 
     def have(self, revisions: Iterable[RevisionId]) -> None:
         """Receive these revisions, if the server has them. None is received for a write group, which may add them."""
-        wanted = [each for each in revisions if each and each != NULL_REVISION and not self.is_in_write_group()]
+        wanted = [revid for revid in revisions if revid and revid != NULL_REVISION and not self.is_in_write_group()]
         for _ in range(2):
             with self.lock_read():
                 here = super().has_revisions(wanted)
-            lacking = [each for each in wanted if each not in here]
+            lacking = [revid for revid in wanted if revid not in here]
             if not lacking or not self.bring(lacking, by_name=True):
                 return
 
@@ -162,7 +161,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         with self.lock_read():
             found = read(wanted)
             for _ in range(2):  # What is new of the branch, then what the server has besides.
-                lacking = [each for each in wanted if each not in found and each != NULL_REVISION]
+                lacking = [revid for revid in wanted if revid not in found and revid != NULL_REVISION]
                 if not lacking or not self.bring(lacking, by_name=False):
                     break
                 found = read(wanted)
@@ -276,7 +275,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         if not builds and not only_compares():
             parents = super().get_parent_map(new)
             inner = {parent for named in parents.values() for parent in named}
-            self.remote.send_beside(self.mirror.whole(), [each for each in new if each not in inner])
+            self.remote.send_beside(self.mirror.whole(), [revision for revision in new if revision not in inner])
         self._send_signatures(signed)
         return hint
 

@@ -116,6 +116,5 @@ def cache_folder() -> str | None:
 
 
 def _environment(*names: str) -> dict[str, str]:
-    """The environment variables that are set."""
     found = {name: Option(name, override_from_env=[name]).get_override() for name in names}
     return {name: value for name, value in found.items() if value is not None}

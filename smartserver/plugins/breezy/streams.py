@@ -40,7 +40,7 @@ from smartserver.vcs.stream import (
     PROGRAM,
     TAGS,
     FileChanges,
-    NewFile,
+    FileVersion,
     Refs,
     claim,
     path_problem,
@@ -113,11 +113,7 @@ class LocalCopy:
 
 @contextmanager
 def local_copy(folder: str, url: str, flags: Set[str], *, may_create: bool) -> Iterator[LocalCopy]:
-    """A repository in a folder, with all that the one at `url` has. `may_create`: that need not be there yet.
-
-    Raises:
-        CannotSend: it cannot be received, or Breezy refuses it; the message is Breezy's.
-    """
+    """A repository in a folder, with all that the one at `url` has. `may_create`: that need not be there yet."""
     assert breezy_shim.SCHEMES  # Imported, it makes Breezy know our URLs.
     os.makedirs(folder, exist_ok=True)
     try:
@@ -144,11 +140,7 @@ def ref_of(name: str, branches: Mapping[str, object]) -> bytes:
 
 
 def name_of(ref: bytes, branches: Mapping[str, object]) -> str:
-    """The branch of a ref: the inverse of `ref_of`.
-
-    Raises:
-        ValueError: no branch can have that name.
-    """
+    """The branch of a ref: the inverse of `ref_of`."""
     own = ref.removeprefix(HEADS)
     if own == MASTER:
         return "" if "" in branches else TRUNK
@@ -163,8 +155,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
     """Makes revisions of the commits of a stream. Breezy's own forgets a branch whose tip another one has built on."""
 
     def __init__(self, local: LocalCopy, marks: Marks, *, force: bool) -> None:
-        """`marks`: of earlier streams; those of this one are added. `force`: branches may lose revisions, and tags
-        move."""
+        """`marks`: of earlier streams; those of this one are added. `force`: branches may lose revisions, tags move."""
         super().__init__(local.repository.controldir)
         self._local = local
         self._force = force
@@ -181,11 +172,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         """The number of those that were left out."""
 
     def read(self, stream: Callable[[], Iterable[Any]]) -> None:
-        """Read a stream.
-
-        Raises:
-            BadStream: it cannot be imported; nothing was pushed.
-        """
+        """Read a stream."""
         with contextlib.redirect_stdout(io.StringIO()):  # Breezy prints there why it stops.
             self.process(stream)
         changed = self._refs.changed()
@@ -215,7 +202,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         before = self._refs.there.get(ref)
         if before is not None and not self._force and not graph.is_ancestor(before, tip):
             raise BadStream(f"the branch {name or 'at the URL'} would lose commits; --force moves it")
-        reached = {each for each, _ in graph.iter_ancestry([tip])} if tags else set()
+        reached = {ancestor for ancestor, _ in graph.iter_ancestry([tip])} if tags else set()
         own = {tag: revision for tag, revision in tags.items() if revision in reached}
         branch = self._local.branch(name)
         with branch.lock_write():
@@ -259,8 +246,8 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
             self.notes += 1
             return
         first = self._refs.parent(cmd.ref) if cmd.from_ is None else self._find(cmd.from_, cmd)
-        merged = [self._find(each, cmd) for each in cmd.merges]
-        marks = [self._mark_of(each) for each in (*([] if first is None else [first]), *merged)]
+        merged = [self._find(merge, cmd) for merge in cmd.merges]
+        marks = [self._mark_of(parent) for parent in (*([] if first is None else [first]), *merged)]
         cmd.from_, cmd.merges = (None, marks) if first is None else (marks[0], marks[1:])
         self.cache_mgr.reftracker.last_ids.pop(cmd.ref, None)  # Its parents are those that are named here.
         try:
@@ -320,7 +307,6 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         return lambda: bytes(text)
 
     def _find(self, name: bytes, cmd: Any) -> bytes:
-        """The revision that a stream names."""
         try:
             found = self._refs.find(name)
             if not self.repo.has_revision(found):
@@ -398,15 +384,15 @@ class _Before:
             return []
         start = folder + b"/" if folder else b""
         below = self._inventory.iter_entries(from_dir=entry.file_id)
-        return [start + path.encode() for path, each in below if path and each.kind != "directory"]
+        return [start + path.encode() for path, node in below if path and node.kind != "directory"]
 
-    def file(self, path: bytes) -> NewFile:
+    def file(self, path: bytes) -> FileVersion:
         entry = self._entry(path)
         if entry.kind == "symlink":
-            return NewFile(entry.symlink_target.encode, LINK, None)
+            return FileVersion(entry.symlink_target.encode, LINK, None)
         lines = self._store.get_file_lines
         mode = PROGRAM if entry.executable else FILE
-        return NewFile(lambda: b"".join(lines(entry.revision, path.decode())), mode, None)
+        return FileVersion(lambda: b"".join(lines(entry.revision, path.decode())), mode, None)
 
 
 class _Exporter(BzrFastExporter):  # type: ignore[misc]
@@ -438,7 +424,7 @@ class _Exporter(BzrFastExporter):  # type: ignore[misc]
         name, _, rest = user.partition("<")
         if not rest and "@" in name and " " not in name.strip():
             name, rest = "", name
-        found = [each.translate(_NOT_IN_NAMES).strip().encode() for each in (name, rest.partition(">")[0])]
+        found = [part.translate(_NOT_IN_NAMES).strip().encode() for part in (name, rest.partition(">")[0])]
         return found[0], found[1]
 
     def _get_filecommands(self, tree_old: Any, tree_new: Any) -> Iterator[Any]:
@@ -451,7 +437,7 @@ class _Exporter(BzrFastExporter):  # type: ignore[misc]
                 (tree_old, tree_new), change.path, change.kind, (before, after), strict=True
             ):
                 if path is not None and kind == "directory" and moves:
-                    found |= {each for each, entry in _below(tree, path) if entry.kind != "directory"}
+                    found |= {file_path for file_path, entry in _below(tree, path) if entry.kind != "directory"}
                 elif path is not None and kind not in (None, "directory"):
                     found.add(path)
         for path in sorted(before - after):
@@ -474,9 +460,9 @@ _NOT_IN_NAMES: Final = str.maketrans("", "", "<>\n")
 
 def _below(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
     """The entries below a folder of a tree, by path."""
-    for each, entry in tree.iter_entries_by_dir(specific_files=None):
-        if each.startswith(f"{path}/" if path else ""):
-            yield each, entry
+    for file_path, entry in tree.iter_entries_by_dir(specific_files=None):
+        if file_path.startswith(f"{path}/" if path else ""):
+            yield file_path, entry
 
 
 def export_stream(local: LocalCopy, output: IO[bytes], marks: Marks, say: Callable[[int], object]) -> None:

@@ -66,8 +66,8 @@ class HpssTransport(ConnectedTransport):
         own = self.location.path
         found: list[str] = []
         with in_breezys_words(self.base, self.location):
-            for each in repositories(self.server.client, own, refs=True):
-                found += _branches(each)
+            for repository in repositories(self.server.client, own, refs=True):
+                found += _branches(repository)
         return below(found, own)
 
     # -- what Breezy asks of any transport
@@ -110,20 +110,12 @@ class HpssTransport(ConnectedTransport):
         """Folders need not be made: what is pushed there makes them."""
 
     def delete_tree(self, relpath: str) -> None:
-        """Do nothing. Breezy undoes `mkdir` if the revision of a new branch does not exist.
-
-        Raises:
-            TransportNotPossible: it is another folder.
-        """
+        """Do nothing. Breezy undoes `mkdir` if the revision of a new branch does not exist."""
         if relpath not in (".", "") or current() is None:
             raise errors.TransportNotPossible(f"an hpss:// server has no folders: {self.abspath(relpath)}")
 
     def ensure_base(self, mode: int | None = None) -> bool:
-        """Do nothing, as `mkdir`.
-
-        Raises:
-            NoTrees: a checkout is to be made there.
-        """
+        """Do nothing, as `mkdir`."""
         if runs("checkout"):
             raise NoTrees(self.base)
         return False

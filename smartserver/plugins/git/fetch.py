@@ -52,7 +52,7 @@ class Fetch:
         self.sought = b""
         """The objects that git asked for, a line each: an id and a name."""
         self.keeps: list[str] = []
-        """Files that keep new packs from being collected, removed at the end. A pack whose file stays is never
+        """Files that keep new packs from being collected, removed at the end. A pack with such a file is never
         repacked."""
 
     def close(self) -> None:
@@ -79,7 +79,9 @@ class Fetch:
         if shallow:  # History is to be whole: what lies below the cut is wanted, and not had.
             with span(Part.LOCAL, "find what is here"):
                 absent = parents_of(local, local.present(shallow))
-            haves, absent = (haves, absent) if len(absent) <= MAX_IDS else ([], [])
+            if len(absent) > MAX_IDS:  # A pull names no more; the selector of a read takes more shallow commits.
+                self._pulled = self._pull_part(local, wanted, haves, shallow)
+                return
         try:
             pulled = self._repository.pull(haves, wanted.refs, (*wanted.ids, *absent), wanted.follow, absent)
         except MissingRevision:
@@ -110,16 +112,16 @@ class Fetch:
         )
         try:
             read = self._repository.read(encode(selector), wanted.refs, wanted.ids, haves)
-        except Unsupported as wrong:
+        except Unsupported as error:
             vcs = self._repository.knowledge.vcs
             if vcs and not vcs.startswith("git "):
-                raise WrongVcs(self._path, vcs, "git") from wrong
+                raise WrongVcs(self._path, vcs, "git") from error
             raise
         try:
             # A clone gives the local repository this format only when it has the refs.
             cut = decode_cut(read.result.said, system_of(self._repository.knowledge.vcs).hash_bytes)
-        except ValueError as wrong:
-            raise self._unreadable(wrong) from wrong
+        except ValueError as error:
+            raise self._unreadable(error) from error
         after = (shallow | set(cut.shallow)) - set(cut.unshallow)
         return Arrival(read.segments, None, (shallow, after) if after != shallow else None)
 
@@ -141,13 +143,16 @@ class Fetch:
             self._bring_missing(local, missing[at : at + MAX_WANTS], as_pack)
 
     def _bring_missing(self, local: GitRepository, missing: Sequence[bytes], as_pack: bool) -> None:
+        options = self._options
+        if options.relative:  # The first pull has deepened history from where it was cut before.
+            options.depth, options.relative = 0, False
         try:
             self.pull(local, Wants((), tuple(missing)))
-        except MissingRevision as wrong:
+        except MissingRevision as error:
             # Only a server put back to an earlier state can be at the version remembered with other refs.
             self._repository.knowledge.forget()
             raise CannotGoOn(
-                f"{wrong}; what was remembered of {place(self._path)} is forgotten now: try again"
+                f"{error}; what was remembered of {place(self._path)} is forgotten now: try again"
             ) from None
         self._insert(local, as_pack)
 
@@ -176,14 +181,14 @@ class Fetch:
             )
             try:
                 inserter.insert(segments)
-            except Malformed as wrong:
-                raise self._unreadable(wrong) from wrong
+            except Malformed as error:
+                raise self._unreadable(error) from error
             if change is not None:
                 change.commit()
         return inserter.inserted
 
-    def _unreadable(self, wrong: Exception) -> CannotGoOn:
-        return CannotGoOn(f"what the server sent of {place(self._path)} cannot be read: {wrong} {ADVICE}")
+    def _unreadable(self, error: Exception) -> CannotGoOn:
+        return CannotGoOn(f"what the server sent of {place(self._path)} cannot be read: {error} {ADVICE}")
 
 
 def parents_of(local: GitRepository, commits: Collection[bytes]) -> list[bytes]:
@@ -199,7 +204,6 @@ def segments_of(pulled: Arrival, kinds: Sequence[Kind], moved: OnSent) -> Iterat
 
     Raises:
         Malformed: they cannot be read.
-        CannotGoOn: there are not as many as were announced.
     """
     stream = SegmentStream(graph_first=False, limit=MAX_TAKEN)
     count = size = 0

@@ -35,11 +35,7 @@ def must_ask(refspecs: Refspecs, known: Collection[bytes]) -> bool:
 
 
 def tip_of(written: bytes) -> RevisionId:
-    """The tip that an id in hexadecimal digits is; git writes zeros for a ref that must not exist.
-
-    Raises:
-        ValueError: it is no id.
-    """
+    """The tip that an id in hexadecimal digits is; git writes zeros for a ref that must not exist."""
     tip = bytes.fromhex(written.decode("ascii"))
     return tip if any(tip) else NO_TIP
 
@@ -98,7 +94,6 @@ class Leases:
         return found.key if found else NO_TIP
 
     def _tracking(self, ref: bytes) -> RevisionId:
-        """The tip of the ref when it was last fetched."""
         for source, target in self._fetch:
             found = mapped(ref, source, target)
             if found is not None:
@@ -106,7 +101,6 @@ class Leases:
         return NO_TIP
 
     def _tracked(self) -> Iterable[bytes]:
-        """The refs of the remote that were ever fetched."""
         for name in self._refs:
             for source, target in self._fetch:
                 found = mapped(name, target, source)

@@ -13,9 +13,7 @@ from smartserver.vcs.git.selector import BLOBS, TREES, Filter
 LONGEST_NUMBER = 18
 """Digits of the number of a filter."""
 
-UNSUPPORTED = {
-    "family": "-4 and -6 are not supported: every address of the host may be tried",
-}
+UNSUPPORTED = {"family": "-4 and -6 are not supported: every address of the host may be tried"}
 """Options git goes on without; where it does not (`--push-option`, `--signed`) it says so itself."""
 
 WITHOUT_EFFECT = frozenset({"followtags", "object-format", "force", "force-if-includes", "update-shallow"})
@@ -108,8 +106,8 @@ def filters_of(spec: str) -> list[Filter] | None:
     """The filters that git's words stand for; None where one is not supported."""
     kind, _, value = spec.partition(":")
     if kind == "combine":
-        found = [filters_of(unquote_percent(each)) for each in value.split("+")]
-        return None if None in found else [each for some in found if some is not None for each in some]
+        found = [filters_of(unquote_percent(part)) for part in value.split("+")]
+        return None if None in found else [filter_ for some in found if some is not None for filter_ in some]
     number, shift = value, 0
     if kind == "blob" and value.startswith("limit="):
         number = value.removeprefix("limit=").lower()

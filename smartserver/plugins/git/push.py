@@ -47,7 +47,7 @@ FUNNY = b"funny refname"
 NOT_A_COMMIT = b"failed to update ref: a branch must point at a commit"
 
 
-class Command(msgspec.Struct, frozen=True):
+class PushCommand(msgspec.Struct, frozen=True):
     """One `push` command of git's."""
 
     source: bytes
@@ -55,11 +55,10 @@ class Command(msgspec.Struct, frozen=True):
     listed: bytes
     """The ref that git named, by which it wants to be told."""
     ref: bytes
-    """The ref that is changed."""
     force: bool = False
 
 
-class Push:
+class GitPush:
     """A push of git's commands to one repository."""
 
     def __init__(self, location: Place, repository: RemoteRepository, local: GitRepository, options: Options) -> None:
@@ -75,11 +74,10 @@ class Push:
         refusal says what the refs are, and the targets are decided by those, under conditions again.
 
         Raises:
-            CannotGoOn: a source is no object, or something that must be sent is missing here.
             CodedError, MediumError, ProtocolError: as `RemoteRepository.push`.
         """
-        left: Sequence[Command] = [_command(line) for line in batch]
-        guessed = guesses(refspecs, listed, {each.ref for each in left}) if refspecs is not None else ()
+        left: Sequence[PushCommand] = [_command(line) for line in batch]
+        guessed = guesses(refspecs, listed, {push.ref for push in left}) if refspecs is not None else ()
         if refspecs is None or not guessed:
             return self._attempt(left)[0]
         knowledge, leases = self._repository.knowledge, self._options.leases
@@ -87,7 +85,7 @@ class Push:
         found = guessed
         for _ in range(ATTEMPTS):
             # Git itself would say of a deletion that there is nothing to delete.
-            leased = {each.ref for each in left if each.source and not each.force and leases.get(each.listed)}
+            leased = {push.ref for push in left if push.source and not push.force and leases.get(push.listed)}
             said, left = self._attempt(left, conditions(refspecs, found, knowledge.refs(), leased))
             lines += said
             if not left:
@@ -95,17 +93,17 @@ class Push:
             refs = knowledge.refs()
             targets = {guess.ref: refspecs.target(guess.source, guess.short, refs) for guess in guessed}
             found = [
-                replace(each, ref=targets[each.ref]) for each in guessed if each.ref in {one.listed for one in left}
+                replace(guess, ref=targets[guess.ref]) for guess in guessed if guess.ref in {one.listed for one in left}
             ]
-            wrong = next((guess for guess in found if not guess.ref), None)
-            if wrong is not None:
-                return lines + _errors(left, _undecided(wrong, refs))
-            left = [replace(each, ref=targets.get(each.listed, each.ref)) for each in left]
+            undecided = next((guess for guess in found if not guess.ref), None)
+            if undecided is not None:
+                return lines + _errors(left, _undecided(undecided, refs))
+            left = [replace(push, ref=targets.get(push.listed, push.ref)) for push in left]
         return lines + _errors(left, CHANGES)
 
     def _attempt(
-        self, commands: Sequence[Command], asked: Sequence[RefUpdate] = ()
-    ) -> tuple[list[bytes], Sequence[Command]]:
+        self, commands: Sequence[PushCommand], asked: Sequence[RefUpdate] = ()
+    ) -> tuple[list[bytes], Sequence[PushCommand]]:
         """The lines of an attempt, and the commands that are left, about which nothing was done: the conditions `asked`
         do not hold, or another update was refused, and only they had made the request atomic.
         """
@@ -123,14 +121,14 @@ class Push:
             return lines, ()
         outcomes = self._send([*asked, *updates], atomic=atomic or bool(asked))
         of_asked, done = outcomes[: len(asked)], outcomes[len(asked) :]
-        if any(isinstance(each.error, StaleLease) for each in of_asked):
+        if any(isinstance(outcome.error, StaleLease) for outcome in of_asked):
             return lines, commands
-        left: Sequence[Command] = ()
-        if asked and not atomic and any(_is_refused(each) for each in done):
-            left = [command for command, each in zip(commands, done, strict=True) if not _is_refused(each)]
-            done = [each for each in done if _is_refused(each)]
+        left: Sequence[PushCommand] = ()
+        if asked and not atomic and any(_is_refused(outcome) for outcome in done):
+            left = [command for command, outcome in zip(commands, done, strict=True) if not _is_refused(outcome)]
+            done = [outcome for outcome in done if _is_refused(outcome)]
         with span(Part.LOCAL, "tell git what moved"):
-            return lines + [line for each in done for line in self._report(each, names)], left
+            return lines + [line for outcome in done for line in self._report(outcome, names)], left
 
     def _send(self, updates: Sequence[RefUpdate], *, atomic: bool) -> Sequence[UpdateOutcome]:
         local = self._local
@@ -141,14 +139,14 @@ class Push:
             return self._repository.push(
                 PushRequest(updates, source, new, atomic=atomic, check_only=self._options.dry_run)
             ).refs
-        except VcsError as wrong:
-            raise CannotGoOn(str(wrong)) from wrong
-        except (MissingParents, MissingRevision) as wrong:
+        except VcsError as error:
+            raise CannotGoOn(str(error)) from error
+        except (MissingParents, MissingRevision) as error:
             if not local.is_shallow:
                 raise
-            raise CannotGoOn(_cut_off(wrong)) from wrong
+            raise CannotGoOn(_cut_off(error)) from error
 
-    def _update(self, command: Command) -> RefUpdate:
+    def _update(self, command: PushCommand) -> RefUpdate:
         local, ref = self._local, command.ref
         lease = None if command.force else self._options.leases.get(command.listed)
         if not command.source:
@@ -185,17 +183,16 @@ class Push:
         return lines
 
 
-def _command(line: bytes) -> Command:
+def _command(line: bytes) -> PushCommand:
     source, _, ref = line.lstrip(b"+").rpartition(b":")
-    return Command(source, ref, ref, line.startswith(b"+"))
+    return PushCommand(source, ref, ref, line.startswith(b"+"))
 
 
-def _errors(commands: Sequence[Command], why: bytes) -> list[bytes]:
+def _errors(commands: Sequence[PushCommand], why: bytes) -> list[bytes]:
     return [b"error " + command.listed + b" " + why for command in commands]
 
 
 def _is_refused(updated: UpdateOutcome) -> bool:
-    """Tell whether the update itself was refused."""
     return updated.outcome is Outcome.REFUSED and not isinstance(updated.error, NotDone)
 
 

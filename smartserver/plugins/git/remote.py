@@ -19,7 +19,7 @@ trip.
 # what that command will want.
 #
 # *A push.* `list for-push` asks nobody. It lists the cached refs, each with the value `?`, so git leaves "up to
-# date", "non-fast-forward" and "already exists" to the server. `push.Push` sends all refspecs as one request.
+# date", "non-fast-forward" and "already exists" to the server. `push.GitPush` sends all refspecs as one request.
 #
 # Rules:
 #
@@ -52,7 +52,7 @@ from smartserver.plugins.git.fetch import Fetch
 from smartserver.plugins.git.hint import Hint
 from smartserver.plugins.git.listing import NO_TIP, Leases, must_ask
 from smartserver.plugins.git.options import Options
-from smartserver.plugins.git.push import Push
+from smartserver.plugins.git.push import GitPush
 from smartserver.plugins.git.refspecs import Refspecs
 from smartserver.plugins.git.terminal import CannotGoOn, Terminal
 from smartserver.plugins.git.wants import wants
@@ -208,8 +208,8 @@ class GitRemote:
                 with span(Part.LOCAL, "read git's configuration"):
                     wanted = wants(self._hint, self._remote, local.settings(), local.id_length)
                 self._fetched.pull(local, wanted)
-            except MissingRevision as wrong:  # Which the user named himself: nothing was listed yet.
-                raise CannotGoOn(f"{wrong}{BY_ID}") from None
+            except MissingRevision as error:  # Which the user named himself: nothing was listed yet.
+                raise CannotGoOn(f"{error}{BY_ID}") from None
         self._check_vcs()
         refs = {name: value for name, value in self._knowledge.refs().items() if self._may_list(name)}
         lines = _format(self._knowledge.vcs.partition(" ")[2])
@@ -297,7 +297,7 @@ class GitRemote:
         for ref in sorted(omitted):
             tip = self._options.leases[ref] = self._settled[ref]
             batch.append(tip.hex().encode() + b":" + ref)
-        push = Push(self._location, self._repository, local, self._options)
+        push = GitPush(self._location, self._repository, local, self._options)
         lines = push.run(batch, self._cached, self._listed)
         self._check_vcs()
         self._answer(*lines, b"")

@@ -64,7 +64,7 @@ class BranchMap(dict[bytes, list[bytes]]):
         return self.get(branch, [])
 
 
-class Peer:
+class BasePeer:
     """The methods that Mercurial calls of every peer. Its own class moves, and its abstract methods differ between
     releases; nothing asks whether a peer is an instance of it. A subclass has `capabilities`."""
 
@@ -84,9 +84,9 @@ class Peer:
         raise NotImplementedError
 
     def capable(self, name: bytes) -> bool | bytes:
-        """Whether it has a capability, or the value of that."""
+        """True if it has a capability, or the value of that."""
         start = b"%s=" % name
-        values = (each[len(start) :] for each in self.capabilities() if each.startswith(start))
+        values = (capability[len(start) :] for capability in self.capabilities() if capability.startswith(start))
         return name in self.capabilities() or next(values, False)
 
     def cap_value(self, name: bytes) -> bytes:

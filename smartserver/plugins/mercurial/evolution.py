@@ -1,4 +1,4 @@
-"""What a push does about obsolescence: the heads there that its markers make obsolete."""
+"""The heads on a server that the markers of a push make obsolete."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ def report_markers(operation: Any, outcome: PushOutcome, heads: Collection[bytes
 
     `heads`: those of the server before.
     """
-    of_maps = [each for each in outcome.maps if each.update.map == OBSOLETE]
-    entries = [pair for each in of_maps for pair in zip(each.update.entries, each.entries, strict=False)]
+    of_maps = [of_map for of_map in outcome.maps if of_map.update.map == OBSOLETE]
+    entries = [pair for of_map in of_maps for pair in zip(of_map.update.entries, of_map.entries, strict=False)]
     new = [change.value for change, entry in entries if entry.verdict is Verdict.DONE and change.value]
     if new:
         operation.ui.status(_(b"remote: %i new obsolescence markers\n") % len(new))
     local = HgRepository(operation.repo)
     known = [head for head in heads if local.has(head)]
-    count = sum(local.has(each) and local.is_below(each, known) for each in {parse(each).predecessor for each in new})
+    predecessors = {parse(marker).predecessor for marker in new}
+    count = sum(local.has(node) and local.is_below(node, known) for node in predecessors)
     if count:
         operation.ui.status(_(b"remote: obsoleted %i changesets\n") % count)
 
@@ -39,19 +40,18 @@ def branch_of(local: HgRepository, changeset: bytes) -> bytes:
     return branch
 
 
-class Dropped(NamedTuple):
+class DroppedHead(NamedTuple):
     """A head that the server drops."""
 
     branch: bytes
     replacements: list[bytes]
-    """What becomes a head in its place: the nearest of its ancestors on the branch that are not obsolete there, because
-    the server knows the branch of heads alone. If there is none, it is the head itself, and the server removes the
-    branch."""
+    """The heads in its place: the nearest of its ancestors on the branch that are not obsolete there, because the
+    server knows the branch of heads alone. If there is none, it is the head itself, and the server removes the branch.
+    """
 
 
-def dropped_heads(operation: Any, local: HgRepository) -> dict[bytes, Dropped]:
-    """The heads that the server drops because markers make them obsolete: those that it has, and those that are pushed
-    by force."""
+def dropped_heads(operation: Any, local: HgRepository) -> dict[bytes, DroppedHead]:
+    """The heads that the server drops as markers make them obsolete: its own, and those that are pushed by force."""
     remote: Remote = operation.remote.remote
     if not operation.outobsmarkers or remote.publishes:
         return {}
@@ -63,7 +63,7 @@ def dropped_heads(operation: Any, local: HgRepository) -> dict[bytes, Dropped]:
     heads = {tip: branch for branch, tips in remote.branches().items() for tip in tips if local.has(tip)}
     heads.update((tip, branch_of(local, tip)) for tip in local.heads_of(operation.outgoing.missing))
     return {
-        tip: Dropped(branch, _visible_ancestors(log, branch, tip, obsolete_here, predecessors) or [tip])
+        tip: DroppedHead(branch, _visible_ancestors(log, branch, tip, obsolete_here, predecessors) or [tip])
         for tip, branch in heads.items()
         if tip in predecessors
         and log.rev(tip) in obsolete_here

@@ -15,7 +15,7 @@ from smartserver.client.places import SCHEMES
 from smartserver.plugins.mercurial.compat import FACTORY, allow_changegroup_3, branch_resolver, peer_schemes, remote_ui
 from smartserver.plugins.mercurial.peer import HpssPeer, Scheme
 from smartserver.plugins.mercurial.push import push_bundle
-from smartserver.plugins.mercurial.remote import Level
+from smartserver.plugins.mercurial.remote import RequestLevel
 from smartserver.plugins.mercurial.words import refusal
 from smartserver.vcs.hg.kinds import NULL
 
@@ -81,19 +81,19 @@ def _find_common_heads(original: Original, ui: Any, local: Any, peer: Any, *argu
     if not peer.is_pushed_to:
         if not peer.is_pulled_from:
             remote.wanted = None  # Those of `outgoing` are this repository's.
-        remote.ask(Level.HISTORY if peer.is_pulled_from else Level.GRAPH)
+        remote.ask(RequestLevel.HISTORY if peer.is_pulled_from else RequestLevel.GRAPH)
     of = named.get("ancestorsof")
     matters = of is None or list(of) != [NULL]  # That of a bookmark to be removed.
 
     heads, common = remote.heads(), remote.visible_common(local)
 
     def is_unrelated() -> bool:
-        """Whether both have changesets and none in common, as far as is known."""
+        """True if both have changesets and none in common, as far as is known."""
         return matters and bool(len(local.changelog) and heads and not common)
 
     if peer.is_pushed_to and (is_unrelated() or (remote.evolves and remote.has_unknown_heads())):
         # The cache has only heads, one of which may have taken the place of one that is here.
-        remote.ask_whether_there(Level.GRAPH)
+        remote.ask_whether_there(RequestLevel.GRAPH)
         heads, common = remote.heads(), remote.visible_common(local)
     if is_unrelated():
         remote.ask_beside_history()  # What was not named may have something in common.
@@ -121,7 +121,7 @@ def _pull(original: Original, repository: Any, peer: Any, *arguments: Any, **nam
 def _pull_obsolete(original: Original, operation: Any) -> Any:
     """Remember which markers were exchanged, once the pull's transaction is closed and before its lock is released."""
     done = original(operation)
-    if isinstance(operation.remote, HpssPeer) and operation.remote.remote.level is Level.HISTORY:
+    if isinstance(operation.remote, HpssPeer) and operation.remote.remote.level is RequestLevel.HISTORY:
         remote, transaction = operation.remote.remote, operation.trmanager._tr
         if transaction is None:
             remote.took_markers()
@@ -143,7 +143,7 @@ def _check_place(repository: Any) -> None:
     """Refuse to push a subrepository to a place below its parent's. Mercurial pushes it first, and with a repository
     below its URL the server would refuse the parent."""
     if hasattr(repository, "_subparent"):
-        parent, place = (subrepoutil._abssource(each, True) for each in (repository._subparent, repository))
+        parent, place = (subrepoutil._abssource(member, True) for member in (repository._subparent, repository))
         if place.startswith(parent.rstrip(b"/") + b"/"):
             reason = "a subrepository below its parent's URL cannot be pushed over hpss://"
             raise refusal(f"{reason}: name a URL elsewhere in .hgsub")

@@ -27,11 +27,11 @@ FILE: Final = b"hpss-markers"
 UNKNOWN: Final[KnownVersion] = (b"", 0, 0)
 
 Marker = tuple[Any, ...]
-"""As Mercurial has it: predecessor, successors, flags, metadata, date, parents."""
+"""Mercurial's tuple: predecessor, successors, flags, metadata, date, parents."""
 
 
 class Exchanged(msgspec.Struct, frozen=True, array_like=True):
-    """What a local repository and a URL both have."""
+    """The markers that a local repository and a URL both have."""
 
     version: KnownVersion = UNKNOWN
     """The server's whose markers were taken last; its incarnation alone if none were."""
@@ -47,7 +47,7 @@ _decoder = msgspec.msgpack.Decoder(dict[bytes, Exchanged])
 
 
 def are_exchanged(repository: Any) -> bool:
-    """Whether the configuration of a local repository says that markers are exchanged."""
+    """True if the configuration of a local repository says that markers are exchanged."""
     found: bool = obsolete.isenabled(repository, obsolete.exchangeopt)
     return found
 
@@ -63,7 +63,7 @@ def stream(encoded: bytes) -> bytes:
 
 
 class MarkerMemory:
-    """What is remembered of the markers of one URL, as long as the local repository is locked."""
+    """The memory of the markers of one URL, as long as the local repository is locked."""
 
     def __init__(self, repository: Any, url: bytes) -> None:
         self._repository = repository.unfiltered()
@@ -78,7 +78,7 @@ class MarkerMemory:
             self._there = _parse(content[: found.size])
             if found.lacking:
                 lacking = set(found.lacking)
-                self._there = {each for each in self._there if key_of(encode(each)) not in lacking}
+                self._there = {marker for marker in self._there if key_of(encode(marker)) not in lacking}
 
     def _content(self) -> bytes:
         content: bytes = self._repository.svfs.tryread(b"obsstore")
@@ -95,7 +95,7 @@ class MarkerMemory:
             self.version, self._there = (incarnation, 0, 0), set()
 
     def unsent(self, relevant: Collection[Marker], incarnation: bytes) -> list[Marker]:
-        """Those of some markers that the server may lack. `incarnation`: of the repository there, as last seen."""
+        """The given markers that the server may lack. `incarnation`: of the repository there, as last seen."""
         self._is_of(incarnation)
         return list(obsutil.sortedmarkers(set(relevant) - self._there))
 
@@ -110,8 +110,7 @@ class MarkerMemory:
     def sent(
         self, markers: Iterable[Marker], before: KnownVersion | None, after: KnownVersion, *, is_changed: bool
     ) -> None:
-        """Remember what a push sent. `before`: the version there as last seen before it; `is_changed`: whether it
-        changed anything."""
+        """Remember what a push sent. `before`: the version there before it; `is_changed`: it changed something."""
         is_next = (
             after[1] == 1 if before is None else self.version == before and after[:2] == (before[0], before[1] + 1)
         )
@@ -123,7 +122,7 @@ class MarkerMemory:
 
     def _keep(self) -> None:
         content = self._content()
-        lacking = [key_of(encode(each)) for each in _parse(content) - self._there]
+        lacking = [key_of(encode(marker)) for marker in _parse(content) - self._there]
         every = {**self._every(), self._url: Exchanged(self.version, len(content), _digest(content), lacking)}
         with contextlib.suppress(OSError):
             self._repository.cachevfs.write(FILE, msgspec.msgpack.encode(every), atomictemp=True)

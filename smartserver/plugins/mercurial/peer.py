@@ -12,19 +12,19 @@ from mercurial.node import hex as hexadecimal
 
 from smartserver.client.places import parse_place
 from smartserver.client.url import BadUrl
-from smartserver.plugins.mercurial.compat import BranchMap, Peer, location
+from smartserver.plugins.mercurial.compat import BasePeer, BranchMap, location
 from smartserver.plugins.mercurial.markers import stream
-from smartserver.plugins.mercurial.remote import Level, Remote, in_utf8
+from smartserver.plugins.mercurial.remote import Remote, RequestLevel, in_utf8
 from smartserver.plugins.mercurial.words import refusal
 from smartserver.spans import Part, spans_of, spent
 from smartserver.vcs.hg.kinds import NULL
-from smartserver.vcs.hg.selector import BOOKMARK, BRANCH, FRAGMENT, Names
+from smartserver.vcs.hg.selector import BOOKMARK, BRANCH, FRAGMENT, RevisionNames
 
 _UNDERSTOOD = b"HG20\nchangegroup=03\nlistkeys\nobsmarkers=V1\nphases=heads\npushkey"
 """The capabilities of bundles that a peer announces, so that commands use bundles."""
 
 
-class HpssPeer(Peer):
+class HpssPeer(BasePeer):
     """The peer of an hpss:// URL."""
 
     def __init__(self, ui: Any, path: Any, create: bool = False, *, is_clone: bool = False) -> None:
@@ -33,11 +33,11 @@ class HpssPeer(Peer):
         self._url = location(path)
         try:
             place = parse_place(self._url.decode("utf-8", "surrogateescape"))
-        except BadUrl as wrong:
-            raise refusal(str(wrong)) from None
+        except BadUrl as cause:
+            raise refusal(str(cause)) from None
         self.remote = Remote(ui, place, self._url)
         self.is_pushed_to = False
-        """Whether cached state answers: a push asks nothing before it sends, and the server decides."""
+        """True if cached state answers: a push asks nothing before it sends, and the server decides."""
         self.is_pulled_from = False
         self._said: set[bytes] = set()
         if create:
@@ -54,14 +54,14 @@ class HpssPeer(Peer):
         return self._url
 
     def canpush(self) -> bool:
-        """Whether it can be pushed to: the server knows."""
+        """True: the server knows whether it can be pushed to."""
         return True
 
     def close(self) -> None:
         """The connection stays until the command ends."""
 
     def capabilities(self) -> set[bytes]:
-        """What commands may use."""
+        """The capabilities that commands may use."""
         of_bundles = b"bundle2=" + quote(_UNDERSTOOD).encode()
         return {b"lookup", b"branchmap", b"known", b"getbundle", b"pushkey", b"unbundle", b"batch", of_bundles}
 
@@ -70,7 +70,7 @@ class HpssPeer(Peer):
         return localrepo.localcommandexecutor(self)
 
     def says_first(self, message: bytes) -> bool:
-        """Whether a message was not printed yet. A push runs its discovery again after the server answered."""
+        """True if a message was not printed yet. A push runs its discovery again after the server answered."""
         is_first = message not in self._said
         self._said.add(message)
         return is_first
@@ -86,26 +86,26 @@ class HpssPeer(Peer):
         revisions = list(options.get(b"rev") or [])
         bookmarks = list(options.get(b"bookmark") or [])
         branches = [*(options.get(b"branch") or []), *(options.get(b"only_branch") or [])]
-        if all(isinstance(each, bytes) for each in (*revisions, *bookmarks, *branches)):
+        if all(isinstance(name, bytes) for name in (*revisions, *bookmarks, *branches)):
             if hasattr(source, "dirstate"):
-                branches = [source.dirstate.branch() if each == b"." else each for each in branches]
-                bookmarks = [source._bookmarks.expandname(each) for each in bookmarks]
-            wanted = [in_utf8(each) for each in revisions]
+                branches = [source.dirstate.branch() if branch == b"." else branch for branch in branches]
+                bookmarks = [source._bookmarks.expandname(bookmark) for bookmark in bookmarks]
+            wanted = [in_utf8(revision) for revision in revisions]
             wanted += [BOOKMARK + in_utf8(bookmark) for bookmark in bookmarks]
             wanted += [BRANCH + in_utf8(branch) for branch in branches]
-            self.remote.wanted = Names(wanted) if wanted else None
+            self.remote.wanted = RevisionNames(wanted) if wanted else None
 
     def name_fragment(self, name: bytes, source: Any) -> None:
         """Request the name after the # of the URL, too. `source`: as in `names`."""
         if name == b"." and hasattr(source, "dirstate"):
             name = source.dirstate.branch()
         before = [] if self.remote.wanted is None else self.remote.wanted.names
-        self.remote.wanted = Names([*before, FRAGMENT + in_utf8(name)])
+        self.remote.wanted = RevisionNames([*before, FRAGMENT + in_utf8(name)])
 
-    def _ask(self, level: Level = Level.REFS) -> Remote:
+    def _ask(self, level: RequestLevel = RequestLevel.REFS) -> Remote:
         """Send the request, once. A command that names changesets needs their history in the same request."""
         if not self.is_pushed_to:
-            self.remote.ask(Level.HISTORY if self.remote.wanted is not None else level)
+            self.remote.ask(RequestLevel.HISTORY if self.remote.wanted is not None else level)
         return self.remote
 
     # ---- commands of the wire protocol
@@ -115,8 +115,8 @@ class HpssPeer(Peer):
         return self._ask().heads() or [NULL]
 
     def known(self, nodes: Iterable[bytes]) -> list[bool]:
-        """Whether each of some changesets is there."""
-        remote = self._ask(Level.GRAPH)
+        """True for each of some changesets that is there."""
+        remote = self._ask(RequestLevel.GRAPH)
         return [remote.has(node) for node in nodes]
 
     def branchmap(self) -> BranchMap:
@@ -157,7 +157,7 @@ class HpssPeer(Peer):
     ) -> Any:
         """The received changesets as a bundle, made here: Mercurial's own pull applies it. `hg debuggetbundle`, which
         takes no bundle of today's form, gets a changegroup."""
-        remote = self._ask(Level.HISTORY)
+        remote = self._ask(RequestLevel.HISTORY)
         if bundlecaps is None and remote.arrived is not None:
             chunks = remote.arrived.chunks_apart(set(remote.wanted_of(heads)))
             return changegroup.getunbundler(b"03", util.chunkbuffer(chunks), None)
@@ -214,6 +214,6 @@ class Scheme:
 
     @staticmethod
     def islocal(path: bytes) -> bool:
-        """Whether it is a folder."""
+        """False: it is no folder."""
         del path
         return False

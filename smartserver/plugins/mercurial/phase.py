@@ -75,7 +75,6 @@ def phase_heads(
 
 
 def _public_received(received: Mapping[bytes, tuple[bytes, ...]], public: Collection[bytes]) -> set[bytes]:
-    """The received changesets that are public."""
     found: set[bytes] = set()
     todo = [node for node in public if node in received]
     while todo:

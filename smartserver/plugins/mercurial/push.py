@@ -49,7 +49,7 @@ from smartserver.errors import (
 )
 from smartserver.plugins.mercurial.evolution import branch_of, dropped_heads, report_markers, uncounted_heads
 from smartserver.plugins.mercurial.markers import MarkerMemory, marker_updates
-from smartserver.plugins.mercurial.remote import Level, Remote, in_utf8
+from smartserver.plugins.mercurial.remote import Remote, RequestLevel, in_utf8
 from smartserver.plugins.mercurial.words import refusal
 from smartserver.records.model import Plan, Tip
 from smartserver.spans import Part, spent
@@ -72,25 +72,25 @@ STALE = (DivergedBranches, NewHeads, NoSuchBranch, StaleEntry)
 """Refusals of a push that was planned on stale state: it is planned again."""
 
 RACES = (DivergedBranches, StaleEntry)
-"""Those of them that mean, where the state was current, that another push came in between."""
+"""The refusals that mean, where the state was current, that another push came in between."""
 
 
-class Source:
+class HgSource:
     """The local repository as a push reads it."""
 
     def __init__(self, local: HgRepository) -> None:
         self._local = local
 
     def plan(self, tips: Iterable[bytes], haves: Iterable[bytes]) -> Plan:
-        """What the remote lacks of `tips` when it holds `haves`. Tips that only the remote has are ignored."""
+        """The revisions of `tips` that a remote with `haves` lacks. Tips that only the remote has are ignored."""
         return plan(self._local, filter(self._local.has, tips), haves)
 
 
 class View(NamedTuple):
-    """What was known of the remote before a request."""
+    """The state of the remote that was known before a request."""
 
     is_cached: bool
-    """Whether the server was not asked before in this command."""
+    """True if the server was not asked before in this command."""
     version: KnownVersion | None
     heads: list[bytes]
     evolves: bool
@@ -100,10 +100,10 @@ class View(NamedTuple):
 def push_bundle(operation: Any) -> None:
     """Stands for `exchange._pushbundle2`: sends all there is."""
     operation.stepsdone |= {b"changesets", b"phases", b"obsmarkers", b"bookmarks"}
-    Push(operation).run()
+    HgPush(operation).run()
 
 
-class Push:
+class HgPush:
     """One push. Mercurial's object for it, `operation`, holds what is left to send: its discovery puts that there."""
 
     def __init__(self, operation: Any) -> None:
@@ -119,7 +119,7 @@ class Push:
         operation, remote = self._operation, self._remote
         if not operation.outgoing.missing and not self._map_updates() and not remote.level:
             # Cached state says that there is nothing to send.
-            remote.ask_whether_there(Level.REFS if remote.publishes else Level.GRAPH)
+            remote.ask_whether_there(RequestLevel.REFS if remote.publishes else RequestLevel.GRAPH)
             self._discover()
         if operation.outgoing.missing:
             operation.repo.hook(b"preoutgoing", throw=True, source=b"push")
@@ -145,7 +145,6 @@ class Push:
     # ---- what is to be sent
 
     def _discover(self) -> None:
-        """Find what is to be sent to the remote as it is known now."""
         operation = self._operation
         operation.outbookmarks, operation.bkresult, operation.outobsmarkers = [], None, set()
         for computed in ("futureheads", "fallbackheads"):  # From what was to be sent before.
@@ -187,7 +186,7 @@ class Push:
             operation.repo.prepushoutgoinghooks(operation)
 
     def _changes(self) -> Changes:
-        """What the next request changes: heads of branches, and entries of maps."""
+        """The changes of the next request: heads of branches, and entries of maps."""
         for name, _old, new in self._operation.outbookmarks:
             if new and self._operation.repo[new].phase() == phases.secret:
                 raise error.Abort(_(b"cannot push bookmark %s as it points to a secret changeset") % name)
@@ -206,17 +205,16 @@ class Push:
         return found
 
     def _published(self) -> dict[bytes, None]:
-        """The heads of the changesets that this push makes public."""
         operation = self._operation
-        return dict.fromkeys(each.node() for each in (*operation.outdatedphases, *operation.fallbackoutdatedphases))
+        return dict.fromkeys(ctx.node() for ctx in (*operation.outdatedphases, *operation.fallbackoutdatedphases))
 
     def _branch_updates(self) -> list[RefUpdate]:
         """The heads of each branch that has something new, or where markers make a head obsolete."""
         operation, local = self._operation, self._local
         dropped = dropped_heads(operation, local)
         replacements: dict[bytes, list[bytes]] = {}
-        for each in dropped.values():
-            replacements.setdefault(each.branch, []).extend(each.replacements)
+        for dropped_head in dropped.values():
+            replacements.setdefault(dropped_head.branch, []).extend(dropped_head.replacements)
         by_branch: dict[bytes, list[bytes]] = {branch: [] for branch in replacements}
         for changeset in self._missing:
             by_branch.setdefault(branch_of(local, changeset), []).append(changeset)
@@ -242,16 +240,15 @@ class Push:
         return found
 
     def _published_heads(self) -> list[RefUpdate]:
-        """Changesets that become public and that no head of the server reaches: it dropped them as obsolete, and what
-        is public is not obsolete."""
+        """Changesets that become public and that no head of the server reaches, because it dropped them as obsolete."""
         local, remote = self._local, self._remote
         if remote.publishes or not remote.evolves:
             return []
         heads = [node for node in (*remote.heads(), *self._missing) if local.has(node)]
         return [
-            RefUpdate(in_utf8(branch_of(local, each)), each, heads=(self._tip(each),), growth=Growth.ANY)
-            for each in self._published()
-            if not local.is_below(each, heads)
+            RefUpdate(in_utf8(branch_of(local, head)), head, heads=(self._tip(head),), growth=Growth.ANY)
+            for head in self._published()
+            if not local.is_below(head, heads)
         ]
 
     def _tip(self, changeset: bytes) -> Tip:
@@ -260,12 +257,12 @@ class Push:
 
     def _existence_checks(self, maps: Sequence[MapUpdateRequest]) -> list[RefUpdate]:
         """Updates that change nothing, but fail where the remote was recreated without the changesets of entries."""
-        entries = [(each.map, entry) for each in maps for entry in each.entries]
+        entries = [(update.map, entry) for update in maps for entry in update.entries]
         named = [bytes.fromhex(entry.key.decode()) if table == PUBLIC else entry.value for table, entry in entries]
-        found = [each for each in named if each is not None and self._local.has(each)]
+        found = [head for head in named if head is not None and self._local.has(head)]
         return [
-            RefUpdate(in_utf8(branch_of(self._local, each)), each, create=Create.NO, heads=(self._tip(each),))
-            for each in found
+            RefUpdate(in_utf8(branch_of(self._local, head)), head, create=Create.NO, heads=(self._tip(head),))
+            for head in found
         ]
 
     @cached_property
@@ -275,12 +272,11 @@ class Push:
     # ---- a request
 
     def _send(self, heads: Sequence[RefUpdate], maps: Sequence[MapUpdateRequest]) -> PushOutcome:
-        """Send all changes in one request."""
         remote = self._remote
 
         def replan() -> Changes:
             """The changes of a remote that is not what the plan was for."""
-            remote.level = max(remote.level, Level.REFS)
+            remote.level = max(remote.level, RequestLevel.REFS)
             self._discover()
             self._check()
             again, of_maps = self._changes()
@@ -288,7 +284,7 @@ class Push:
 
         new = msgspec.structs.replace(NEW, exclusive=remote.is_new)
         is_likely = self._is_likely()
-        source = Source(self._local)
+        source = HgSource(self._local)
         request = PushRequest(
             heads, source, new, maps, maps_first=True, atomic=True, replan=replan, is_likely=is_likely
         )
@@ -296,13 +292,13 @@ class Push:
             remote.repository.sent = lambda _, count, total: progress.update(count, total=total)
             outcome = remote.repository.push(request)
         remote.is_new = False
-        remote.level = max(remote.level, Level.REFS)
+        remote.level = max(remote.level, RequestLevel.REFS)
         if outcome.error() is None:
-            remote.pushed.update(tip.id for each in outcome.refs for tip in each.update.heads)
+            remote.pushed.update(tip.id for done in outcome.refs for tip in done.update.heads)
         return outcome
 
     def _is_likely(self) -> bool:
-        """Whether the server probably has the oldest changesets to be sent: they are public, so they were on a server
+        """True if the server probably has the oldest changesets to be sent: they are public, so they were on a server
         before. If the newest is public, too, that may be another one, unless the repository was cloned from here."""
         if not self._missing:
             return False
@@ -315,7 +311,7 @@ class Push:
     def _report(self, outcome: PushOutcome, view: View) -> None:
         """Say what the server did, as Mercurial's own would, and remember it."""
         operation, version = self._operation, self._remote.version
-        is_moved = any(each.outcome is Outcome.DONE for each in outcome.refs)
+        is_moved = any(done.outcome is Outcome.DONE for done in outcome.refs)
         if self._missing:
             if not view.heads and outcome.revisions == len(self._missing) and self._remote.has_unknown_heads():
                 # No head was known before. It has other changesets, and had none of these, not even the oldest.
@@ -326,7 +322,7 @@ class Push:
         self._report_bookmarks(outcome)
         is_locked = operation.trmanager is not None
         if operation.outobsmarkers and version is not None and is_locked:
-            entries = [entry for each in outcome.maps for entry in each.entries]
+            entries = [entry for done in outcome.maps for entry in done.entries]
             is_changed = is_moved or any(entry.verdict is Verdict.DONE for entry in entries)
             self._memory.sent(operation.outobsmarkers, view.version, version, is_changed=is_changed)
 
@@ -342,7 +338,7 @@ class Push:
 
     def _report_bookmarks(self, outcome: PushOutcome) -> None:
         operation = self._operation
-        entries = [entry for each in outcome.maps if each.update.map == BOOKMARKS for entry in each.entries]
+        entries = [entry for done in outcome.maps if done.update.map == BOOKMARKS for entry in done.entries]
         for (name, old, new), entry in zip(operation.outbookmarks, entries, strict=False):
             action = b"update" if old and new else b"export" if new else b"delete"
             if entry.verdict is Verdict.DONE:
@@ -372,10 +368,10 @@ def _exclusively(remote: Remote) -> Iterator[None]:
     """If a repository is to be made, say as Mercurial does that there is one, of whatever system."""
     try:
         yield
-    except (KnownRevisions, RepositoryExists, WrongVcs) as wrong:
+    except (KnownRevisions, RepositoryExists, WrongVcs) as cause:
         if not remote.is_new:
             raise
-        raise error.RepoError(_(b"repository %s already exists") % remote.url) from wrong
+        raise error.RepoError(_(b"repository %s already exists") % remote.url) from cause
 
 
 def change_bookmark(remote: Remote, name: bytes, old: bytes, new: bytes) -> bool:
@@ -406,5 +402,5 @@ def bookmark_updates(bookmarks: Sequence[Bookmark]) -> list[MapUpdateRequest]:
 
 def phase_updates(changesets: Iterable[bytes]) -> list[MapUpdateRequest]:
     """Changes that make changesets public."""
-    entries = [EntryChange(each.hex().encode(), b"1", How.SET) for each in changesets]
+    entries = [EntryChange(changeset.hex().encode(), b"1", How.SET) for changeset in changesets]
     return [MapUpdateRequest(PUBLIC, MapKind.OPAQUE, entries)] if entries else []

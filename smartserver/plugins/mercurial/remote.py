@@ -10,8 +10,8 @@ cached state says what it sends, and the server decides.
 # Mercurial asks a peer many small questions: heads, branches, bookmarks, which of these nodes it knows, what is
 # public. Each would be a round trip. `Remote` answers all of them from one request.
 #
-# How much a command needs is a `Level`. `ask` requests a level once; what is asked later at the same level or below
-# is answered from what came:
+# How much a command needs is a `RequestLevel`. `ask` requests a level once; what is asked later at the same level or
+# below is answered from what came:
 #
 #      REFS      heads of branches, bookmarks, phases        `hg identify`, the check before an empty push
 #      GRAPH     and ids and parents of what is missing      `outgoing`, phases of a repository that does not publish
@@ -24,7 +24,7 @@ cached state says what it sends, and the server decides.
 #
 # 1) A push asks nothing before its own request. `push` plans on the cached state; what Mercurial's own checks refuse
 #    on that state is sent all the same, and only a refusal on the server's answer is shown.
-# 2) A failed request is remembered (`_wrong`) and raised again for each further question, so that a command that asks
+# 2) A failed request is remembered (`_error`) and raised again for each further question, so that a command that asks
 #    three things shows one error and makes one request.
 # 3) Names travel in UTF-8 and are shown in the user's encoding (`in_utf8`, `shown_here`). Nothing else converts.
 #
@@ -67,7 +67,7 @@ from smartserver.vcs.hg.insert import Arrived
 from smartserver.vcs.hg.kinds import BOOKMARKS, EVOLUTION, NODE_BYTES, NULL, OBSOLETE, PUBLIC, YES
 from smartserver.vcs.hg.markers import KnownVersion, encode_selector
 from smartserver.vcs.hg.repository import HgRepository
-from smartserver.vcs.hg.selector import GRAPH, Names, decode_found, encode
+from smartserver.vcs.hg.selector import GRAPH, RevisionNames, decode_found, encode
 from smartserver.vcs.hg.system import HG, is_publishing
 from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.repository_pull import MAX_HAVES
@@ -90,8 +90,8 @@ def shown_here(name: bytes) -> bytes:
     return found
 
 
-class Level(enum.IntEnum):
-    """How much was requested."""
+class RequestLevel(enum.IntEnum):
+    """The amount that was requested."""
 
     NOTHING = 0
     REFS = 1
@@ -112,23 +112,23 @@ class Remote:
         self.repository = RemoteRepository(server_of(ui, location).client, location.path, self.knowledge)
         self.local: HgRepository | None = None
         """The repository that is pulled into or pushed from, once that is known."""
-        self.wanted: Names | None = None
+        self.wanted: RevisionNames | None = None
         """The names in the command; None: all changesets."""
         self.arrived: Arrived | None = None
         self.pushed: set[bytes] = set()
         """Changesets that a push sent, or that the server had before it."""
-        self.level = Level.NOTHING
+        self.level = RequestLevel.NOTHING
         self.is_new = False
-        """Whether a push makes the repository."""
+        """True if a push makes the repository."""
         self.is_only_shown = False
-        """Whether the command shows changesets and puts nothing into the local repository."""
+        """True if the command shows changesets and puts nothing into the local repository."""
         self.markers = b""
-        """Those that came, encoded."""
+        """The markers that came, encoded."""
         self._markers_version: KnownVersion | None = None
-        """Of the answer that they came with."""
+        """The version of the answer that they came with."""
         self._graph: dict[bytes, tuple[bytes, ...]] = {}
         self._found: dict[bytes, bytes] = {}
-        self._wrong: Exception | None = None
+        self._error: Exception | None = None
 
     def words(self) -> AbstractContextManager[None]:
         """A context for requests, which raises Mercurial's errors."""
@@ -144,7 +144,7 @@ class Remote:
             self.local = HgRepository(repository)
 
     def marker_memory(self, local: HgRepository) -> MarkerMemory:
-        """What a local repository and this one both have of markers."""
+        """The memory of the markers that a local repository and this one both have."""
         return MarkerMemory(local.mercurial, self.location.key.encode())
 
     @property
@@ -155,17 +155,17 @@ class Remote:
 
     @property
     def publishes(self) -> bool:
-        """Whether everything that is pushed becomes public, as far as known."""
+        """True if everything that is pushed becomes public, as far as known."""
         return is_publishing(self.knowledge.settings)
 
     @property
     def evolves(self) -> bool:
-        """Whether it exchanges obsolescence markers, as far as known."""
+        """True if it exchanges obsolescence markers, as far as known."""
         return self.knowledge.settings.get(EVOLUTION) == YES
 
     @property
     def takes_markers(self) -> bool:
-        """Whether a request for history asks for obsolescence markers. A clone of a part sends it before there is a
+        """True if a request for history asks for obsolescence markers. A clone of a part sends it before there is a
         local repository, whose configuration decides whether they are put in."""
         local = self.local
         return not self.is_only_shown and (local is None or are_exchanged(local.mercurial))
@@ -173,15 +173,15 @@ class Remote:
     def begin(self) -> None:
         """Expect no repository there: the next push creates it."""
         self.knowledge.forget()
-        self.level = Level.REFS
+        self.level = RequestLevel.REFS
         self.is_new = True
 
     # ---- asking
 
-    def ask(self, level: Level) -> None:
+    def ask(self, level: RequestLevel) -> None:
         """Request that much, once; of history the part that the command named. Received changesets wait in a file."""
-        if self._wrong is not None:
-            raise self._wrong
+        if self._error is not None:
+            raise self._error
         if self.level >= level:
             return
         is_all_here = self.level and self.wanted is None and not self._exchanges_markers() and self._is_all_here()
@@ -190,28 +190,28 @@ class Remote:
             return  # As in the pull at the end of a clone into a pool, which asked for a name before.
         try:
             self._ask(level)
-        except (error.Abort, error.RepoError) as wrong:
-            self._wrong = wrong  # A command asks for several things before it looks at an answer.
+        except (error.Abort, error.RepoError) as cause:
+            self._error = cause  # A command asks for several things before it looks at an answer.
             raise
 
     def _exchanges_markers(self) -> bool:
         return self.takes_markers and self.evolves
 
     def _is_all_here(self) -> bool:
-        """Whether the heads that the server named in this command are all here."""
+        """True if the heads that the server named in this command are all here."""
         local = self.local
         return local is not None and all(local.has(head) for heads in self.branches().values() for head in heads)
 
     @spent(Part.LOCAL, "plan the request")
-    def _ask(self, level: Level) -> None:
+    def _ask(self, level: RequestLevel) -> None:
         with self.words():
-            if level is Level.REFS:
+            if level is RequestLevel.REFS:
                 self.repository.learn_refs()
                 self._check_vcs()
                 return
             if self.local is not None:
                 self.local.check_format()
-            if level is Level.GRAPH:
+            if level is RequestLevel.GRAPH:
                 self._ask_graph()
             else:
                 self._ask_history(self._haves(), with_markers=self.takes_markers)
@@ -225,8 +225,8 @@ class Remote:
     def _read(
         self, selector: bytes, refs: list[bytes] | None, *, ids: Sequence[bytes] = (), haves: Sequence[bytes] = ()
     ) -> ReadAnswer:
-        """Send `Repository.read`. If the server refuses it, the repository may be another system's, which reads no
-        selector of Mercurial's."""
+        """Send `Repository.read`. A server also refuses it for a repository of another system, which has other
+        selectors."""
         try:
             content = self.repository.read(selector, refs, ids=ids, haves=haves)
         except CodedError:
@@ -280,18 +280,18 @@ class Remote:
 
     def ask_beside_history(self) -> None:
         """Request the graph of everything that is missing here, if the request for history named a part of it."""
-        if self.level is Level.HISTORY and self.wanted is not None:
+        if self.level is RequestLevel.HISTORY and self.wanted is not None:
             with self.words():
                 self._ask_graph()
 
-    def ask_whether_there(self, level: Level = Level.REFS) -> None:
+    def ask_whether_there(self, level: RequestLevel = RequestLevel.REFS) -> None:
         """Request that much. A repository that does not exist counts as an empty one."""
         try:
             self.ask(level)
-        except error.RepoError as wrong:
-            if not isinstance(wrong.__cause__, NoSuchRepository):
+        except error.RepoError as cause:
+            if not isinstance(cause.__cause__, NoSuchRepository):
                 raise
-            self._wrong = None
+            self._error = None
             self.knowledge.forget()
 
     def _check_vcs(self) -> None:
@@ -344,7 +344,7 @@ class Remote:
         return [head for head in known if head in tops or head not in mine]
 
     def has_unknown_heads(self) -> bool:
-        """Whether it has a head that is not here."""
+        """True if it has a head that is not here."""
         return any(self.local is None or not self.local.has(head) for head in self.heads())
 
     def bookmarks(self) -> dict[bytes, bytes]:
@@ -382,7 +382,7 @@ class Remote:
                 self._learn_graph(self._read(GRAPH, [], ids=lacking[:MAX_IDS], haves=self._haves()))
 
     def has(self, node: bytes) -> bool:
-        """Whether the server has a changeset, as far as is known."""
+        """True if the server has a changeset, as far as is known."""
         if node in self.came:
             return True
         return self.local is not None and self.local.has(node) and self.local.is_below(node, self.common())
@@ -422,7 +422,7 @@ class Remote:
 
     def _known_tips(self) -> list[bytes]:
         """Tips seen there. Where markers are exchanged, a tip of earlier may be hidden there now."""
-        if self.evolves and self.level >= Level.GRAPH and self.wanted is None:
+        if self.evolves and self.level >= RequestLevel.GRAPH and self.wanted is None:
             return [tip.id for value in self.knowledge.refs().values() for tip in value]
         return self.knowledge.tips()
 
@@ -436,14 +436,14 @@ class Remote:
             name = hexadecimal(name)  # A node as it is, which a name of that length might be.
         name = in_utf8(name)
         if name not in self._found and self.wanted is not None and name in self.wanted.names:
-            self.ask(Level.HISTORY)
+            self.ask(RequestLevel.HISTORY)
         if _ID.fullmatch(name) and self.level and self.has(bytes.fromhex(name.decode())):
             return bytes.fromhex(name.decode())
         if name not in self._found:
             with self.words():
-                content = self._read(encode(Names([name], is_all=False)), [])
-                self._found.update(decode_found(Names([name]), content.result.said))
-            self.level = max(self.level, Level.REFS)
+                content = self._read(encode(RevisionNames([name], is_all=False)), [])
+                self._found.update(decode_found(RevisionNames([name]), content.result.said))
+            self.level = max(self.level, RequestLevel.REFS)
         return self._found.get(name, NULL)
 
     def wanted_of(self, heads: Collection[bytes] | None) -> list[bytes]:

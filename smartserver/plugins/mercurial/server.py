@@ -94,5 +94,5 @@ def _tracing(ui: Any, location: Place, debug: str, environment: Mapping[str, str
         given = flags.read([debug])
         given.check(f"{flags.VARIABLE} or hpss.debug")
         return Tracing(given, say, "hg", environment, behind(location), is_host=True)
-    except flags.BadFlag as wrong:
-        raise refusal(str(wrong)) from None
+    except flags.BadFlag as cause:
+        raise refusal(str(cause)) from None

@@ -31,19 +31,7 @@ from smartserver.plugins.mercurial import extension
 from smartserver.plugins.mercurial.compat import FACTORY
 from smartserver.vcs.base import BadStream, CannotSend
 from smartserver.vcs.hg.kinds import NULL
-from smartserver.vcs.stream import (
-    FILE,
-    HEADS,
-    LINK,
-    NOTES,
-    PROGRAM,
-    TAGS,
-    FileChanges,
-    Files,
-    NewFile,
-    Refs,
-    claim,
-)
+from smartserver.vcs.stream import FILE, HEADS, LINK, NOTES, PROGRAM, TAGS, FileChanges, Files, FileVersion, Refs, claim
 
 BRANCH_OF_TAGS: Final = b"tags"
 IMPORT_FIELD: Final = b"fast-import"
@@ -87,11 +75,7 @@ class LocalCopy:
 
 @contextmanager
 def local_copy(folder: str, url: str, flags: Set[str], *, may_create: bool) -> Iterator[LocalCopy]:
-    """A repository in a folder, with all that the one at `url` has. `may_create`: that need not be there yet.
-
-    Raises:
-        CannotSend: it cannot be received, or Mercurial refuses it; the message is Mercurial's.
-    """
+    """A repository in a folder, with all that the one at `url` has. `may_create`: that need not be there yet."""
     encoding.encoding = b"UTF-8"
     encoding.environ[b"HGRCSKIPREPO"] = b"1"  # What is in a kept folder configures nothing.
     ui = _interface(flags)
@@ -103,8 +87,8 @@ def local_copy(folder: str, url: str, flags: Set[str], *, may_create: bool) -> I
         try:
             exchange.pull(repository, peer)
             bookmarks = {name: binary(node) for name, node in peer.listkeys(b"bookmarks").items()}
-        except error.RepoError as wrong:
-            if not (may_create and isinstance(wrong.__cause__, NoSuchRepository)):
+        except error.RepoError as cause:
+            if not (may_create and isinstance(cause.__cause__, NoSuchRepository)):
                 raise
             peer = FACTORY.peer(repository, {}, os.fsencode(url))
             peer.remote.begin()
@@ -114,8 +98,8 @@ def local_copy(folder: str, url: str, flags: Set[str], *, may_create: bool) -> I
         with repository.lock(), repository.transaction(IMPORT_FIELD) as transaction:
             repository._bookmarks.applychanges(repository, transaction, changes)
         yield LocalCopy(repository, peer, bookmarks)
-    except (error.Abort, error.RepoError, error.StorageError) as wrong:
-        raise CannotSend(_message(wrong).partition("\n")[0]) from wrong
+    except (error.Abort, error.RepoError, error.StorageError) as cause:
+        raise CannotSend(_message(cause).partition("\n")[0]) from cause
     finally:
         for leave, arguments, named in reversed(ui._exithandlers):
             leave(*arguments, **named)
@@ -152,7 +136,7 @@ class _Texts:
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the import.
         self.marked: dict[bytes, tuple[int, int]] = {}
-        """Where those with marks are."""
+        """The places of those with marks."""
         self._end = 0
 
     def add(self, text: bytes) -> tuple[int, int]:
@@ -175,8 +159,7 @@ class StreamImport:
     """Makes changesets of the commits of a stream."""
 
     def __init__(self, local: LocalCopy, marks: Marks, *, force: bool) -> None:
-        """`marks`: of earlier streams; those of this one are added. `force`: bookmarks may lose changesets, and tags
-        move."""
+        """`marks`: of earlier streams; those of this one are added. `force`: bookmarks may lose some, tags move."""
         self._local = local
         self._repository = local.repository
         self._force = force
@@ -187,15 +170,11 @@ class StreamImport:
         self._texts = _Texts()
         self._new_tags: list[bytes] = []
         self.submodules = self.notes = self.tags = 0
-        """How many were left out."""
+        """The numbers of those that were left out."""
         self._line = 0
 
     def read(self, stream: Callable[[], Iterable[Any]]) -> None:
-        """Read a stream.
-
-        Raises:
-            BadStream: it cannot be imported; nothing was pushed, and the local repository is as before.
-        """
+        """Read a stream."""
         repository = self._repository
         repository.ui.pushbuffer(error=True)  # What Mercurial says of a transaction that ends.
         try:
@@ -247,17 +226,16 @@ class StreamImport:
             if ref.startswith(start):
                 try:
                     scmutil.checknewlabel(self._repository, ref.removeprefix(start), b"bookmark")
-                except error.Abort as wrong:
-                    raise self._bad(f"{ref.decode('utf-8', 'replace')}: {_message(wrong)}") from wrong
+                except error.Abort as cause:
+                    raise self._bad(f"{ref.decode('utf-8', 'replace')}: {_message(cause)}") from cause
 
     def _find(self, name: bytes | None) -> bytes:
-        """The changeset that a stream names, by a mark, a ref or an id."""
         name = name or b""
         try:
             found = self._refs.find(name)
-        except LookupError as wrong:
+        except LookupError as cause:
             if len(name) != 2 * len(NULL):
-                raise self._bad(str(wrong)) from None
+                raise self._bad(str(cause)) from None
             found = name
         try:
             is_here = self._repository.changelog.hasnode(binary(found))
@@ -291,7 +269,7 @@ class StreamImport:
         self._check_name(command.ref)
         named = self._refs.parent(command.ref) if command.from_ is None else self._find(command.from_)
         first = NULL if named is None else binary(named)
-        merged = [binary(self._find(each)) for each in command.merges]
+        merged = [binary(self._find(merge)) for merge in command.merges]
         author = command.author or command.committer
         extra: dict[bytes, bytes] = {}
         if command.committer != author:
@@ -306,16 +284,8 @@ class StreamImport:
         self._refs.set(command.ref, hexadecimal(node))
 
     def _make(
-        self,
-        first: bytes,
-        merged: list[bytes],
-        message: bytes,
-        files: Files,
-        author: Any,
-        extra: Mapping[bytes, bytes],
+        self, first: bytes, merged: list[bytes], message: bytes, files: Files, author: Any, extra: Mapping[bytes, bytes]
     ) -> bytes:
-        """A new changeset."""
-
         def file(repository: Any, changeset: Any, path: bytes) -> Any:
             found = files[path]
             if found is None:
@@ -331,18 +301,17 @@ class StreamImport:
         )
         try:
             node: bytes = self._repository.commitctx(made)
-        except (error.Abort, error.StorageError) as wrong:
-            raise self._bad(_message(wrong)) from wrong
+        except (error.Abort, error.StorageError) as cause:
+            raise self._bad(_message(cause)) from cause
         return node
 
     def _files(self, parent: bytes, changes: Iterable[Any]) -> Files:
-        """What a commit makes of the files of its first parent."""
         files = FileChanges(_Before(self._repository[parent]), b".hg")
         for change in changes:
             try:
                 self.submodules += not files.apply(change, self._text_of)
-            except ValueError as wrong:
-                raise self._bad(str(wrong)) from None
+            except ValueError as cause:
+                raise self._bad(str(cause)) from None
         return files.result()
 
     def _text_of(self, change: Any) -> Callable[[], bytes]:
@@ -397,15 +366,15 @@ class _Before:
 
     def paths(self, folder: bytes) -> Iterable[bytes]:
         start = folder + b"/" if folder else b""
-        return (each for each in self._manifest if each.startswith(start))
+        return (file_path for file_path in self._manifest if file_path.startswith(start))
 
-    def file(self, path: bytes) -> NewFile:
+    def file(self, path: bytes) -> FileVersion:
         file = self._changeset[path]
-        return NewFile(file.data, _MODES[file.flags()], None)
+        return FileVersion(file.data, _MODES[file.flags()], None)
 
 
-def _message(wrong: Any) -> str:
-    return b" ".join(each for each in wrong.args if isinstance(each, bytes)).decode("utf-8", "replace")
+def _message(cause: Any) -> str:
+    return b" ".join(part for part in cause.args if isinstance(part, bytes)).decode("utf-8", "replace")
 
 
 def _utf8(text: bytes) -> bytes:
@@ -473,7 +442,7 @@ def _refs_of(local: LocalCopy) -> dict[bytes, bytes]:
 
 
 def _write_commit(output: IO[bytes], changeset: Any, ref: bytes, known: Mapping[bytes, bytes]) -> None:
-    parents = [each.node() for each in changeset.parents() if each.node() != NULL]
+    parents = [parent.node() for parent in changeset.parents() if parent.node() != NULL]
     author = _who(changeset.user(), *changeset.date())
     committer = _committer(changeset.extra().get(b"committer", b"")) or author
     if not parents:
@@ -482,7 +451,7 @@ def _write_commit(output: IO[bytes], changeset: Any, ref: bytes, known: Mapping[
     command = commands.CommitCommand(
         ref, known[changeset.node()], author if author != committer else None, committer,
         text + b"\n" if text and not text.endswith(b"\n") else text,  # Mercurial drops the newline at the end.
-        b":" + known[parents[0]] if parents else None, [b":" + known[each] for each in parents[1:]], [],
+        b":" + known[parents[0]] if parents else None, [b":" + known[parent] for parent in parents[1:]], [],
     )  # fmt: skip
     output.write(bytes(command) + b"\n")
     changes = sorted(changeset.p1().manifest().diff(changeset.manifest()).items())
@@ -499,7 +468,7 @@ def _who(user: bytes, seconds: float, west: int) -> tuple[bytes, bytes, float, i
     name, _, rest = encoding.fromlocal(user).partition(b"<")
     if not rest and b"@" in name and b" " not in name.strip():
         name, rest = b"", name
-    clean = [each.translate(None, b"<>\n").strip() for each in (name, rest.partition(b">")[0])]
+    clean = [part.translate(None, b"<>\n").strip() for part in (name, rest.partition(b">")[0])]
     return clean[0], clean[1], int(seconds), -west
 
 

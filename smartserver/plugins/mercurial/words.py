@@ -33,16 +33,16 @@ def in_mercurials_words(location: Place, url: bytes) -> Iterator[None]:
     """Raise Mercurial's error for each of ours."""
     try:
         yield
-    except CannotConnect as wrong:
-        raise refusal(str(wrong)) from wrong
-    except (MediumError, ProtocolError, NotOurProtocol, Malformed) as wrong:
-        raise refusal(f"{location.where}: {wrong}") from wrong
-    except NoSuchRepository as wrong:
-        raise error.RepoError(_(b"repository %s not found") % url) from wrong
-    except WrongVcs as wrong:
-        message = f"{path_in_words(location) or location.where} is a repository of {wrong.vcs}, not of Mercurial"
-        raise error.RepoError(plain(message).encode()) from wrong
-    except NoSuchPart as wrong:
-        raise error.RepoLookupError(plain(str(wrong)).encode()) from wrong
-    except (CodedError, VcsError) as wrong:
-        raise refusal(str(wrong)) from wrong
+    except CannotConnect as cause:
+        raise refusal(str(cause)) from cause
+    except (MediumError, ProtocolError, NotOurProtocol, Malformed) as cause:
+        raise refusal(f"{location.where}: {cause}") from cause
+    except NoSuchRepository as cause:
+        raise error.RepoError(_(b"repository %s not found") % url) from cause
+    except WrongVcs as cause:
+        message = f"{path_in_words(location) or location.where} is a repository of {cause.vcs}, not of Mercurial"
+        raise error.RepoError(plain(message).encode()) from cause
+    except NoSuchPart as cause:
+        raise error.RepoLookupError(plain(str(cause)).encode()) from cause
+    except (CodedError, VcsError) as cause:
+        raise refusal(str(cause)) from cause

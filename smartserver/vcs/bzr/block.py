@@ -21,7 +21,7 @@ WHOLE_FROM = 3
 """A difference longer than its text divided by this is not stored, but the text."""
 
 LEVEL = 5
-"""Of zlib: 1 % more bytes than Breezy's 6, for three quarters of the time."""
+"""The level of zlib: 1 % more bytes than Breezy's 6, for three quarters of the time."""
 
 _FULL = 4 << 20
 """Bytes of content from which on a block gets no further text; as Breezy has it, that and the next."""
@@ -40,7 +40,7 @@ _WORTH = 96
 """The fewest bytes that are copied from between the ends: all texts that rest on this one have the piece, too."""
 
 _FAR = 1 << 24
-"""Where three bytes of place end: what lies there is not copied from."""
+"""The end of what three bytes of place reach: beyond it nothing is copied from."""
 
 _INSERTED = 127
 """The most bytes one instruction inserts."""
@@ -49,7 +49,7 @@ _INDEXED = 1 << 20
 """Bytes of a text that Breezy looks for in another, at most; of a longer one it takes a part."""
 
 
-class Text(NamedTuple):
+class BlockText(NamedTuple):
     """A text to be put into a block."""
 
     key: Key
@@ -58,7 +58,7 @@ class Text(NamedTuple):
     """In hex, where it is known; else empty."""
     text: bytes
     base_key: Key = b""
-    """Of a text before it that it is much like."""
+    """The key of a text before it that it is much like."""
     base: bytes | None = None
     """That text, where it is at hand."""
 
@@ -77,7 +77,7 @@ Give = Callable[[bytes, list[TextRange]], None]
 """Takes a block that is full, and what lies in it."""
 
 
-def fill(texts: Iterable[Text], give: Give) -> None:
+def fill(texts: Iterable[BlockText], give: Give) -> None:
     """Put texts into blocks."""
     block = Block()
     places: list[TextRange] = []
@@ -93,7 +93,7 @@ def fill(texts: Iterable[Text], give: Give) -> None:
 
 
 class _Pieces(NamedTuple):
-    """What a text is made of: instructions that copy all of it, and where in the text each piece ends."""
+    """The pieces of a text: instructions that copy all of it, and the end of each piece in the text."""
 
     ends: list[int]
     copies: bytes
@@ -133,7 +133,7 @@ class Block:
         ends: list[int] = []
         out: list[bytes] = []
         inserted: list[tuple[int, int, int]] = []
-        """Of what is inserted: the index of its piece, its place in the difference and its length."""
+        """The insertions: the index of each piece, its place in the difference and its length."""
         length = _take(known, 0, ahead, ends, out, 0)
         if len(middle) >= _WORTH and rest - ahead >= _WORTH and differences is not None:
             made = differences(base[ahead:rest], _INDEXED).make_delta(middle, len(text) // WHOLE_FROM)
@@ -198,7 +198,7 @@ def _take(known: _Pieces, begin: int, end: int, ends: list[int], out: list[bytes
         copies = _copy(at, end - begin)
     else:
         copies = known.copies[first * _COPY : (last + 1) * _COPY]
-        ends += [each + shift for each in known.ends[first:last]] if shift else known.ends[first:last]
+        ends += [end_of_piece + shift for end_of_piece in known.ends[first:last]] if shift else known.ends[first:last]
         skipped = begin - (known.ends[first - 1] if first else 0)
         if skipped:
             at = int.from_bytes(copies[1:4], "little") + skipped
@@ -212,7 +212,7 @@ def _take(known: _Pieces, begin: int, end: int, ends: list[int], out: list[bytes
 
 
 def _found(made: bytes) -> list[tuple[int, int, int]]:
-    """What Breezy's difference of two texts copies, but for small pieces: from where, how much, to where."""
+    """The copies in Breezy's difference of two texts, but for small ones: from where, how much, to where."""
     found = []
     at = place = 0
     end = len(made)

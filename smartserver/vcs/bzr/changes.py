@@ -1,4 +1,4 @@
-"""What a page of Breezy's says that the one it rests on does not, read from the items that differ and no others.
+"""The difference between a page of Breezy's and the one it rests on, read from the items that differ and no others.
 
 A page has some hundred items, of which a revision changes few. The rule of this file: the page it is compared with was
 read whole once, or against another that was; so what both begin and end with, and a whole item that is in both, needs
@@ -45,11 +45,7 @@ _STEPS: Final = 32
 
 
 def leaf_changes(new: bytes, old: bytes) -> KeyChanges | None:
-    """What a leaf names otherwise than a leaf that has been read; None where that takes reading it whole.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """The names in which a leaf differs from a leaf that has been read; None where that takes reading it whole."""
     heads = None if is_node(new) else _heads(new, old)
     if heads is None:
         return None
@@ -79,12 +75,9 @@ def leaf_changes(new: bytes, old: bytes) -> KeyChanges | None:
 
 
 def new_texts(new: bytes, old: bytes) -> dict[Key, bytes] | None:
-    """As `leaf_texts`, of the items that a leaf has and one that has been read has not, with few others.
+    """The texts (see `leaf_texts`) of the items that a leaf has and one that has been read has not, with few others.
 
     None where that takes reading it whole. Whether two of its items have the same key is not looked for.
-
-    Raises:
-        ValueError: it cannot be read.
     """
     heads = _heads(new, old)
     if heads is None:
@@ -110,11 +103,7 @@ def _heads(new: bytes, old: bytes) -> tuple[LeafHead, LeafHead] | None:
 
 
 def node_changes(new: bytes, old: bytes) -> KeyChanges | None:
-    """The pages a page of pages names otherwise than one that has been read; None where that takes reading it whole.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """The pages a page of pages names otherwise than one that has been read; None where that takes reading it whole."""
     head, earlier = node_head(new), node_head(old)
     if head is None or earlier is None or head[:2] != earlier[:2]:
         return None
@@ -143,9 +132,6 @@ def other_items(new: bytes, start: int, old: bytes, old_start: int) -> tuple[byt
     """The items that each of two leaves of entries has and the other has not at that place; joined, with few others.
 
     From `start` and `old_start`, where items begin, to the ends. Only the old one is known to have items there.
-
-    Raises:
-        ValueError: what one item of the new one ends with is not the begin of the next.
     """
     at, old_at = _step(new, start, old, old_start)
     new_end, old_end = _ends(new, at, old, old_at)
@@ -187,7 +173,7 @@ def _step(new: bytes, at: int, old: bytes, old_at: int) -> tuple[int, int]:
 
 
 def _ends(new: bytes, at: int, old: bytes, old_at: int) -> tuple[int, int]:
-    """Where what both have in common at their ends begins, in whole items."""
+    """The begin of the items that both have in common at their ends."""
     behind = common_end(new, old, min(len(new) - at, len(old) - old_at))
     # The first item in it may have begun otherwise; the key of a name has several NULs.
     first = old.find(b"\0", len(old) - behind)
@@ -197,7 +183,7 @@ def _ends(new: bytes, at: int, old: bytes, old_at: int) -> tuple[int, int]:
 
 
 def _item_end(text: bytes, at: int, end: int) -> int:
-    """Where the item ends that begins there: at the line with the next NUL."""
+    """The end of the item that begins there: the line with the next NUL."""
     following = text.find(b"\0", text.find(b"\0", at, end) + 1, end)
     return max(text.rfind(b"\n", at, following) + 1, at + 1) if following >= 0 else end
 

@@ -1,5 +1,5 @@
-"""What of Breezy has moved between its releases, or will, and the shape of what a repository gives: 3.3 is what is
-tried, 3.4 what its source says.
+"""The names of Breezy that have moved between its releases, or will, and the types of what a repository gives. Tests
+run with 3.3; for 3.4 its source was read.
 
 The rule of this file: nothing else under `vcs` imports Breezy, the plugin imports such names from nowhere else, and
 nothing imports this module before there is a Breezy repository to read.
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 NETWORK_NAME = b"Bazaar repository format 2a (needs bzr 1.16 or later)\n"
-"""How Breezy itself names the format on the wire."""
+"""The name of the format that Breezy itself uses on the wire."""
 
 NULL = b"null:"
 """The parent of a first revision, as graphs name it."""
@@ -64,7 +64,7 @@ StoreKey = tuple[bytes, ...]
 Keys = Iterable[StoreKey]
 
 
-class Content(Protocol):
+class ContentFactory(Protocol):
     """One record of a stream; valid until the next is asked for."""
 
     key: StoreKey
@@ -80,64 +80,22 @@ class Content(Protocol):
 class Store(Protocol):
     """One of a repository's five stores."""
 
-    def get_record_stream(self, keys: Keys, ordering: str, include_delta_closure: bool) -> Iterator[Content]:
+    def get_record_stream(self, keys: Keys, ordering: str, include_delta_closure: bool) -> Iterator[ContentFactory]:
         """The records of `keys`, in an order that suits the store (`unordered`)."""
 
     def get_parent_map(self, keys: Keys) -> Mapping[StoreKey, tuple[StoreKey, ...] | None]:
         """The parents of those of `keys` that are here."""
 
 
-class KnownGraph(Protocol):
-    """A part of the graph of revisions that is in memory."""
-
-    def topo_sort(self) -> list[bytes]:
-        """All revisions, parents first."""
-
-
-class Graph(Protocol):
-    """Questions of ancestry."""
-
-    def find_unique_ancestors(self, unique_revision: bytes, common_revisions: Sequence[bytes]) -> Collection[bytes]:
-        """The ancestors of one revision, itself included, that none of the others has."""
-
-
-class Format(Protocol):
-    """What kind of repository one is."""
-
-    def network_name(self) -> bytes:
-        """Its name on the wire."""
-
-
-class Sink(Protocol):
-    """Where a fetch writes to."""
-
-    def insert_stream(
-        self, stream: Iterable[tuple[str, Iterator[Content]]], src_format: Format, resume_tokens: Sequence[str]
-    ) -> tuple[Sequence[str], Collection[StoreKey]]:
-        """Insert what comes in one write group; what is still missing, and how to go on."""
-
-    def finished(self) -> None:
-        """Nothing more comes."""
-
-
-class Source(Protocol):
-    """Where a fetch reads from."""
-
-    def get_stream_for_missing_keys(
-        self, missing_keys: Collection[StoreKey]
-    ) -> Iterator[tuple[str, Iterator[Content]]]:
-        """What a sink found missing."""
-
-
 class Repository(Protocol):
-    """What is read of, and written to, a `breezy.repository.Repository`."""
+    """The parts of a `breezy.repository.Repository` that are used here."""
 
     revisions: Store
     signatures: Store
     inventories: Store
     chk_bytes: Store
     texts: Store
-    _format: Format
+    _format: Any
     _fallback_repositories: Sequence[Repository]
 
     def lock_read(self) -> AbstractContextManager[object]:
@@ -146,7 +104,7 @@ class Repository(Protocol):
     def lock_write(self) -> AbstractContextManager[object]:
         """Keep others from writing."""
 
-    def get_graph(self) -> Graph:
+    def get_graph(self) -> Any:
         """Its graph."""
 
     def get_parent_map(self, revision_ids: Iterable[bytes]) -> Mapping[bytes, tuple[bytes, ...]]:
@@ -155,7 +113,7 @@ class Repository(Protocol):
     def all_revision_ids(self) -> list[bytes]:
         """Every revision that is here."""
 
-    def get_known_graph_ancestry(self, revision_ids: Iterable[bytes]) -> KnownGraph:
+    def get_known_graph_ancestry(self, revision_ids: Iterable[bytes]) -> Any:
         """The graph of some revisions and all their ancestors."""
 
     def start_write_group(self) -> None:
@@ -170,9 +128,9 @@ class Repository(Protocol):
     def add_signature_text(self, revision_id: bytes, signature: bytes) -> None:
         """Add a signature."""
 
-    def _get_sink(self) -> Sink: ...
+    def _get_sink(self) -> Any: ...
 
-    def _get_source(self, to_format: Format) -> Source: ...
+    def _get_source(self, to_format: Any) -> Any: ...
 
 
 _Blocks: Any = getattr(groupcompress, "GroupCompressVersionedFiles", None)
@@ -182,15 +140,14 @@ encode_length: Callable[[int], bytes] = groupcompress.encode_base128_int
 """A number as it lies before what it is the length of."""
 
 differences: Any = getattr(groupcompress, "DeltaIndex", None)
-"""What finds in a text what another has too, where Breezy has its compiled parts."""
+"""The class that finds in a text what another has too, where Breezy has its compiled parts."""
 
 VersionedFiles: Any = versionedfile.VersionedFiles
-"""What a store of a repository is one of."""
 
 AbsentContentFactory: Any = versionedfile.AbsentContentFactory
 ChunkedContentFactory: Any = versionedfile.ChunkedContentFactory
 FulltextContentFactory: Any = versionedfile.FulltextContentFactory
-"""What a store gives: nothing of that key, a text in pieces, a text."""
+"""The records that a store gives: nothing of that key, a text in pieces, a text."""
 
 ExistingContent: type[BaseException] = versionedfile.ExistingContent
 """Raised by a store that has a text already which it is told not to take."""
@@ -243,15 +200,15 @@ Read = tuple[StoreKey, bytes, tuple[StoreKey, ...] | None]
 
 
 def read_texts(store: Store, keys: Keys) -> Iterator[Read]:
-    """Those of `keys` that are here, in an order that suits the store."""
+    """The texts of the `keys` that are here, in an order that suits the store."""
     left = set(keys)
     if _is_plain(store):
         # Whatever goes wrong below, a pack joined to others meanwhile or a Breezy that keeps them otherwise, its own
         # stream can do as well, or says what is wrong.
         with contextlib.suppress(Exception):
-            for each in _from_blocks(store, list(left)):
-                left.discard(each[0])
-                yield each
+            for read in _from_blocks(store, list(left)):
+                left.discard(read[0])
+                yield read
             return  # What is left is not here.
     for found in store.get_record_stream(left, "unordered", True):
         if found.storage_kind != "absent":
@@ -259,7 +216,7 @@ def read_texts(store: Store, keys: Keys) -> Iterator[Read]:
 
 
 def _is_plain(store: Any) -> bool:
-    """Whether all a store has lies in blocks of its own, of which is known how they are read."""
+    """True if all that a store has lies in blocks of its own, in a form that is known here."""
     # Of Breezy 3.4's stores, which are another package's, it is not known; nor of a class that somebody has derived.
     plain = groupcompress.__name__ == "breezy.bzr.groupcompress" and type(store) is _Blocks
     plain = plain and "get_record_stream" not in vars(store)  # Nobody has put another in its place.
@@ -268,7 +225,7 @@ def _is_plain(store: Any) -> bool:
 
 
 def _from_blocks(store: Any, keys: list[StoreKey]) -> Iterator[Read]:
-    """As `read_texts`, without the objects of which Breezy's stream makes six for each text."""
+    """The same without the objects of which Breezy's stream makes six for each text."""
     memos: dict[tuple[int, int], tuple[Any, int, int]] = {}
     inside: dict[tuple[int, int], list[tuple[int, int, StoreKey, tuple[StoreKey, ...] | None]]] = {}
     for key, details in store._index.get_build_details(keys).items():

@@ -1,4 +1,4 @@
-"""Whether all that records refer to came with them or is here: what Breezy looks for before it ends a write group.
+"""Checks that all that records refer to came with them or is here, as Breezy does before it ends a write group.
 
 Breezy's own look reads every page that was written back again, decodes it and both maps' items. Here a page is looked
 at while its text is at hand, and one that rests on a page that came as far as it differs from that.
@@ -20,7 +20,7 @@ from smartserver.vcs.bzr.revision import read_inventory
 
 
 class References:
-    """What pages and inventories refer to."""
+    """The references of pages and inventories."""
 
     def __init__(self, *, kept: bool = True) -> None:
         """`kept`: whether `check` is asked at the end; else nothing is kept for it."""
@@ -59,11 +59,7 @@ class References:
             self._pages.update((inventory.id_to_entry, inventory.by_name))
 
     def check(self, repository: Repository, pages: Collection[Key], texts: Collection[Key]) -> None:
-        """Check that all of it is among `pages` and `texts`, which came, or in the repository.
-
-        Raises:
-            VcsError: something is not.
-        """
+        """Check that all of it is among `pages` and `texts`, which came, or in the repository."""
         _check(repository.chk_bytes, self._pages.difference(pages), "page")
         _check(repository.texts, self._texts.difference(texts), "text")
 
@@ -77,7 +73,7 @@ def _check(store: Store, keys: Collection[Key], what: str) -> None:
 
 
 def is_alone(repository: Repository) -> bool:
-    """Whether a repository rests on no other: of one that does, Breezy asks for more than is referred to."""
+    """True if a repository rests on no other: of one that does, Breezy asks for more than is referred to."""
     return not repository._fallback_repositories and hasattr(_collection(repository), "_check_new_inventories")
 
 

@@ -15,14 +15,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from smartserver.errors import MissingRevision, NoSuchPart, shown
-from smartserver.records.browse import Change, Header, Node, NodeType, message_of
+from smartserver.records.browse import ChangedPath, Header, Node, NodeType, message_of
 from smartserver.records.content import RepositoryView, Text, whole
 from smartserver.records.model import HERE, Key, RevisionId, Tip
 from smartserver.vcs.bzr.kinds import INVENTORY, REVISION, TAGS, TEXT
 from smartserver.vcs.bzr.left_hand import left_hand, number_in
-from smartserver.vcs.bzr.pages import Entry, Leaf
-from smartserver.vcs.bzr.pages import Node as PageNode
-from smartserver.vcs.bzr.revision import Revision, read_inventory, read_revision
+from smartserver.vcs.bzr.pages import InternalNode, InventoryEntry, Leaf
+from smartserver.vcs.bzr.revision import BrzRevision, read_inventory, read_revision
 from smartserver.vcs.bzr.tree import BzrTree, differing_leaves, entry_of, page_of
 from smartserver.vcs.patterns import compile_pattern
 
@@ -52,13 +51,13 @@ class BzrContents:
         """`branch`: the one that is meant, if there is one of that name."""
         self._stored = stored
         self._branch = branch
-        self._kept: dict[Key, PageNode | Leaf] = {}
+        self._kept: dict[Key, InternalNode | Leaf] = {}
         self._kept_bytes = 0
 
     def find(self, name: str) -> RevisionId:
         """The revision of a name."""
         refs = self._stored.refs()
-        branch = next((each for each in (self._branch, HERE, TRUNK) if each in refs), None)
+        branch = next((ref for ref in (self._branch, HERE, TRUNK) if ref in refs), None)
         if branch is None and len(refs) == 1:
             (branch,) = refs
         prefixed = _PREFIXED.fullmatch(name)
@@ -167,7 +166,7 @@ class BzrContents:
             digest.update(b"%b\n%b\n%b\n" % (place, entry.file_id, entry.revision))
         return digest.digest()
 
-    def changes(self, revision: RevisionId) -> Iterator[Change]:
+    def changes(self, revision: RevisionId) -> Iterator[ChangedPath]:
         """The differences between a revision's tree and that of its first parent."""
         parents = self._revision(revision).parents
         first = parents[0] if parents and self._stored.ordinal(parents[0]) is not None else None
@@ -175,11 +174,13 @@ class BzrContents:
         for path in sorted(mine.keys() | theirs.keys()):
             new, old = mine.get(path), theirs.get(path)
             if new is None or old is None:
-                yield Change("A" if old is None else "D", path)
+                yield ChangedPath("A" if old is None else "D", path)
             elif _content(new) != _content(old):
-                yield Change("M", path)
+                yield ChangedPath("M", path)
 
-    def _differing(self, one: RevisionId, other: RevisionId | None) -> tuple[dict[bytes, Entry], dict[bytes, Entry]]:
+    def _differing(
+        self, one: RevisionId, other: RevisionId | None
+    ) -> tuple[dict[bytes, InventoryEntry], dict[bytes, InventoryEntry]]:
         """The entries of each of two trees at the paths at which they may differ."""
         new = self._tree(one)
         if other is None:
@@ -188,9 +189,9 @@ class BzrContents:
         found: tuple[dict[bytes, bytes], dict[bytes, bytes]] = {}, {}
         for side, items in differing_leaves(self._stored.record, one, other):
             found[side].update(items)
-        mine, theirs = dict[bytes, Entry](), dict[bytes, Entry]()
+        mine, theirs = dict[bytes, InventoryEntry](), dict[bytes, InventoryEntry]()
         folders = functools.cache(new.path_of), functools.cache(old.path_of)
-        for file_id in {each for each, _ in found[0].items() ^ found[1].items()}:
+        for file_id in {changed for changed, _ in found[0].items() ^ found[1].items()}:
             here, there = (
                 entry_of(file_id, items[file_id]) if file_id in items else tree.entry(file_id)
                 for items, tree in zip(found, (new, old), strict=True)
@@ -203,7 +204,7 @@ class BzrContents:
                     at.update(tree.walk(path) if moves and entry.kind == "dir" else ((path, entry),))
         return mine, theirs
 
-    def _revision(self, revision: RevisionId) -> Revision:
+    def _revision(self, revision: RevisionId) -> BrzRevision:
         record = self._stored.record(REVISION, revision)
         if record is None:
             raise MissingRevision(revision)
@@ -224,7 +225,7 @@ class BzrContents:
         return text
 
 
-def _shallow(tree: BzrTree, path: bytes) -> Iterator[tuple[bytes, Entry]]:
+def _shallow(tree: BzrTree, path: bytes) -> Iterator[tuple[bytes, InventoryEntry]]:
     """The entry at a path and, of a folder, the entries directly in it."""
     top = tree.find(path)
     if top is None:
@@ -237,14 +238,14 @@ def _shallow(tree: BzrTree, path: bytes) -> Iterator[tuple[bytes, Entry]]:
         yield path + b"/" + name if path else name, child
 
 
-def _node(path: bytes, entry: Entry) -> Node:
+def _node(path: bytes, entry: InventoryEntry) -> Node:
     if entry.kind == "file":
         return Node(path, NodeType.EXECUTABLE if entry.executable else NodeType.FILE, (TEXT, entry.text_key))
     type_ = _TYPES[entry.kind]
     return Node(path, type_, None, b"" if type_ is NodeType.FOLDER else entry.target)
 
 
-def _path(entry: Entry, path_of: Callable[[bytes], bytes | None]) -> bytes:
+def _path(entry: InventoryEntry, path_of: Callable[[bytes], bytes | None]) -> bytes:
     """The path of an entry. `path_of`: of folders, by their ids."""
     if not entry.parent_id:
         return b""
@@ -254,11 +255,11 @@ def _path(entry: Entry, path_of: Callable[[bytes], bytes | None]) -> bytes:
     return folder + b"/" + entry.name if folder else entry.name
 
 
-def _place(entry: Entry) -> tuple[bytes, bytes]:
+def _place(entry: InventoryEntry) -> tuple[bytes, bytes]:
     return entry.parent_id, entry.name
 
 
-def _content(entry: Entry) -> object:
+def _content(entry: InventoryEntry) -> object:
     """The part of an entry that a change of its path does not change."""
     return entry.kind, entry.sha1, entry.executable, entry.target
 

@@ -11,52 +11,28 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import marshal
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from smartserver.errors import shown
-from smartserver.records.cache import Cache
-from smartserver.records.check import verify_record
-from smartserver.records.delta import decompress
 from smartserver.records.model import Key, RevisionId
-from smartserver.records.segment import decode_segment
-from smartserver.records.varint import Malformed
 from smartserver.vcs.base import InsertReport, Progress, VcsError, WrongContent
-from smartserver.vcs.bzr.block import Text, TextRange, fill
-from smartserver.vcs.bzr.compat import BzrError, Content, StoreKey, put_block
+from smartserver.vcs.bzr.block import BlockText, Give, TextRange, fill
+from smartserver.vcs.bzr.compat import BzrError, ContentFactory, StoreKey, put_block
 from smartserver.vcs.bzr.complete import References, instead_of_breezys_look, is_alone
 from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.vcs.bzr.meta import inventory_parents, text_parents
 from smartserver.vcs.bzr.pages import is_node, leaf_texts
 from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.vcs.bzr.revision import read_revision
-from smartserver.vcs.bzr.worker import Worker
+from smartserver.vcs.child import Child
 from smartserver.vcs.collector import rare_collections
-
-CACHE = 64 << 20
-"""Bytes of texts kept as bases."""
-
+from smartserver.vcs.received import ReceivedRecords
 
 FORK_FROM = 8 << 20
 """Bytes of texts from which on a second process pays, where there is a second core."""
-
-
-class _Row(NamedTuple):
-    """Where in the spool file a record lies, and what its header says."""
-
-    at: int
-    encoding: int
-    length: int
-    frame_length: int
-    meta: bytes
-    base: Key
-    check: bytes
-    here: bool
-    """Whether its base did not come before it: then it is here, even where a copy of it comes later."""
-    parents: tuple[RevisionId, ...]
-    """Of its revision; kept for a revision and its inventory alone."""
 
 
 def insert(
@@ -65,39 +41,33 @@ def insert(
     """Insert whole segments, each after those of its parents; records that are here may be delta bases.
 
     The repository is locked for writing meanwhile: whoever calls holds no lock on it that is only for reading.
-
-    Raises:
-        WrongContent: a record is not what its key or what names it says, or cannot be decoded.
-        VcsError: the repository did not take them: something that is referred to is neither here nor came.
-        WrongFormat: the repository is not of format 2a.
     """
     repository.check_format()
     breezy = repository.breezy
-    with tempfile.TemporaryFile(buffering=0) as spool, rare_collections():
-        arrived = _Arrived(repository, spool.fileno(), progress, looks=is_alone(breezy))
-        with breezy.lock_write(), contextlib.ExitStack() as undo:
-            if arrived.looks:
-                undo.enter_context(instead_of_breezys_look(breezy))
-            sink = breezy._get_sink()
-            try:
-                tokens, missing = sink.insert_stream(arrived.streams(segments), breezy._format, [])
-                if missing:
-                    # The inventories of ghosts, which nobody has, or of parents in what this one is stacked on.
-                    more = _missing(repository, missing)
-                    tokens, missing = sink.insert_stream(more, breezy._format, tokens)
-                if missing:
-                    raise VcsError(f"the repository lacks {shown(b' '.join(min(missing)[1:]))} of what was pulled")
-            except BzrError as wrong:
-                raise VcsError(f"the repository did not take what was pulled: {wrong}") from wrong
-            finally:
-                arrived.close()
-            sink.finished()
+    arrived = _Arrived(repository, progress, looks=is_alone(breezy))
+    with rare_collections(), arrived, breezy.lock_write(), contextlib.ExitStack() as undo:
+        if arrived.looks:
+            undo.enter_context(instead_of_breezys_look(breezy))
+        sink = breezy._get_sink()
+        try:
+            tokens, missing = sink.insert_stream(arrived.streams(segments), breezy._format, [])
+            if missing:
+                # The inventories of ghosts, which nobody has, or of parents in what this one is stacked on.
+                more = _missing(repository, missing)
+                tokens, missing = sink.insert_stream(more, breezy._format, tokens)
+            if missing:
+                raise VcsError(f"the repository lacks {shown(b' '.join(min(missing)[1:]))} of what was pulled")
+        except BzrError as error:
+            raise VcsError(f"the repository did not take what was pulled: {error}") from error
+        finally:
+            arrived.stop()
+        sink.finished()
     progress(arrived.objects, arrived.objects)
-    return InsertReport(arrived.objects, arrived.revisions)
+    return InsertReport(arrived.objects, len(arrived.parents))
 
 
-def _missing(repository: BrzRepository, missing: Iterable[StoreKey]) -> Iterator[tuple[str, Iterator[Content]]]:
-    """What of `missing` the repositories have that this one is stacked on."""
+def _missing(repository: BrzRepository, missing: Iterable[StoreKey]) -> Iterator[tuple[str, Iterator[ContentFactory]]]:
+    """The records of `missing` in the repositories that this one is stacked on."""
     keys = set(missing)
     for fallback in repository.breezy._fallback_repositories:
         with fallback.lock_read():
@@ -105,39 +75,30 @@ def _missing(repository: BrzRepository, missing: Iterable[StoreKey]) -> Iterator
             yield from fallback._get_source(repository.breezy._format).get_stream_for_missing_keys(keys)
 
 
-class _Arrived:
+class _Arrived(ReceivedRecords):
     """The records that came, in the order they are inserted."""
 
-    def __init__(self, repository: BrzRepository, spool: int, progress: Progress, *, looks: bool) -> None:
+    def __init__(self, repository: BrzRepository, progress: Progress, *, looks: bool) -> None:
         """`looks`: whether it is looked here for what the records refer to, and not by Breezy."""
+        super().__init__(repository.kinds)
         self._stores = repository.stores
-        self._kinds = repository.kinds
-        self._spool = spool
-        self._size = 0
         self._progress = progress
-        self._rows: list[dict[Key, _Row]] = [{} for _ in self._kinds]
-        self._cache = Cache[tuple[int, Key], bytes](CACHE, len)
         self._named: dict[Key, bytes] = {}
         """The sha1 that a page says of a file's text, and a revision's record of its inventory."""
         self._worker: Worker | None = None
         self._repository = repository.breezy
-        self.revisions = 0
         self.looks = looks
         self._references = References(kept=looks)
 
-    @property
-    def objects(self) -> int:
-        """How many records came, copies left out."""
-        return sum(map(len, self._rows))
-
-    def streams(self, segments: Iterable[bytes]) -> Iterator[tuple[str, Iterator[Content]]]:
+    def streams(self, segments: Iterable[bytes]) -> Iterator[tuple[str, Iterator[ContentFactory]]]:
         """Nothing that Breezy need look at: it has begun to write when it asks, and what came is put into its stores.
 
         Pages come first, for they say what the texts must be.
         """
         self._put(CHK, self._pages(segments))
         self._put(REVISION, self._revisions())
-        self._put(SIGNATURE, self._signatures())
+        signed = self._rows[SIGNATURE]
+        self._put(SIGNATURE, (BlockText(key, None, b"", self._text(SIGNATURE, key)) for key in signed))
         self._put(INVENTORY, self._inventories())
         if self._worker is None:
             self._put(TEXT, self._texts())
@@ -147,8 +108,7 @@ class _Arrived:
             self._references.check(self._repository, self._rows[CHK], self._rows[TEXT])
         yield from ()
 
-    def _put(self, kind: int, texts: Iterable[Text]) -> None:
-        """Put the records of a kind into their store."""
+    def _put(self, kind: int, texts: Iterable[BlockText]) -> None:
         fill(texts, functools.partial(self._put_block, kind))
 
     def _put_block(self, kind: int, block: bytes, places: list[TextRange]) -> None:
@@ -163,14 +123,14 @@ class _Arrived:
             [(tuple(key.split(b"\0", parts)), parents, begin, end) for key, parents, _, begin, end in places],
         )
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """Stop what still goes on."""
         if self._worker is not None:
             self._worker.abandon()
 
     # ---- what comes
 
-    def _pages(self, segments: Iterable[bytes]) -> Iterator[Text]:
+    def _pages(self, segments: Iterable[bytes]) -> Iterator[BlockText]:
         came = [self._spool_segment(block) for block in segments]
         texts = sum([row.length for row in self._rows[TEXT].values()])
         if texts >= FORK_FROM and hasattr(os, "fork") and (os.cpu_count() or 1) > 1:
@@ -181,7 +141,7 @@ class _Arrived:
                 text = self._text(CHK, key)
                 self._learn(self._refer(key, text), expected)
                 base_key = self._rows[CHK][key].base
-                yield Text(key, None, b"", text, base_key, self._cache.get((CHK, base_key)))
+                yield BlockText(key, None, b"", text, base_key, self._cache.get((CHK, base_key)))
             if expected:
                 # Named by an item that the page it came with has from an earlier one.
                 for text in [self._text(CHK, key) for key in pages]:
@@ -196,8 +156,8 @@ class _Arrived:
         base = self._cache.get((CHK, row.base)) if row.base and not row.here else None
         try:
             return self._references.page(text, base)
-        except ValueError as wrong:
-            raise WrongContent(key, str(wrong)) from wrong
+        except ValueError as error:
+            raise WrongContent(key, str(error)) from error
 
     def _learn(self, named: Mapping[Key, bytes], expected: dict[Key, None]) -> None:
         """Learn what a page says of texts that came with it; those it names are taken from `expected`."""
@@ -208,55 +168,33 @@ class _Arrived:
 
     def _spool_segment(self, block: bytes) -> tuple[list[Key], list[Key]]:
         """Keep a segment; the keys of its pages that did not come before, and of its texts."""
-        segment = decode_segment(block, 0, self._kinds)
-        self.revisions += 1
-        ids = tuple([parent.id for parent in segment.parents])
-        at = self._size + segment.frames_at
-        self._size += len(block)
-        pages = []
-        own = set()
-        for entry in segment.entries:
-            came = self._rows[entry.kind]
-            if entry.kind in (REVISION, SIGNATURE, INVENTORY):
-                own.add(entry.kind)
-                if entry.key != segment.revision:
-                    raise WrongContent(entry.key, "it is in the segment of another revision")
-            if entry.key not in came:
-                base = segment.base_of(entry)
-                came[entry.key] = _Row(
-                    *(at, entry.encoding, entry.length, entry.frame_length, entry.meta, base, entry.check),
-                    bool(base) and base not in came,
-                    ids if entry.kind in (REVISION, INVENTORY) else (),
-                )
-                if entry.kind == CHK:
-                    pages.append(entry.key)
-            at += entry.frame_length
-        if REVISION not in own or INVENTORY not in own:
+        segment, new = self._take(block)
+        own = [entry for entry in segment.entries if entry.kind in (REVISION, SIGNATURE, INVENTORY)]
+        for entry in own:
+            if entry.key != segment.revision:
+                raise WrongContent(entry.key, "it is in the segment of another revision")
+        if not {REVISION, INVENTORY} <= {entry.kind for entry in own}:
             raise WrongContent(segment.revision, "its record or its inventory did not come")
-        while block:
-            block = block[os.write(self._spool, block) :]
         self._progress(self.objects, 0)
+        pages = [entry.key for entry in new if entry.kind == CHK]
         return pages, [entry.key for entry in segment.entries if entry.kind == TEXT]
 
     # ---- what follows
 
-    def _revisions(self) -> Iterator[Text]:
-        for key, row in self._rows[REVISION].items():
+    def _revisions(self) -> Iterator[BlockText]:
+        for key in self._rows[REVISION]:
+            parents = self.parents[key]
             text = self._text(REVISION, key)
             try:
                 found = read_revision(text)
-            except ValueError as wrong:
-                raise WrongContent(key, str(wrong)) from wrong
-            if found.id != key or found.parents != row.parents:
+            except ValueError as error:
+                raise WrongContent(key, str(error)) from error
+            if found.id != key or found.parents != parents:
                 raise WrongContent(key, "its record names another revision, or other parents")
             self._named[key] = found.inventory_sha1
-            yield Text(key, _keys(row.parents), b"", text)
+            yield BlockText(key, _keys(parents), b"", text)
 
-    def _signatures(self) -> Iterator[Text]:
-        for key in self._rows[SIGNATURE]:
-            yield Text(key, None, b"", self._text(SIGNATURE, key))
-
-    def _inventories(self) -> Iterator[Text]:
+    def _inventories(self) -> Iterator[BlockText]:
         for key, row in self._rows[INVENTORY].items():
             text = self._text(INVENTORY, key)
             sha1 = hashlib.sha1(text).hexdigest().encode()
@@ -264,11 +202,11 @@ class _Arrived:
                 raise WrongContent(key, "its inventory is not the one its record names")
             try:
                 self._references.inventory(text)
-            except ValueError as wrong:
-                raise WrongContent(key, str(wrong)) from wrong
-            yield Text(key, inventory_parents(row.meta, row.parents), sha1, text)
+            except ValueError as error:
+                raise WrongContent(key, str(error)) from error
+            yield BlockText(key, inventory_parents(row.meta, self.parents[key]), sha1, text)
 
-    def _texts(self) -> Iterator[Text]:
+    def _texts(self) -> Iterator[BlockText]:
         came = self._rows[TEXT]
         order = sorted(came, key=lambda key: key[: key.index(b"\0")])  # Of one file as they came: bases first.
         for key in order:
@@ -276,42 +214,56 @@ class _Arrived:
             sha1 = hashlib.sha1(text).hexdigest().encode()
             file_id = key[: key.index(b"\0")]
             row = came[key]
-            yield Text(key, text_parents(file_id, row.meta), sha1, text, row.base, self._cache.get((TEXT, row.base)))
+            yield BlockText(
+                key, text_parents(file_id, row.meta), sha1, text, row.base, self._cache.get((TEXT, row.base))
+            )
 
-    # ---- texts
-
-    def _text(self, kind: int, key: Key) -> bytes:
-        """The text of a record that came or is here, proved to be what its key or header says."""
-        came = self._rows[kind]
-        chain: list[tuple[Key, _Row]] = []
-        text = self._cache.get((kind, key))
-        while text is None:
-            row = came[key]
-            chain.append((key, row))
-            key = row.base
-            text = self._cache.get((kind, key)) if key else b""
-            if text is None and row.here:
-                text = self._local(kind, key)
-        while chain:
-            key, row = chain.pop()
-            frame = os.pread(self._spool, row.frame_length, row.at)
-            try:
-                text = decompress(row.encoding, frame, row.length, text)
-                verify_record(self._kinds[kind], key, row.meta, text, row.check)
-            except (Malformed, ValueError) as wrong:
-                raise WrongContent(key, str(wrong)) from wrong
-            self._cache.put((kind, key), text)
-        return text
-
-    def _local(self, kind: int, key: Key) -> bytes:
+    def _local(self, kind: int, key: Key) -> bytes | None:
         name = tuple(key.split(b"\0")) if kind == TEXT else (key,)
-        for each in self._stores[kind].get_record_stream([name], "unordered", True):
-            if each.storage_kind != "absent":
-                text = each.get_bytes_as("fulltext")
-                self._cache.put((kind, key), text)
-                return text
-        raise WrongContent(key, "a record rests on it, but it is not here")
+        for record in self._stores[kind].get_record_stream([name], "unordered", True):
+            if record.storage_kind != "absent":
+                return record.get_bytes_as("fulltext")
+        return None
 
 
 def _keys(ids: Iterable[RevisionId]) -> tuple[StoreKey, ...]:
-    return tuple([(each,) for each in ids])
+    return tuple([(revision,) for revision in ids])
+
+
+class Worker:
+    """A process that makes blocks of what `stream` gives, which is first called there, while this one sees to the rest.
+
+    It reads nothing but what was there when it began. This process inserts the blocks as they are. All files here have
+    no name, so that whatever ends a process leaves nothing behind.
+    """
+
+    def __init__(self, stream: Callable[[], Iterator[BlockText]]) -> None:
+        with contextlib.ExitStack() as undo:
+            self._blocks = undo.enter_context(tempfile.TemporaryFile())
+            answer = undo.enter_context(tempfile.TemporaryFile(buffering=0))
+            self._child = Child(answer.fileno(), lambda: self._work(stream))
+            self._files = undo.pop_all()
+
+    def finish(self, give: Give) -> None:
+        """Wait until all is compressed, then give the blocks."""
+        self._child.wait()
+        self._blocks.seek(0)
+        while True:
+            try:
+                block, places = marshal.load(self._blocks)
+            except EOFError:
+                break
+            give(block, [TextRange(*place) for place in places])
+
+    def abandon(self) -> None:
+        """Stop the process, if it still runs, and drop what it made."""
+        self._child.abandon()
+        self._files.close()
+
+    def _work(self, stream: Callable[[], Iterator[BlockText]]) -> bytes:
+        fill(stream(), self._write)
+        self._blocks.flush()
+        return b""
+
+    def _write(self, block: bytes, places: list[TextRange]) -> None:
+        marshal.dump((block, [tuple(place) for place in places]), self._blocks)

@@ -13,7 +13,7 @@ NO_PARENTS = NULL
 
 
 def inventory_meta(parents: Sequence[StoreKey] | None, of_revision: Sequence[RevisionId]) -> bytes:
-    """What an inventory's meta is; empty where its parents are its revision's."""
+    """The meta of an inventory; empty where its parents are its revision's."""
     ids = [key[0] for key in parents or ()]
     if ids == list(of_revision):
         return b""
@@ -24,11 +24,11 @@ def inventory_parents(meta: bytes, of_revision: Sequence[RevisionId]) -> tuple[S
     """The parents of an inventory with that meta."""
     if meta == NO_PARENTS:
         return ()
-    return tuple([(each,) for each in (meta.split(b"\0") if meta else of_revision)])
+    return tuple([(revision,) for revision in (meta.split(b"\0") if meta else of_revision)])
 
 
 def text_meta(file_id: bytes, parents: Sequence[StoreKey] | None) -> bytes:
-    """What the meta of a file's text is.
+    """The meta of a file's text.
 
     Raises:
         ValueError: a parent is another file's.
@@ -43,4 +43,4 @@ def text_meta(file_id: bytes, parents: Sequence[StoreKey] | None) -> bytes:
 
 def text_parents(file_id: bytes, meta: bytes) -> tuple[StoreKey, ...]:
     """The parents of a file's text with that meta."""
-    return tuple([(file_id, each) for each in meta.split(b"\0")]) if meta else ()
+    return tuple([(file_id, revision) for revision in meta.split(b"\0")]) if meta else ()

@@ -28,7 +28,7 @@ SHARED_BYTES: Final = 1 << 26
 this one may not have."""
 
 
-class Node(NamedTuple):
+class InternalNode(NamedTuple):
     """A page of pages; `children`: by the byte that follows `prefix` in the search keys below."""
 
     parts: int
@@ -43,7 +43,7 @@ class Leaf(NamedTuple):
     items: Mapping[bytes, bytes]
 
 
-class Entry(NamedTuple):
+class InventoryEntry(NamedTuple):
     """A file, folder or symbolic link in an inventory."""
 
     kind: str
@@ -55,11 +55,11 @@ class Entry(NamedTuple):
     revision: RevisionId
     """The one that changed it last: file id and this, joined with NUL, are the key of its text."""
     sha1: bytes = b""
-    """Of a file's text, in hex."""
+    """The sha1 of a file's text, in hex."""
     size: int = 0
     executable: bool = False
     target: bytes = b""
-    """Where a symbolic link points; the revision of a tree that lies elsewhere."""
+    """The target of a symbolic link; the revision of a tree that lies elsewhere."""
 
     @property
     def text_key(self) -> Key:
@@ -93,7 +93,7 @@ _TEXTS: Final = compile_pattern(
     rb"([^\0]*+)\0(?:7\n(f)ile|4\ndir|5\n(s)ymlink|5\n(t)ree): (.++)\n.*+\n.*+\n(.++)\n"
     rb"(?(2)(.++)\n.++\n.\n)(?(3).*+\n)(?(4).*+\n)"
 )
-"""Of each item of such a leaf the rest of its key, what it is, file id, revision and a file's sha1."""
+"""An item of such a leaf: the rest of its key, what it is, file id, revision and a file's sha1."""
 _NAMES: Final = (
     compile_pattern(rb"(?:[^\0\n]*+\0[^\0\n]*+\0001\n.++\n)*+"),
     compile_pattern(rb"(?:[^\0\n]*+\0001\n.++\n)*+"),
@@ -101,15 +101,11 @@ _NAMES: Final = (
 """All items of a leaf of `by_name`, where what all keys begin with has as many NULs as the index here."""
 _VALUES: Final = compile_pattern(rb"([^\0]*+)\0(?:7\n(f(?:.*+\n){7})|4\n(d(?:.*+\n){4})|5\n([st](?:.*+\n){5}))")
 _FILE_IDS: Final = compile_pattern(rb"([^\n]*)\0001\n(.++)\n")
-"""Of each item of a leaf of either map the rest of its key, and its value."""
+"""An item of a leaf of either map: the rest of its key, and its value."""
 
 
-def read_node(text: bytes) -> Node:
-    """A page of pages.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+def read_node(text: bytes) -> InternalNode:
+    """A page of pages."""
     _check_size(text)
     head = node_head(text)
     if head is None or not head.end < len(text) <= head.end + MAX_CHILDREN * CHILD_BYTES:
@@ -119,11 +115,11 @@ def read_node(text: bytes) -> Node:
     children = dict(zip(map(_BYTES.__getitem__, lines[::CHILD_BYTES]), pages, strict=True))
     if len(children) != len(pages):
         raise ValueError("cannot be read as a page of pages: two are at the same place")
-    return Node(int(head.parts), head.prefix, children)
+    return InternalNode(int(head.parts), head.prefix, children)
 
 
 class NodeHead(NamedTuple):
-    """What a page of pages says before its pages, and where those begin."""
+    """The head of a page of pages, and the begin of its pages."""
 
     parts: bytes
     prefix: bytes
@@ -137,11 +133,7 @@ def node_head(text: bytes) -> NodeHead | None:
 
 
 def node_pages(lines: bytes) -> list[Key]:
-    """The keys in some whole lines of a page of pages.
-
-    Raises:
-        ValueError: they cannot be read.
-    """
+    """The keys in some whole lines of a page of pages."""
     pages = [lines[at : at + CHILD_BYTES - 3] for at in range(2, len(lines), CHILD_BYTES)]
     # Of `sha1:` the s, the h and the colon are no digits.
     digits = len(_KEY_BEGIN) - 2
@@ -158,16 +150,12 @@ def node_pages(lines: bytes) -> list[Key]:
 
 
 def is_node(text: bytes) -> bool:
-    """Whether a page's text is to be read as a page of pages, and not as a leaf."""
+    """True if a page's text is to be read as a page of pages, and not as a leaf."""
     return text.startswith(b"chknode:\n")
 
 
 def leaf_texts(text: bytes) -> dict[Key, bytes]:
-    """The keys of the texts that a leaf names, and the sha1 it says of a file's; a leaf of `by_name` names none.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """The keys of the texts that a leaf names, and the sha1 it says of a file's; a leaf of `by_name` names none."""
     head = _open_leaf(text)
     if head.parts == NAME_PARTS:
         return {}
@@ -177,11 +165,7 @@ def leaf_texts(text: bytes) -> dict[Key, bytes]:
 
 
 def read_leaf(text: bytes) -> Leaf:
-    """A page of items.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """A page of items."""
     parts, count, prefix, at = _open_leaf(text)
     if parts == NAME_PARTS:
         rows = _FILE_IDS.findall(text, at)
@@ -194,21 +178,17 @@ def read_leaf(text: bytes) -> Leaf:
 
 
 class LeafHead(NamedTuple):
-    """What a leaf says before its items: parts of their keys, how many there are, what all keys begin with."""
+    """The head of a leaf: the parts of its items' keys, how many items there are, what all keys begin with."""
 
     parts: int
     items: int
     prefix: bytes
     end: int
-    """Where the items begin."""
+    """The begin of the items."""
 
 
 def leaf_head(text: bytes) -> LeafHead:
-    """The head of a leaf, whose items are not looked at.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """The head of a leaf, whose items are not looked at."""
     _check_size(text)
     found = _LEAF.match(text)
     if found is None:
@@ -220,11 +200,7 @@ def leaf_head(text: bytes) -> LeafHead:
 
 
 def count_items(head: LeafHead, text: bytes, start: int, end: int) -> int:
-    """How many items of a leaf lie there; of each its form is checked.
-
-    Raises:
-        ValueError: it is not the form of items.
-    """
+    """The number of a leaf's items that lie there; the form of each is checked."""
     cuts = head.prefix.count(b"\0")
     items = _ENTRIES if head.parts == ENTRY_PARTS else _NAMES[cuts]
     count, rest = divmod(text.count(b"\0", start, end), head.parts - cuts)
@@ -239,9 +215,6 @@ def item_texts(head: LeafHead, text: bytes, start: int, end: int) -> dict[Key, b
     """The keys of the texts that those items of a leaf of `id_to_entry` name, and the sha1 each says of a file's.
 
     `count_items` has passed them.
-
-    Raises:
-        ValueError: an item's key is not its entry's id, or is another's too.
     """
     prefix = head.prefix
     texts = _TEXTS.findall(text, start, end)
@@ -282,20 +255,16 @@ _ENTRY: Final = compile_pattern(
 )
 
 
-def read_entry(value: bytes) -> Entry:
-    """The entry that is a value of `id_to_entry`.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+def read_entry(value: bytes) -> InventoryEntry:
+    """The entry that is a value of `id_to_entry`."""
     found = _ENTRY.fullmatch(value)
     if found is None:
         raise ValueError(f"{value[:80]!r} cannot be read as an entry")
     file, other, file_id, parent_id, name, revision, sha1, size, executable, target = found.groups()
     if file is not None:
-        return Entry("file", file_id, parent_id, name, revision, sha1, int(size), executable == b"Y")
+        return InventoryEntry("file", file_id, parent_id, name, revision, sha1, int(size), executable == b"Y")
     kind = "dir" if other is None else other.decode()
-    return Entry(kind, file_id, parent_id, name, revision, target=target or b"")
+    return InventoryEntry(kind, file_id, parent_id, name, revision, target=target or b"")
 
 
 def search_key(*parts: bytes) -> bytes:

@@ -1,23 +1,51 @@
-"""A push: which revisions are to be sent, and what of this repository they rest on. `export` reads them."""
+"""A push: the plan says which revisions are sent, and `BrzExport` reads them as segments.
+
+The rule of this file: a candidate for a base is what a parent has at the same place (a page), of the same file (a
+text), or is (a revision, an inventory); so an ancestor introduced it, whatever Breezy's own index says. Inventories and
+pages are read for some revisions together, then their texts, so that only so much is in memory.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Self
+from hashlib import sha1
+from typing import NamedTuple, Self
 
-from smartserver.errors import shown
-from smartserver.records.model import GraphNode, Key, Parent, RevisionId
+from smartserver.errors import LimitExceeded, shown
+from smartserver.records import limits
+from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
+from smartserver.records.model import GraphNode, Key, Parent, RevisionId, made
+from smartserver.records.varint import decode
 from smartserver.vcs.base import CannotSend
-from smartserver.vcs.bzr.export import Export
+from smartserver.vcs.bzr.compat import StoreKey, read_texts
+from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
+from smartserver.vcs.bzr.meta import inventory_meta, text_meta
 from smartserver.vcs.bzr.repository import BrzRepository
+from smartserver.vcs.bzr.revision import Inventory, read_inventory, read_revision
+from smartserver.vcs.bzr.trees import Asking, Difference, MapPage
 from smartserver.vcs.collector import rare_collections
 
 FEW = 64
 """Revisions up to which the writer uses the direct predecessor as base."""
 
+CHUNK = 64
+"""Revisions whose inventories and pages are read together."""
+
+BATCH = 32 << 20
+"""Bytes of texts read together."""
+
+_CACHE = 32 << 20
+"""Bytes of text kept as bases."""
+
+_PAGES = 16 << 20
+"""Bytes that pages kept from one chunk to the next take."""
+
+_ROOTS = 20_000
+"""Inventories whose roots are kept."""
+
 
 class BrzPlan:
-    """What a push sends; see `plan`. One plan belongs to one repository."""
+    """The content of a push; see `plan`. One plan belongs to one repository."""
 
     def __init__(
         self,
@@ -38,13 +66,13 @@ class BrzPlan:
         self._here = here
         self._excluded = excluded
         self.graph: Sequence[GraphNode] = [
-            GraphNode(revision, tuple([Parent(each, not self._has(each)) for each in parents]))
+            GraphNode(revision, tuple([Parent(parent, not self._has(parent)) for parent in parents]))
             for revision, parents in graph.items()
         ]
 
     @property
     def bulk(self) -> bool:
-        """Whether it is long enough for the ways of a bulk push."""
+        """True if it is long enough for the ways of a bulk push."""
         return len(self.graph) > FEW
 
     def without_bases(self, keys: Collection[Key]) -> Self:
@@ -53,14 +81,10 @@ class BrzPlan:
         return type(self)(self._repository, self._parents, self._here, excluded, partial=self._partial)
 
     def segments(self) -> Iterator[bytes]:
-        """Whole segments in the order of `graph`; may be asked for again.
-
-        Raises:
-            CannotSend: something is missing or broken here, or larger than a server takes.
-        """
+        """Whole segments in the order of `graph`; may be asked for again."""
         if self.graph:
             with self._repository.locked(), rare_collections():
-                export = Export(self._repository, self.bulk, self._excluded, partial=self._partial)
+                export = BrzExport(self._repository, self.bulk, self._excluded, partial=self._partial)
                 yield from export.segments(self.graph)
 
     def _has(self, revision: RevisionId) -> bool:
@@ -68,12 +92,7 @@ class BrzPlan:
 
 
 def plan(repository: BrzRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> BrzPlan:
-    """What to send so that a server that holds `haves` holds `tips`.
-
-    Raises:
-        CannotSend: a tip is not here.
-        WrongFormat: the repository is not of format 2a.
-    """
+    """The plan of a push by which a server that holds `haves` will hold `tips`."""
     repository.check_format()
     tips = list(tips)
     with repository.locked():
@@ -83,3 +102,280 @@ def plan(repository: BrzRepository, tips: Iterable[RevisionId], haves: Iterable[
         graph = repository.ancestry(tips, list(haves))
         outside = {parent for parents in graph.values() for parent in parents if parent not in graph}
         return BrzPlan(repository, graph, set(repository.parents(outside)))
+
+
+class _Tree(NamedTuple):
+    """The parts of a revision that are read before its texts."""
+
+    revision: RevisionId
+    records: list[NewRecord]
+    """Its own record, signature and inventory."""
+    difference: Difference
+    size: int
+    """Bytes of the texts it introduced."""
+
+
+class BrzExport:
+    """One reading of what a plan sends."""
+
+    def __init__(self, repository: BrzRepository, bulk: bool, excluded: frozenset[Key], *, partial: bool) -> None:
+        self._partial = partial
+        self._stores = repository.stores
+        self._excluded = excluded
+        self._writer = SegmentWriter(repository.kinds, bulk=bulk, texts=self._text, cache=_CACHE, alike=True)
+        self._pages: dict[Key, MapPage] = {}
+        self._roots: dict[RevisionId, Inventory] = {}
+        self._before: dict[tuple[int, Key], bytes] = {}
+        """Texts of candidates that are not sent."""
+        self._sent: set[tuple[int, Key]] = set()
+
+    def segments(self, graph: Sequence[GraphNode]) -> Iterator[bytes]:
+        """Whole segments in that order."""
+        self._writer.begin(graph)
+        for at in range(0, len(graph), CHUNK):
+            chunk = graph[at : at + CHUNK]
+            parents = {node.revision: node.parents for node in chunk}
+            for batch in _batches(self._trees(chunk)):
+                texts = self._read_texts(batch)
+                for tree in batch:
+                    yield self._segment(tree, parents[tree.revision], texts)
+                self._before.clear()
+            self._forget()
+
+    # ---- reading
+
+    def _read(self, kind: int, keys: Iterable[StoreKey]) -> dict[StoreKey, tuple[bytes, tuple[StoreKey, ...] | None]]:
+        return {key: (text, parents) for key, text, parents in read_texts(self._stores[kind], keys)}
+
+    def _text(self, kind: int, key: Key) -> bytes:
+        if kind == CHK and key in self._pages:
+            return self._pages[key].text
+        name = tuple(key.split(b"\0")) if kind == TEXT else (key,)
+        found = self._read(kind, [name])
+        if name not in found:
+            raise CannotSend(f"cannot push: {_named(kind, key)} is not here")
+        return found[name][0]
+
+    def _read_pages(self, keys: Iterable[Key]) -> None:
+        wanted = [(key,) for key in keys]
+        for (key,), (text, _) in self._read(CHK, wanted).items():
+            self._pages[key] = MapPage(text)
+        for (key,) in wanted:
+            if key not in self._pages:
+                raise _missing(CHK, key)
+
+    def _trees(self, chunk: Sequence[GraphNode]) -> list[_Tree]:
+        keys = [(node.revision,) for node in chunk]
+        records = self._read(REVISION, keys)
+        signatures = self._read(SIGNATURE, keys)
+        before = {parent.id for node in chunk for parent in node.parents if not parent.absent}
+        outside = [(parent,) for parent in before if parent not in self._roots and (parent,) not in records]
+        inventories = self._read(INVENTORY, [*keys, *outside])
+        for (name,), (text, _) in inventories.items():
+            self._roots[name] = _roots(name, text)
+        for (name,) in outside:
+            if (name,) in inventories and name not in self._excluded:
+                self._before[INVENTORY, name] = inventories[name,][0]
+        for (name,), (text, _) in self._read(
+            REVISION, [key for key in outside if key[0] not in self._excluded]
+        ).items():
+            self._before[REVISION, name] = text
+        trees: list[tuple[RevisionId, list[NewRecord], Difference]] = []
+        asking: list[Asking] = []
+        for revision, parents in chunk:
+            own: list[NewRecord] = []
+            here = [parent.id for parent in parents if not parent.absent]
+            for kind, found in ((REVISION, records), (SIGNATURE, signatures), (INVENTORY, inventories)):
+                row = found.get((revision,))
+                if row is not None:
+                    meta = inventory_meta(row[1], [parent.id for parent in parents]) if kind == INVENTORY else b""
+                    candidates = () if kind == SIGNATURE else self._candidates(kind, here[:1])
+                    own.append(made(NewRecord, (kind, revision, meta, row[0], candidates, b"", None)))
+                elif kind != SIGNATURE:
+                    raise _missing(kind, revision)
+            _check_revision(revision, parents, own)
+            olds = [self._roots[parent] for parent in here if parent in self._roots]
+            new = self._roots[revision]
+            difference = Difference(self._pages)
+            asking.append(difference.compare(new.id_to_entry, [old.id_to_entry for old in olds], entries=True))
+            asking.append(difference.compare(new.by_name, [old.by_name for old in olds], entries=False))
+            trees.append((revision, own, difference))
+        self._answer(asking)
+        return [_Tree(revision, own, found, _size(revision, found)) for revision, own, found in trees]
+
+    def _answer(self, asking: list[Asking]) -> None:
+        """Run all generators to their ends, reading what they ask for together."""
+        try:
+            while asking:
+                wanted: set[Key] = set()
+                going: list[Asking] = []
+                for generator in asking:
+                    keys = next(generator, None)
+                    if keys is not None:
+                        wanted.update(keys)
+                        going.append(generator)
+                if wanted:
+                    self._read_pages(wanted)
+                asking = going
+        except ValueError as error:
+            raise CannotSend(f"cannot push: {error} (brz check says more)") from error
+
+    def _read_texts(self, batch: Sequence[_Tree]) -> dict[StoreKey, tuple[bytes, tuple[StoreKey, ...] | None]]:
+        """The texts the trees introduced; those of their candidates that are not sent go to `_before`."""
+        wanted: dict[StoreKey, None] = {}
+        before: dict[StoreKey, None] = {}
+        for tree in batch:
+            for entry, candidates in tree.difference.texts:
+                wanted[entry.file_id, entry.revision] = None
+                for revision in candidates:
+                    name = entry.file_id + b"\0" + revision
+                    if (TEXT, name) not in self._sent and name not in self._excluded:
+                        before[entry.file_id, revision] = None
+        found = self._read(TEXT, [*wanted, *[key for key in before if key not in wanted]])
+        for key in before:
+            if key not in wanted and key in found:
+                self._before[TEXT, b"\0".join(key)] = found[key][0]
+        return found
+
+    # ---- segments
+
+    def _candidates(self, kind: int, keys: Iterable[Key]) -> list[Candidate]:
+        before, excluded = self._before, self._excluded
+        found = [made(Candidate, (key, before.get((kind, key)))) for key in keys if key not in excluded]
+        if not self._partial or kind == CHK:
+            return found
+        return [candidate for candidate in found if candidate.text is not None or (kind, candidate.key) in self._sent]
+
+    def _segment(
+        self,
+        tree: _Tree,
+        parents: Sequence[Parent],
+        texts: Mapping[StoreKey, tuple[bytes, tuple[StoreKey, ...] | None]],
+    ) -> bytes:
+        records = list(tree.records)
+        done: set[Key] = set()
+        for page, candidates in tree.difference.pages:
+            if page not in done:
+                done.add(page)
+                text, before = self._pages[page].text, self._candidates(CHK, candidates)
+                records.append(made(NewRecord, (CHK, page, b"", text, before, b"", None)))
+        for entry, revisions in tree.difference.texts:
+            key = entry.file_id + b"\0" + entry.revision
+            if key in done:
+                continue
+            done.add(key)
+            found = texts.get((entry.file_id, entry.revision))
+            if found is None:
+                raise _missing(TEXT, key)
+            try:
+                meta = text_meta(entry.file_id, found[1])
+            except ValueError as error:
+                raise _refusal(tree.revision, error) from error
+            before = self._candidates(TEXT, [entry.file_id + b"\0" + revision for revision in revisions])
+            path = entry.parent_id + b"/" + entry.name
+            records.append(made(NewRecord, (TEXT, key, meta, found[0], before, path, None)))
+        for record in records:
+            self._sent.add((record.kind, record.key))
+            _check_limits(record)
+        try:
+            segment = self._writer.segment(tree.revision, parents, records)
+        except LimitExceeded as error:
+            raise _refusal(tree.revision, error) from error
+        size, _ = decode(segment, 0)
+        if size > limits.MAX_TAKEN:
+            why = f"its new content has {size} bytes (compressed), expected no more than {limits.MAX_TAKEN}"
+            raise _refusal(tree.revision, why)
+        return segment
+
+    def _forget(self) -> None:
+        """Drop what is held beyond its limits, the oldest first."""
+        size = sum([page.size for page in self._pages.values()])
+        for key in list(self._pages):
+            if size <= _PAGES:
+                break
+            size -= self._pages.pop(key).size
+        for name in list(self._roots)[: max(0, len(self._roots) - _ROOTS)]:
+            del self._roots[name]
+
+
+def _batches(trees: Sequence[_Tree]) -> Iterator[list[_Tree]]:
+    batch: list[_Tree] = []
+    size = 0
+    for tree in trees:
+        if batch and size + tree.size > BATCH:
+            yield batch
+            batch, size = [], 0
+        batch.append(tree)
+        size += tree.size
+    if batch:
+        yield batch
+
+
+def _roots(revision: RevisionId, inventory: bytes) -> Inventory:
+    try:
+        return read_inventory(inventory)
+    except ValueError as error:
+        raise _refusal(revision, error) from error
+
+
+def _check_revision(revision: RevisionId, parents: Sequence[Parent], records: Sequence[NewRecord]) -> None:
+    """Check that a revision's own record says what is said of it besides: else nobody could pull it."""
+    try:
+        found = read_revision(records[0].text)
+    except ValueError as error:
+        raise _refusal(revision, error) from error
+    if found.parents != tuple([parent.id for parent in parents]):
+        why = "its parents are not those the index has: brz reconcile"
+    elif found.id != revision:
+        why = f"its record is that of {shown(found.id)}"
+    elif found.inventory_sha1 != sha1(records[-1].text).hexdigest().encode():
+        why = "its inventory is not the one its record names: brz check"
+    else:
+        return
+    raise _refusal(revision, why)
+
+
+def _size(revision: RevisionId, difference: Difference) -> int:
+    """Bytes of the texts a revision introduced, as its tree says."""
+    sizes = [0]
+    for entry, _ in difference.texts:
+        size = int(entry.size or 0)
+        if size > limits.MAX_TAKEN:
+            raise CannotSend(
+                f"cannot push {shown(entry.name)} of revision {shown(revision)}: it has {size} bytes, expected no "
+                f"more than {limits.MAX_TAKEN}"
+            )
+        sizes.append(size)
+    return sum(sizes)
+
+
+def _check_limits(record: NewRecord) -> None:
+    if (
+        len(record.text) <= limits.MAX_TAKEN
+        and len(record.key) <= limits.MAX_ID
+        and len(record.meta) <= limits.MAX_META
+    ):
+        return
+    for what, size, most in (
+        ("the key", len(record.key), limits.MAX_ID),
+        ("the list of parents", len(record.meta), limits.MAX_META),
+        ("the text", len(record.text), limits.MAX_TAKEN),
+    ):
+        if size > most:
+            named = _named(record.kind, record.key)
+            raise CannotSend(f"cannot push {named}: {what} has {size} bytes, expected no more than {most}")
+
+
+def _refusal(revision: RevisionId, why: object) -> CannotSend:
+    return CannotSend(f"cannot push revision {shown(revision)}: {why}")
+
+
+def _missing(kind: int, key: Key) -> CannotSend:
+    return CannotSend(f"cannot push: {_named(kind, key)} is not here (brz check says more)")
+
+
+def _named(kind: int, key: Key) -> str:
+    if kind == TEXT:
+        file_id, _, revision = key.partition(b"\0")
+        return f"the text of {shown(file_id)} in {shown(revision)}"
+    return ("revision", "the signature of", "the inventory of", "page")[kind] + " " + shown(key)

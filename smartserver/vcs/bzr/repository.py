@@ -39,14 +39,7 @@ _ANCESTOR_HEADS = 8
 MAX_ABSENT = 4096
 """Ghosts a pull may name."""
 
-STORES = {
-    REVISION: "revisions",
-    SIGNATURE: "signatures",
-    INVENTORY: "inventories",
-    CHK: "chk_bytes",
-    TEXT: "texts",
-}
-"""What Breezy calls the store of a repository that has the records of a kind."""
+STORES = {REVISION: "revisions", SIGNATURE: "signatures", INVENTORY: "inventories", CHK: "chk_bytes", TEXT: "texts"}
 
 
 class WrongFormat(VcsError):
@@ -146,7 +139,7 @@ class BrzRepository:
         with self.locked():
             keys = [(revision,) for revision in revisions]
             stream = self.breezy.signatures.get_record_stream(keys, "unordered", True)
-            return {each.key[0]: each.get_bytes_as("fulltext") for each in stream if each.storage_kind != "absent"}
+            return {row.key[0]: row.get_bytes_as("fulltext") for row in stream if row.storage_kind != "absent"}
 
     # ---- the graph
 
@@ -197,7 +190,7 @@ class BrzRepository:
                 if not parents:
                     break
                 revision = parents[0]
-        return [revision for _, revision in sorted(found, key=lambda each: each[0])]
+        return [revision for _, revision in sorted(found, key=lambda row: row[0])]
 
 
 def _sorted(graph: Mapping[RevisionId, tuple[RevisionId, ...]]) -> dict[RevisionId, tuple[RevisionId, ...]]:

@@ -15,17 +15,17 @@ from smartserver.records.model import Key, RevisionId
 from smartserver.vcs.patterns import compile_pattern
 
 FORMAT: Final = 10
-"""Of revisions in 2a."""
+"""The format of revisions in 2a."""
 
 SEARCH_KEY: Final = b"hash-255-way"
-"""How 2a finds a key in a map: see `search_key`."""
+"""The way in which 2a finds a key in a map: see `search_key`."""
 
 MAX_PROPERTIES: Final = 65_536
-"""Of a revision: as many as it may have parents."""
+"""The properties that a revision may have: as many as it may have parents."""
 
 
-class Revision(NamedTuple):
-    """What a revision's text says of it; parents in order, ghosts among them."""
+class BrzRevision(NamedTuple):
+    """The fields of a revision's text; parents in order, ghosts among them."""
 
     id: RevisionId
     parents: tuple[RevisionId, ...]
@@ -41,7 +41,7 @@ class Revision(NamedTuple):
 
 
 class Inventory(NamedTuple):
-    """What an inventory's text says: the root pages of its maps."""
+    """The fields of an inventory's text: the root pages of its maps."""
 
     revision: RevisionId
     root_id: bytes
@@ -52,8 +52,8 @@ class Inventory(NamedTuple):
 # Revisions: a list of pairs in bencode
 
 
-def read_revision(text: bytes) -> Revision:
-    """What a revision's text says.
+def read_revision(text: bytes) -> BrzRevision:
+    """Read a revision's text.
 
     Raises:
         ValueError: it cannot be read.
@@ -97,10 +97,10 @@ def read_revision(text: bytes) -> Revision:
     assert isinstance(timezone, int)
     assert isinstance(properties, dict)
     assert isinstance(message, bytes)
-    return Revision(revision, parents, sha1, committer, timestamp, timezone, properties, message)
+    return BrzRevision(revision, parents, sha1, committer, timestamp, timezone, properties, message)
 
 
-def _read_usual(text: bytes) -> Revision | None:
+def _read_usual(text: bytes) -> BrzRevision | None:
     """A revision as Breezy writes it, fields in their usual order; None: only the reader above can say what it is."""
     at = 0
     values: list[bytes] = []
@@ -127,7 +127,7 @@ def _read_usual(text: bytes) -> Revision | None:
     if text[at:] != b"ee":  # A string that is cut off leaves no room for the end.
         return None
     committer, timestamp, revision, sha1, message = values
-    return Revision(revision, parents, sha1, committer, timestamp, timezone, properties, message)
+    return BrzRevision(revision, parents, sha1, committer, timestamp, timezone, properties, message)
 
 
 _COUNT: Final = rb"(0|[1-9][0-9]{0,9}):"
@@ -149,7 +149,7 @@ _USUAL: Final = tuple(
         ),
     )
 )
-"""What lies between the values of a revision that Breezy wrote."""
+"""The bytes between the values of a revision that Breezy wrote."""
 _PROPERTIES: Final = 1
 _PARENTS: Final = 4
 
@@ -178,8 +178,8 @@ def _strings(text: bytes, at: int) -> tuple[tuple[bytes, ...], int]:
     found = []
     at += 1
     while text[at : at + 1] != b"e":
-        each, at = _string(text, at)
-        found.append(each)
+        name, at = _string(text, at)
+        found.append(name)
         if len(found) > MAX_PARENTS:
             raise ValueError(f"cannot be read as a revision: more than {MAX_PARENTS} parents")
     return tuple(found), at + 1
@@ -227,11 +227,10 @@ _USUAL_INVENTORY: Final = compile_pattern(
     + rb"root_id: ([^\n]*+)\nparent_id_basename_to_file_id: (sha1:[0-9a-f]{40})\n"
     rb"revision_id: ([^\n]*+)\nid_to_entry: (sha1:[0-9a-f]{40})\n"
 )
-"""An inventory as Breezy writes it."""
 
 
 def read_inventory(text: bytes) -> Inventory:
-    """What an inventory's text says.
+    """Read an inventory's text.
 
     Raises:
         ValueError: it cannot be read, or is not of the format 2a.

@@ -56,7 +56,7 @@ class BzrSystem(System):
         return revision.parents
 
     def may_refer(self, kind: int, meta: bytes) -> bool:
-        """Whether it is a revision, an inventory or a page."""
+        """True if it is a revision, an inventory or a page."""
         return kind in (REVISION, INVENTORY, CHK)
 
     def id_text(self, revision: RevisionId) -> str:
@@ -64,7 +64,7 @@ class BzrSystem(System):
         return revision.decode("utf-8", "backslashreplace")
 
     def is_file(self, kind: int, meta: bytes) -> bool:
-        """Whether it is a text."""
+        """True if it is a text."""
         return kind == TEXT
 
     def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
@@ -88,7 +88,7 @@ class BzrSystem(System):
         return NOTHING
 
     def changes(self, record: Record, base: Record) -> Changes | None:
-        """Of a page, what the items name that differ."""
+        """The names of the items in which a page differs."""
         if record.kind != CHK or record.meta or base.meta:
             return None
         target = CHK if is_node(record.text) else TEXT

@@ -12,9 +12,9 @@ from smartserver.vcs.bzr.kinds import CHK, INVENTORY
 from smartserver.vcs.bzr.pages import (
     ENTRY_PARTS,
     NAME_PARTS,
-    Entry,
+    InternalNode,
+    InventoryEntry,
     Leaf,
-    Node,
     is_node,
     read_entry,
     read_leaf,
@@ -41,7 +41,7 @@ class BzrTree:
         self,
         inventory: Inventory,
         page: Callable[[Key], bytes],
-        kept: dict[Key, Node | Leaf] | None = None,
+        kept: dict[Key, InternalNode | Leaf] | None = None,
         charge: Charge = free,
     ) -> None:
         """`kept`: pages that were read before, as of trees that share them with this one; it grows. `charge`: told of
@@ -51,7 +51,7 @@ class BzrTree:
         self._kept = {} if kept is None else kept
         self._charge = charge
 
-    def entry(self, file_id: bytes) -> Entry | None:
+    def entry(self, file_id: bytes) -> InventoryEntry | None:
         """The entry of a file's id.
 
         Raises:
@@ -60,7 +60,7 @@ class BzrTree:
         value = self._get(self._inventory.id_to_entry, ENTRY_PARTS, search_key(file_id), file_id)
         return None if value is None else entry_of(file_id, value)
 
-    def find(self, path: bytes) -> Entry | None:
+    def find(self, path: bytes) -> InventoryEntry | None:
         """The entry at a path; an empty one is the root's.
 
         Raises:
@@ -75,11 +75,7 @@ class BzrTree:
         return self.entry(file_id)
 
     def path_of(self, file_id: bytes) -> bytes | None:
-        """The path of a file's id; None if it is not in this tree.
-
-        Raises:
-            ValueError: a page cannot be read, or is not one of its map; or the folders go round.
-        """
+        """The path of a file's id; None if it is not in this tree."""
         names: list[bytes] = []
         seen: set[bytes] = set()
         while file_id != self._inventory.root_id:
@@ -94,18 +90,14 @@ class BzrTree:
         return b"/".join(reversed(names))
 
     def children(self, file_id: bytes) -> dict[bytes, bytes]:
-        """The entries of a folder: name to file id, by name.
-
-        Raises:
-            ValueError: a page cannot be read, or is not one of its map.
-        """
+        """The entries of a folder: name to file id, by name."""
         start, found = file_id + b"\0", dict[bytes, bytes]()
         for leaf in self._leaves(self._inventory.by_name, NAME_PARTS, search_key(file_id) + b"\0", keep=True):
             self._charge(len(leaf.items) // ITEMS)
             found.update((key[len(start) :], child) for key, child in leaf.items.items() if key.startswith(start))
         return dict(sorted(found.items()))
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[InventoryEntry]:
         """Every entry of the tree, in no order.
 
         Raises:
@@ -115,17 +107,13 @@ class BzrTree:
             for file_id, value in leaf.items.items():
                 yield entry_of(file_id, value)
 
-    def walk(self, path: bytes = b"") -> Iterator[tuple[bytes, Entry]]:
-        """The entry at a path and all below it, each folder before its entries; nothing where nothing is.
-
-        Raises:
-            ValueError: a page cannot be read, or is not one of its map.
-        """
+    def walk(self, path: bytes = b"") -> Iterator[tuple[bytes, InventoryEntry]]:
+        """The entry at a path and all below it, each folder before its entries; nothing where nothing is."""
         if path:
             top = self.find(path)
             yield from () if top is None else self._walk(path, top)
             return
-        below: dict[bytes, list[Entry]] = {}
+        below: dict[bytes, list[InventoryEntry]] = {}
         seen: set[bytes] = set()
         for entry in self.entries():
             if entry.file_id in seen:
@@ -136,10 +124,10 @@ class BzrTree:
         while todo:  # Each entry is in one folder, and the root in none: no walk goes round.
             place, entry = todo.pop()
             yield place, entry
-            inside = sorted(below.get(entry.file_id, ()), key=lambda each: each.name, reverse=True)
-            todo += [(self._join(place, each.name), each) for each in inside]
+            inside = sorted(below.get(entry.file_id, ()), key=lambda child: child.name, reverse=True)
+            todo += [(self._join(place, child.name), child) for child in inside]
 
-    def _walk(self, path: bytes, top: Entry) -> Iterator[tuple[bytes, Entry]]:
+    def _walk(self, path: bytes, top: InventoryEntry) -> Iterator[tuple[bytes, InventoryEntry]]:
         seen = {top.file_id}
         todo = [(path, top)]
         while todo:
@@ -191,7 +179,7 @@ class BzrTree:
             elif prefix.startswith(start):
                 todo += [(child, prefix + place) for place, child in children.items()]
 
-    def _read(self, key: Key, keep: bool) -> Node | Leaf:
+    def _read(self, key: Key, keep: bool) -> InternalNode | Leaf:
         self._charge(1)
         found = self._kept.get(key)
         if found is None:
@@ -202,12 +190,8 @@ class BzrTree:
         return found
 
 
-def entry_of(file_id: bytes, value: bytes) -> Entry:
-    """The entry that is the value of a file's id.
-
-    Raises:
-        ValueError: it cannot be read, or is another's.
-    """
+def entry_of(file_id: bytes, value: bytes) -> InventoryEntry:
+    """The entry that is the value of a file's id."""
     entry = read_entry(value)
     if entry.file_id != file_id:
         raise ValueError(f"the entry of {file_id!r} has the id {entry.file_id!r}")
@@ -215,11 +199,7 @@ def entry_of(file_id: bytes, value: bytes) -> Entry:
 
 
 def page_of(read: Read, key: Key) -> bytes:
-    """The text of a page.
-
-    Raises:
-        ValueError: it is missing.
-    """
+    """The text of a page."""
     found = read(CHK, key)
     if found is None:
         raise ValueError(f"the page {shown(key)} is missing")
@@ -232,7 +212,7 @@ def differing_leaves(read: Read, one: RevisionId, other: RevisionId) -> Iterator
     An entry that comes for one tree alone may be in both: the same page may lie deeper in the other's map.
     """
     found = [read(INVENTORY, revision) for revision in (one, other)]
-    mine, theirs = [set() if each is None else {read_inventory(each.text).id_to_entry} for each in found]
+    mine, theirs = [set() if record is None else {read_inventory(record.text).id_to_entry} for record in found]
     seen: set[Key] = set()
     while mine or theirs:
         seen |= mine | theirs

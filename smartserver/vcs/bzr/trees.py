@@ -1,17 +1,19 @@
-"""What a tree has that its parents' trees have not: pages of the two maps, and texts.
+"""The pages of the two maps, and the texts, that a tree has and its parents' trees have not.
 
 The rule of this file: a page is introduced when no present parent's tree reaches it. A difference is a generator that
-yields the keys of pages it needs next, so that the pages of many revisions are read together.
+yields the keys of pages it needs next, so that the pages of many revisions are read together. Rows of leaves are read
+and not checked: `vcs.bzr.pages` checks a leaf from elsewhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from smartserver.records.model import Key, made
+from smartserver.vcs.bzr.changes import other_items
 from smartserver.vcs.bzr.pages import is_node, leaf_head, read_node
-from smartserver.vcs.bzr.rows import Row, TreeEntry, differing, rows
+from smartserver.vcs.patterns import compile_pattern
 
 Node = tuple[bytes, Key]
 """A search prefix and the page that holds all keys under it."""
@@ -25,7 +27,47 @@ _CHILD = 150
 """Bytes of a child beside its page's text."""
 
 
-class Page:
+# A class of bytes is slow to match, `.` is not. An item's key, before the NUL, is not looked at.
+_ROWS: Final = compile_pattern(
+    rb"\0(?:7\nfile|4\ndir|5\nsymlink|5\ntree): (.++)\n(.*+)\n(.*+)\n(.++)\n(?:([0-9a-f]{40})\n([0-9]++)\n[YN]\n)?"
+)
+
+Row = tuple[bytes, ...]
+"""The fields of a `TreeEntry`."""
+
+
+class TreeEntry(NamedTuple):
+    """A file, folder or link of a tree; `sha1` and `size` are a file's, else empty."""
+
+    file_id: bytes
+    parent_id: bytes
+    name: bytes
+    revision: bytes
+    """The revision that changed it last: with the file id the key of its text."""
+    sha1: bytes
+    size: bytes
+    """In decimal."""
+
+
+def rows(leaf: bytes) -> list[Row]:
+    """All items."""
+    head = leaf_head(leaf)
+    found: list[Row] = _ROWS.findall(leaf, head.end)
+    if len(found) != head.items:
+        raise ValueError(f"cannot be read as a leaf: it says {head.items} and has {len(found)}")
+    return found
+
+
+def differing(new: bytes, old: bytes) -> tuple[list[Row], list[Row]]:
+    """The items that only the new and only the old of two leaves has, with few others."""
+    now, then = other_items(new, leaf_head(new).end, old, leaf_head(old).end)
+    found, before = _ROWS.findall(now), _ROWS.findall(then)
+    if (len(found), len(before)) == (now.count(b"\0"), then.count(b"\0")):
+        return found, before
+    return rows(new), rows(old)
+
+
+class MapPage:
     """A page, read as far as it was asked for."""
 
     __slots__ = ("children", "size", "text")
@@ -33,7 +75,7 @@ class Page:
     def __init__(self, text: bytes) -> None:
         self.text = text
         self.children: dict[bytes, Key] | None = None
-        """Of an inner page."""
+        """The children of an inner page."""
         if is_node(text):
             prefix, below = read_node(text)[1:]
             self.children = {prefix + place: key for place, key in below.items()}
@@ -44,7 +86,7 @@ class Page:
 
     @property
     def rows(self) -> list[Row]:
-        """What a leaf of the map of entries holds; read anew each time, for it takes ten times what the text does."""
+        """The items of a leaf of the map of entries; read each time, because they take ten times what the text does."""
         return rows(self.text)
 
 
@@ -63,20 +105,16 @@ class NewText(NamedTuple):
 
 
 class Difference:
-    """What one tree introduced; filled by `compare`."""
+    """The pages and texts that one tree introduced; filled by `compare`."""
 
-    def __init__(self, pages: dict[Key, Page]) -> None:
+    def __init__(self, pages: dict[Key, MapPage]) -> None:
         """`pages`: those read so far; what a generator asks for is there when it goes on."""
         self._pages = pages
         self.pages: list[NewPage] = []
         self.texts: list[NewText] = []
 
     def compare(self, new: Key, olds: Sequence[Key], *, entries: bool) -> Asking:
-        """Compare a map with those of the parents, all by their roots; `entries`: it is the map of entries.
-
-        Raises:
-            ValueError: a page cannot be read.
-        """
+        """Compare a map with those of the parents, all by their roots; `entries`: it is the map of entries."""
         if new in olds:
             return
         todo: list[tuple[bytes, Key, list[Nodes]]] = [(b"", new, [[(b"", old)] for old in olds])]
@@ -108,14 +146,15 @@ class Difference:
 
     def _leaf(self, prefix: bytes, key: Key, before: list[Nodes], *, entries: bool) -> Asking:
         passed: set[Key] = set()
-        leaves: list[list[Page]] = []
+        leaves: list[list[MapPage]] = []
         for nodes in before:
             reached = yield from self._narrow(nodes, prefix, passed)
             found = []
             while reached:
-                yield from self._need([each for _, each in reached])
-                found += [self._pages[each] for _, each in reached if self._pages[each].children is None]
-                reached = yield from self._open([node for node in reached if self._is_inner(node[1])], passed)
+                yield from self._need([page for _, page in reached])
+                found += [self._pages[page] for _, page in reached if self._pages[page].children is None]
+                inner = [node for node in reached if self._pages[node[1]].children is not None]
+                reached = yield from self._open(inner, passed)
             leaves.append(found)
         if key in passed:
             return
@@ -123,7 +162,7 @@ class Difference:
         if entries:
             self._compare_rows(self._pages[key], leaves)
 
-    def _compare_rows(self, new: Page, olds: list[list[Page]]) -> None:
+    def _compare_rows(self, new: MapPage, olds: list[list[MapPage]]) -> None:
         changed: set[Row] | None = None
         before: list[dict[bytes, bytes]] = []
         for pages in olds:
@@ -145,11 +184,9 @@ class Difference:
         if missing:
             yield missing
 
-    def _is_inner(self, key: Key) -> bool:
-        return self._pages[key].children is not None
-
     def _narrow(self, nodes: Nodes, prefix: bytes, passed: set[Key]) -> Generator[Collection[Key], None, Nodes]:
-        """Those of `nodes` and the pages below them that may hold keys under `prefix`; inner pages of more are opened.
+        """The members of `nodes` and the pages below them that may hold keys under `prefix`; inner pages of more are
+        opened.
 
         What is seen on the way is added to `passed`.
         """
@@ -187,7 +224,7 @@ class Difference:
 
 
 def _common(first: bytes, last: bytes) -> bytes:
-    """What both begin with, and so all that sort between them."""
+    """The begin that both, and so all that sort between them, have in common."""
     length = 0
     for one, other in zip(first, last, strict=False):
         if one != other:

@@ -30,12 +30,7 @@ _SETTINGS: Final = {
 
 def open_bare(folder: str, vcs: str, environment: Mapping[str, str]) -> GitRepository:
     """The repository that this function created in a folder, created where the folder is empty or missing. `vcs`:
-    `git sha1` or `git sha256`.
-
-    Raises:
-        VcsError: it is of another format or another user, or something else is there.
-        ToolFailed: git cannot create it.
-    """
+    `git sha1` or `git sha256`."""
     variables = _variables(environment)
     if not check_kept(folder, environment):
         object_format = vcs.partition(" ")[2]
@@ -53,12 +48,7 @@ def open_bare(folder: str, vcs: str, environment: Mapping[str, str]) -> GitRepos
 
 
 def check_kept(folder: str, environment: Mapping[str, str]) -> bool:
-    """Whether `open_bare` created the repository in a folder; False: there is nothing.
-
-    Raises:
-        VcsError: something else is there, as a repository of the user's, whose refs `set_refs` would delete; or the
-            folder is another user's, who may have prepared it.
-    """
+    """True if `open_bare` created the repository in a folder; False: there is nothing."""
     if not has_content(folder, environment):
         return False
     with GitRepository(folder, _variables(environment)) as found:
@@ -70,27 +60,18 @@ def check_kept(folder: str, environment: Mapping[str, str]) -> bool:
 
 
 def has_content(folder: str, environment: Mapping[str, str]) -> bool:
-    """Whether there is something in a folder.
-
-    Raises:
-        VcsError: it is another user's, who may have prepared it.
-    """
+    """True if there is something in a folder."""
     try:
         owner = os.stat(folder).st_uid
     except FileNotFoundError:
         return False
     # As git's safe.directory: with sudo, root works in the folders of the user who called it.
-    if owner not in (os.geteuid(), *([int(environment["SUDO_UID"])] if _is_sudo(environment) else [])):
+    if owner != os.geteuid() and (os.geteuid() or str(owner) != environment.get("SUDO_UID")):
         raise VcsError(f"{folder} belongs to user {owner}, who may have prepared it: name a folder of your own")
     return os.path.isdir(folder) and bool(os.listdir(folder))
 
 
-def _is_sudo(environment: Mapping[str, str]) -> bool:
-    return os.geteuid() == 0 and environment.get("SUDO_UID", "").isdecimal()
-
-
 def _variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Those of git, with `_SETTINGS`."""
     settings = {"GIT_CONFIG_COUNT": str(len(_SETTINGS))}
     for number, (name, value) in enumerate(_SETTINGS.items()):
         settings |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
@@ -98,11 +79,7 @@ def _variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def set_refs(repository: GitRepository, refs: Mapping[bytes, RevisionId], head: bytes) -> None:
-    """Make these all the refs there are, and HEAD name that branch.
-
-    Raises:
-        ToolFailed: git takes no ref of that name, or the object is not there.
-    """
+    """Make these all the refs there are, and HEAD name that branch."""
     gone = [b"delete %b\0\0" % name for name in repository.refs() if name not in refs]
     # First, for a ref may be where there was a folder of refs.
     repository.run("update-ref", "-z", "--no-deref", "--stdin", stdin=b"".join(gone))

@@ -18,7 +18,7 @@ from smartserver.records.segment import decode_segment
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import WrongContent
 from smartserver.vcs.git.objects import METAS
-from smartserver.vcs.git.pack import PACK_HEAD, EntryWriter, Row, check_id, hash_of, write_all
+from smartserver.vcs.git.pack import PACK_HEAD, EntryWriter, SpooledRecord, check_id, hash_of, write_all
 from smartserver.vcs.git.system import GIT
 from smartserver.vcs.signals import held
 
@@ -61,7 +61,7 @@ class PackBuilder:
 
     @property
     def objects(self) -> int:
-        """How many records came, copies left out."""
+        """The number of records that came, copies left out."""
         return len(self._keys)
 
     def __contains__(self, key: object) -> bool:
@@ -72,8 +72,6 @@ class PackBuilder:
 
         Raises:
             Malformed, LimitExceeded: it is none.
-            WrongContent: a record is not what its key says, or cannot be decoded.
-            Exception: what `outside` raises.
         """
         rows, frames = self._rows(block)
         if rows:
@@ -82,7 +80,7 @@ class PackBuilder:
         for row in rows:
             self._writer.add(row)
 
-    def _rows(self, block: bytes) -> tuple[list[Row], memoryview]:
+    def _rows(self, block: bytes) -> tuple[list[SpooledRecord], memoryview]:
         segment = whole_segment(block)
         at = self._size
         rows = []
@@ -91,16 +89,16 @@ class PackBuilder:
             count = len(self._keys)
             if self._keys.number(key) == count:
                 kind = type_of(entry.meta, key, self._width)
-                rows.append(Row(kind, entry.encoding, entry.length, at, length, key, segment.base_of(entry)))
+                rows.append(SpooledRecord(kind, entry.encoding, entry.length, at, length, key, segment.base_of(entry)))
             at += length
         return rows, memoryview(block)[segment.frames_at :]
 
     def settle(self) -> None:
-        """Wait until all that came is made. Raises as `add`."""
+        """Wait until all that came is made."""
         self._writer.flush()
 
     def finish(self, out: int) -> tuple[bytes, bytes]:
-        """Write the pack to the file `out`; its index, and the hash it ends with. Raises as `add`."""
+        """Write the pack to the file `out`; its index, and the hash it ends with."""
         self.settle()
         hashed = hash_of(self._width)()
         for block in self._blocks():
@@ -119,11 +117,7 @@ class PackBuilder:
 
 
 def whole_segment(block: bytes) -> Segment:
-    """The segment that a block is.
-
-    Raises:
-        Malformed, LimitExceeded: it is none.
-    """
+    """The segment that a block is."""
     segment = decode_segment(block, 0, _KINDS)
     if segment.length != len(block):
         raise Malformed(0, f"{len(block)} bytes of a segment of {segment.length}")
@@ -131,11 +125,7 @@ def whole_segment(block: bytes) -> Segment:
 
 
 def type_of(meta: bytes, key: Key, width: int) -> int:
-    """The number of a record's type.
-
-    Raises:
-        WrongContent: it is no object of a repository whose keys have `width` bytes.
-    """
+    """The number of a record's type."""
     kind = _TYPES.get(meta)
     if kind is None or len(key) != width:
         raise WrongContent(key, "it is not a git object of this repository's format")
@@ -152,6 +142,6 @@ def check_record(kind: int, encoding: int, length: int, key: Key, frame: bytes, 
     """The same of a record, on the text of its base."""
     try:
         text = decompress(encoding, frame, length, base)
-    except ValueError as wrong:
-        raise WrongContent(key, str(wrong)) from wrong
+    except ValueError as error:
+        raise WrongContent(key, str(error)) from error
     check_id(kind, key, text)

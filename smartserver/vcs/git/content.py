@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from smartserver.errors import MissingRevision, NoSuchPart, shown
-from smartserver.records.browse import Change, Header, Node, NodeType, message_of
+from smartserver.records.browse import ChangedPath, Header, Node, NodeType, message_of
 from smartserver.records.cache import Cache
 from smartserver.records.content import RepositoryView, Text, whole
 from smartserver.records.model import Key, Record, RevisionId
@@ -27,12 +27,11 @@ from smartserver.vcs.git.format import (
     TAG,
     TREE,
     ChangedEntry,
-    Format,
+    ObjectFormat,
     TreeEntry,
     canonical_mode,
     entry_type,
 )
-from smartserver.vcs.git.id_prefix import find_by_prefix
 from smartserver.vcs.git.names import HEAD, SHORT_FOR
 
 OBJECT: Final = 0
@@ -59,7 +58,7 @@ _TYPES: Final = {FOLDER: NodeType.FOLDER, 0o100644: NodeType.FILE, 0o100755: Nod
 class GitContents:
     """A `Contents`."""
 
-    def __init__(self, stored: RepositoryView, form: Format) -> None:
+    def __init__(self, stored: RepositoryView, form: ObjectFormat) -> None:
         self._stored = stored
         self._format = form
         self._recent = Cache[Key, Record](RECENT, lambda record: len(record.text) + OF_RECORD)
@@ -108,7 +107,7 @@ class GitContents:
         return found
 
     def header(self, revision: RevisionId) -> Header | None:
-        """What a commit says; None of a tag."""
+        """The header of a commit; None of a tag."""
         record = self._record(revision)
         if record is None:
             raise MissingRevision(revision)
@@ -134,8 +133,8 @@ class GitContents:
         node = self._at(revision, path)
         return None if node is None else node[1:]
 
-    def changes(self, revision: RevisionId) -> Iterator[Change]:
-        """How its tree differs from that of its first parent."""
+    def changes(self, revision: RevisionId) -> Iterator[ChangedPath]:
+        """The differences of its tree from that of its first parent."""
         record = self._object(revision, COMMIT)
         tree, parents = self._format.commit(revision, record.text)
         before = self._format.commit(parents[0], self._object(parents[0], COMMIT).text)[0] if parents else None
@@ -144,7 +143,6 @@ class GitContents:
     # -- trees
 
     def _at(self, revision: RevisionId, path: bytes) -> Node | None:
-        """The node at a path; None where there is none."""
         node = Node(b"", NodeType.FOLDER, (OBJECT, self._root(revision)))
         for name in path.split(b"/") if path else ():
             if node.type is not NodeType.FOLDER:
@@ -185,15 +183,15 @@ class GitContents:
                 levels.pop()
                 paths.pop()
 
-    def _differing(self, mine: Key, theirs: Key | None) -> Iterator[Change]:
-        """How the tree `mine` differs from `theirs`; None: there is none. A path is made when it is given."""
+    def _differing(self, mine: Key, theirs: Key | None) -> Iterator[ChangedPath]:
+        """The differences of the tree `mine` from `theirs`; None: there is none. A path is made when it is given."""
         levels = [iter(self._within(mine, theirs))]
         folders = [b""]
         while levels:
             for action, name, new, old in levels[-1]:
                 path = folders[-1] + name
                 if action:
-                    yield Change(action, path)
+                    yield ChangedPath(action, path)
                 else:
                     levels.append(iter(self._within(new, old)))
                     folders.append(path + b"/")
@@ -203,7 +201,7 @@ class GitContents:
                 folders.pop()
 
     def _within(self, new: Key | None, old: Key | None) -> list[_Difference]:
-        """What there is to say of the entries of a folder that has these two trees, sorted by path."""
+        """The differences in a folder that has these two trees, sorted by path."""
         found: list[_Difference] = []
         same_names = None if new is None or old is None else self._changed(new, old)
         if same_names is not None:
@@ -214,7 +212,7 @@ class GitContents:
         for name in ours.keys() | others.keys():
             found += _difference(name, ours.get(name), others.get(name))
         # A folder is sorted by its name with a slash behind, as what is in it.
-        found.sort(key=lambda each: each[1] if each[0] else each[1] + b"/")
+        found.sort(key=lambda difference: difference[1] if difference[0] else difference[1] + b"/")
         return found
 
     def _changed(self, new: Key, old: Key) -> list[ChangedEntry] | None:
@@ -244,6 +242,23 @@ class GitContents:
         return record
 
 
+def find_by_prefix(stored: RepositoryView, digits: str) -> RevisionId | None:
+    """The revision whose id in hex begins so; None where there is none."""
+    whole = bytes.fromhex(digits) if len(digits) % 2 == 0 else b""
+    if whole and stored.ordinal(whole) is not None:
+        return whole
+    start, half = bytes.fromhex(digits[: len(digits) // 2 * 2]), digits[len(digits) // 2 * 2 :]
+    tips = [stored.ordinal(tip.id) for value in stored.refs().values() for tip in value]
+    newest = max([ordinal for ordinal in tips if ordinal is not None], default=-1)
+    found: RevisionId | None = None
+    for revision in map(stored.revision, range(newest + 1)):
+        if revision.startswith(start) and (not half or revision.hex().startswith(digits)):
+            if found is not None:
+                raise NoSuchPart(f"ambiguous id {digits}: {found.hex()} and {revision.hex()} begin so")
+            found = revision
+    return found
+
+
 def _missing(key: Key) -> ValueError:
     return ValueError(f"the object {key.hex()} is missing, or of another type than what names it says")
 
@@ -263,7 +278,7 @@ _Difference = tuple[str, bytes, Key | None, Key | None]
 
 
 def _difference(name: bytes, new: TreeEntry | None, old: TreeEntry | None) -> Iterator[_Difference]:
-    """What there is to say of a name that two trees have with these entries."""
+    """The differences between two entries that trees have under one name."""
     if new == old:
         return
     new_tree, old_tree = _folder(new), _folder(old)
@@ -275,7 +290,6 @@ def _difference(name: bytes, new: TreeEntry | None, old: TreeEntry | None) -> It
 
 
 def _folder(entry: TreeEntry | None) -> Key | None:
-    """The tree of an entry that is a folder."""
     return entry[2] if entry is not None and entry_type(entry[0]) == FOLDER else None
 
 
@@ -287,15 +301,13 @@ def _field(head: bytes, begin: bytes) -> bytes:
 
 @functools.cache
 def _encodings() -> frozenset[str]:
-    """The names of encodings."""
     modules = {module.name for module in pkgutil.iter_modules(encodings.__path__)}
     return frozenset(modules | encodings.aliases.aliases.keys())
 
 
 @functools.lru_cache(maxsize=64)
 def _encoding(coding: str) -> str:
-    """The name of an encoding as Python has it; empty where it has none. Python keeps whatever name it is asked for,
-    for good."""
+    """Python's name of an encoding; empty where it has none. Python keeps for good whatever name it is asked for."""
     name = encodings.normalize_encoding(coding).lower().replace(".", "_")
     return name if name in _encodings() and codecs.lookup(name).name not in SLOW else ""
 

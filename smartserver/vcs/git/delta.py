@@ -26,7 +26,8 @@ _MIN_LINE = 8
 _MIN_MATCH = 16
 
 _LOOK_UPS = 64
-"""How often, over all look-ups together, the base may be searched through: reordered big files end there."""
+"""The number of times that the base may be searched through, over all look-ups together: reordered big files end there.
+"""
 
 _MAX_BACK = 256
 """Bytes before a line that is found in both that are compared, too."""

@@ -51,19 +51,14 @@ class _OpenFolder:
         self.path = path
         self.content = iter(content)
         self.rows: list[tuple[bytes, bytes, Key]] = []
-        """What entries are sorted by, mode and name as they are written, and object."""
+        """The sort key of each entry, its mode and name as they are written, and its object."""
 
 
 class FolderTree:
     """The ids of all that is in a folder. Folders that are empty are left out, as git does it."""
 
     def __init__(self, folder: str, vcs: str, seen: Callable[[int, int], object] = lambda size, files: None) -> None:
-        """Read it. `vcs`: `git sha1` or `git sha256`; `seen` is called with the bytes and files read so far.
-
-        Raises:
-            BadFolder: something in it has no place in a commit.
-            OSError: something cannot be read.
-        """
+        """Read it. `vcs`: `git sha1` or `git sha256`; `seen` is called with the bytes and files read so far."""
         self.vcs = vcs
         self._check = GIT[vcs].kinds[0].check
         self._hash = hash_of(FORMATS[vcs.partition(" ")[2]].id_bytes)
@@ -73,7 +68,6 @@ class FolderTree:
         self.files: list[File] = []
         self.trees: dict[Key, bytes] = {}
         self.keys = KeyTable()
-        """Of all files and trees."""
         self.root = self._read()
 
     def text(self, file: File) -> bytes:
@@ -169,7 +163,7 @@ class FolderCommit:
         self._kinds = GIT[tree.vcs].kinds
         self.id: RevisionId = git_key(self._kinds[0].check, COMMIT, text)
         self.trees = {key: text for key, text in tree.trees.items() if key not in held}
-        """What of the folder's trees is sent."""
+        """The folder's trees that are sent."""
         self.files = {file.key: file for file in tree.files if file.key not in held}
         """The same of the files, one for each text."""
 
@@ -189,11 +183,7 @@ class FolderCommit:
         return self
 
     def segments(self) -> Iterator[bytes]:
-        """The one segment. It is in memory twice while it is put together.
-
-        Raises:
-            BadFolder: a file is another than before, or it is all more than a server takes in one commit.
-        """
+        """The one segment. It is in memory twice while it is put together."""
         entries: list[Entry] = []
         frames: list[bytes] = []
         size = 0
@@ -209,8 +199,8 @@ class FolderCommit:
             entries.append(Entry(0, encoding, key, meta, BaseTag.NONE, b"", len(text), len(frame), b""))
         try:
             yield encode_segment(self.id, self._parents, entries, frames, self._kinds)
-        except LimitExceeded as wrong:
-            raise BadFolder(f"it cannot be one commit: {wrong}") from wrong
+        except LimitExceeded as error:
+            raise BadFolder(f"it cannot be one commit: {error}") from error
 
     def _objects(self) -> Iterator[tuple[Key, bytes, bytes]]:
         yield self.id, COMMIT, self._text

@@ -25,7 +25,7 @@ FOLDER: Final = 0o040000
 FILE: Final = 0o100000
 LINK: Final = 0o120000
 SUBMODULE: Final = 0o160000
-"""What an entry of a tree is: the upper bits of its mode."""
+"""The types of a tree's entries: the upper bits of a mode."""
 
 TreeEntry = tuple[bytes, bytes, Key]
 """An entry of a tree: mode, name and object."""
@@ -37,7 +37,7 @@ MAX_LAST: Final = 64 << 10
 """Bytes of a tree that each thread keeps as it was read last."""
 
 _REST: Final = rb" [^\0]++\0"
-"""What follows the mode of an entry."""
+"""The bytes that follow the mode of an entry."""
 
 
 class _Last(threading.local):
@@ -51,7 +51,7 @@ class _Last(threading.local):
 _last: Final = _Last()
 
 
-class Format:
+class ObjectFormat:
     """Reads the objects of one hash. An expression is compiled when it is first needed: git's helper needs few."""
 
     def __init__(self, id_bytes: int) -> None:
@@ -155,7 +155,7 @@ class Format:
         return compile_pattern(rb"(?:[^\0]++\0%b)*+([0-7]++) ([^\0]++)\0" % self._raw, re.DOTALL)
 
 
-FORMATS: Final = {"sha1": Format(20), "sha256": Format(32)}
+FORMATS: Final = {"sha1": ObjectFormat(20), "sha256": ObjectFormat(32)}
 """By the name git has for the object format."""
 
 _SAME: Final = re.compile(rb"\0*+")
@@ -163,14 +163,14 @@ _SAME: Final = re.compile(rb"\0*+")
 
 
 def _same_until(differs: bytes, at: int) -> int:
-    """Where the next byte is that is not 0, else where they end."""
+    """The place of the next byte that is not 0, else the end."""
     same = _SAME.match(differs, at)
     assert same is not None  # It may be empty.
     return same.end()
 
 
 def entry_type(mode: bytes) -> int:
-    """What an entry with this mode is. Git takes all but a file, a link or a folder for a submodule."""
+    """The type of an entry with this mode. Git takes all but a file, a link or a folder for a submodule."""
     return _entry_type(mode[-6:])  # Any number of zeros may precede it.
 
 

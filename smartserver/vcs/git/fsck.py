@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from smartserver.records.charge import Charge, free
-from smartserver.records.faults import CHARGE_EVERY, NONE, Fault, FaultChecker, Role, Severity
+from smartserver.records.faults import CHARGE_EVERY, NONE, FaultChecker, Findings, RecordFault, RecordRole, Severity
 from smartserver.records.model import Record
-from smartserver.vcs.git.format import BLOB, COMMIT, FOLDER, LINK, TREE, Format, TreeEntry, entry_type
+from smartserver.vcs.git.format import BLOB, COMMIT, FOLDER, LINK, TREE, ObjectFormat, TreeEntry, entry_type
 from smartserver.vcs.git.fsck_modules import BadConfig, has_no_fault, submodule_settings
 from smartserver.vcs.patterns import compile_pattern
 
@@ -70,7 +70,6 @@ FAULTS: Final[Mapping[str, Severity]] = {
     "nulInCommit": _E,
     "zeroPaddedDate": _E,
 }
-"""Every fault that is looked for."""
 
 GITMODULES: Final = ".gitmodules"
 GITATTRIBUTES: Final = ".gitattributes"
@@ -106,7 +105,7 @@ _HFS_DOTGIT: Final = compile_pattern(rb"(?i:\.git)(.*+)", re.DOTALL)
 
 
 def _named(name: str, short: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """How HFS+ and NTFS may spell `.NAME`; `short`: what NTFS begins another short name of it with."""
+    """The spellings of `.NAME` on HFS+ and NTFS; `short`: the begin of another short name that NTFS gives it."""
     forms = [
         rb"\.%b" % name.encode(),
         rb"%b~[1-4]" % name[:6].encode(),
@@ -130,14 +129,14 @@ class GitFaults(FaultChecker):
 
     severities = FAULTS
 
-    def __init__(self, objects: Format) -> None:
+    def __init__(self, objects: ObjectFormat) -> None:
         """`objects`: reads them."""
         self._format = objects
         self._null = bytes(objects.id_bytes)
         entry = (_CLEAN, objects.id_bytes, objects.id_bytes)
         self._clean = compile_pattern(rb"(?:%b(?!\0{%d}).{%d})*+" % entry, re.DOTALL)
 
-    def look(self, kind: int, meta: bytes, text: bytes, base: bytes | None) -> tuple[Sequence[Fault], Sequence[Role]]:
+    def look(self, kind: int, meta: bytes, text: bytes, base: bytes | None) -> Findings:
         """The faults of an object, and of a tree the files that git itself reads; a blob has faults as such alone."""
         if meta == BLOB:
             return NONE
@@ -145,30 +144,34 @@ class GitFaults(FaultChecker):
             return self._look_at_tree(kind, text, base)
         return (commit_faults(text) if meta == COMMIT else tag_faults(text)), ()
 
-    def size_faults(self, role: Role, meta: bytes, size: int) -> Sequence[Fault]:
+    def size_faults(self, role: RecordRole, meta: bytes, size: int) -> Sequence[RecordFault]:
         """Why a record cannot be a file that git itself reads: it is no file, or too large."""
         attributes = role.name == GITATTRIBUTES
         if meta != BLOB:
-            return [Fault("gitattributesBlob" if attributes else "gitmodulesBlob", f"{role.name} is no file")]
+            return [RecordFault("gitattributesBlob" if attributes else "gitmodulesBlob", f"{role.name} is no file")]
         most = MAX_GITATTRIBUTES if attributes else MAX_GITMODULES
         if size <= most:
             return ()
         why = f"{role.name} has {size} bytes, expected no more than {most}"
-        return [Fault("gitattributesLarge" if attributes else "gitmodulesLarge", why)]
+        return [RecordFault("gitattributesLarge" if attributes else "gitmodulesLarge", why)]
 
-    def role_faults(self, role: Role, record: Record, charge: Charge = free) -> Sequence[Fault]:
+    def role_faults(self, role: RecordRole, record: Record, charge: Charge = free) -> Sequence[RecordFault]:
         """The faults of a file that git itself reads."""
         faults = self.size_faults(role, record.meta, len(record.text))
         if faults:
             return faults
-        find = _attributes_faults if role.name == GITATTRIBUTES else _modules_faults
-        return find(record.text, charge)
+        if role.name != GITATTRIBUTES:
+            return _modules_faults(record.text, charge)
+        if not _has_long_line(record.text, charge):
+            return ()
+        why = f"a line of {GITATTRIBUTES} has {MAX_ATTRIBUTE_LINE} bytes or more"
+        return [RecordFault("gitattributesLineLength", why)]
 
-    def _look_at_tree(self, kind: int, text: bytes, base: bytes | None) -> tuple[Sequence[Fault], Sequence[Role]]:
-        """As `look`. A tree with the names and modes of its base has the same faults in them."""
+    def _look_at_tree(self, kind: int, text: bytes, base: bytes | None) -> Findings:
+        """The faults and roles of a tree, which has the faults of its base if its names and modes are the same."""
         same = None if base is None else self._format.changed(text, base)
         if same is not None:
-            return self._look_at(kind, [each[:3] for each in same], names=False)
+            return self._look_at(kind, [entry[:3] for entry in same], names=False)
         entries = self._format.tree(b"", text)
         order = _order_faults(entries)
         if not order and self._clean.fullmatch(text) is not None and _READ_BY_GIT.search(text) is None:
@@ -179,12 +182,10 @@ class GitFaults(FaultChecker):
             roles = [role for role in roles if role not in before]
         return [*faults, *order], roles
 
-    def _look_at(
-        self, kind: int, entries: Sequence[TreeEntry], *, names: bool
-    ) -> tuple[Sequence[Fault], Sequence[Role]]:
+    def _look_at(self, kind: int, entries: Sequence[TreeEntry], *, names: bool) -> Findings:
         """The faults of entries by themselves. `names`: those in their names and modes, too."""
         found: dict[str, str] = {}
-        roles: list[Role] = []
+        roles: list[RecordRole] = []
         for mode, name, key in entries:
             suspect = _SUSPECT.search(name) is not None
             special = _special(name) if suspect else None
@@ -192,7 +193,7 @@ class GitFaults(FaultChecker):
             if key == self._null:
                 found.setdefault("nullSha1", f"{said} and has no object: its id is all zeros")
             if special in (GITMODULES, GITATTRIBUTES) and entry_type(mode) != LINK:
-                roles.append(Role(kind, key, special))
+                roles.append(RecordRole(kind, key, special))
             if not names:
                 continue
             if suspect:
@@ -203,10 +204,10 @@ class GitFaults(FaultChecker):
                 found.setdefault("zeroPaddedFilemode", f"the mode {_mode(mode)} begins with a zero")
             if int(mode, 8) not in _MODES:
                 found.setdefault("badFilemode", f"the mode {_mode(mode)}")
-        return [Fault(*each) for each in found.items()], roles
+        return [RecordFault(*fault) for fault in found.items()], roles
 
 
-def _order_faults(entries: Sequence[TreeEntry]) -> list[Fault]:
+def _order_faults(entries: Sequence[TreeEntry]) -> list[RecordFault]:
     names = {name for _, name, _ in entries}
     places = [name + (b"/" if entry_type(mode) == FOLDER else b"\0") for mode, name, _ in entries]
     if len(names) == len(places) and all(map(operator.lt, places, places[1:])):
@@ -221,7 +222,7 @@ def _order_faults(entries: Sequence[TreeEntry]) -> list[Fault]:
             found.setdefault("treeNotSorted", f"the entry {_shown(name)} comes too late")
         seen.add(name)
         last = place
-    return [Fault(*each) for each in found.items()]
+    return [RecordFault(*fault) for fault in found.items()]
 
 
 def _name_faults(name: bytes, said: str, found: dict[str, str]) -> None:
@@ -231,7 +232,7 @@ def _name_faults(name: bytes, said: str, found: dict[str, str]) -> None:
         found.setdefault("hasDot", said)
     if name == b"..":
         found.setdefault("hasDotdot", said)
-    if _is_dotgit(name):
+    if _hfs(_HFS_DOTGIT, name) or _NTFS_DOTGIT.search(name) is not None:  # After a backslash, too.
         found.setdefault("hasDotgit", f"{said}, which is git's own folder to some clients")
 
 
@@ -246,11 +247,6 @@ def _mode(mode: bytes) -> str:
     return mode[:20].decode()
 
 
-def _is_dotgit(name: bytes) -> bool:
-    """Whether some file system takes a name, or what comes after a backslash in it, for `.git`."""
-    return _hfs(_HFS_DOTGIT, name) or _NTFS_DOTGIT.search(name) is not None
-
-
 def _special(name: bytes) -> str | None:
     """Which of the files that git reads some file system takes a name for."""
     for special, (hfs, ntfs) in _SPECIAL.items():
@@ -260,7 +256,7 @@ def _special(name: bytes) -> str | None:
 
 
 def _hfs(pattern: re.Pattern[bytes], name: bytes) -> bool:
-    """Whether HFS+, which leaves some code points out, takes a name for one; it ends where it is no UTF-8."""
+    """True if HFS+, which leaves some code points out, takes a name for one; it ends where it is no UTF-8."""
     found = pattern.match(_IGNORED_BY_HFS.sub(b"", name))
     if found is None:
         return False
@@ -282,7 +278,7 @@ _NO_BRACKET: Final = compile_pattern(rb"[^<>\n]*+")
 _CLEAN_AUTHORS: Final = compile_pattern(rb"(?:author (?!<)%b)*+" % _IDENT)
 
 
-def commit_faults(text: bytes) -> list[Fault]:
+def commit_faults(text: bytes) -> list[RecordFault]:
     """The faults of a commit that can be read."""
     if b"\0" not in text and _CLEAN_COMMIT.match(text) is not None and (b"\n\n" in text or text.endswith(b"\n")):
         return []
@@ -304,17 +300,17 @@ def commit_faults(text: bytes) -> list[Fault]:
     elif authors > 1 and not found:
         found["multipleAuthors"] = f"it has {authors} authors"
     if found:  # Git looks no further, either.
-        return [Fault(*each) for each in found.items()]
+        return [RecordFault(*fault) for fault in found.items()]
     if text.startswith(b"committer ", at):
         _ident(text, at + len(b"committer "), found, "committer")
     else:
         found["missingCommitter"] = "it has no committer"
     if b"\0" in text:
         found["nulInCommit"] = "its message has a NUL byte"
-    return [Fault(*each) for each in found.items()]
+    return [RecordFault(*fault) for fault in found.items()]
 
 
-def tag_faults(text: bytes) -> list[Fault]:
+def tag_faults(text: bytes) -> list[RecordFault]:
     """The faults of a tag that can be read."""
     fatal = _header_fault(text)
     if fatal is not None:
@@ -328,16 +324,16 @@ def tag_faults(text: bytes) -> list[Fault]:
         _ident(text, at + len(b"tagger "), found, "tagger")
     else:
         found["missingTaggerEntry"] = "it has no tagger"
-    return [Fault(*each) for each in found.items()]
+    return [RecordFault(*fault) for fault in found.items()]
 
 
-def _header_fault(text: bytes) -> Fault | None:
-    """What makes git itself stop reading an object."""
+def _header_fault(text: bytes) -> RecordFault | None:
+    """The fault at which git itself stops reading an object."""
     end = text.find(b"\n\n")
     if b"\0" in (text if end < 0 else text[:end]):
-        return Fault("nulInHeader", "a NUL byte in its header")
+        return RecordFault("nulInHeader", "a NUL byte in its header")
     if end < 0 and not text.endswith(b"\n"):
-        return Fault("unterminatedHeader", "its header does not end")
+        return RecordFault("unterminatedHeader", "its header does not end")
     return None
 
 
@@ -389,15 +385,8 @@ def _of_date(text: bytes) -> str | None:
 # ---- files that git reads
 
 
-def _attributes_faults(text: bytes, charge: Charge) -> list[Fault]:
-    if not _has_long_line(text, charge):
-        return []
-    why = f"a line of {GITATTRIBUTES} has {MAX_ATTRIBUTE_LINE} bytes or more"
-    return [Fault("gitattributesLineLength", why)]
-
-
 def _has_long_line(text: bytes, charge: Charge) -> bool:
-    """Whether a line is too long. Each byte is read once at most: two windows in a row advance by more than one."""
+    """True if a line is too long. Each byte is read once at most: two windows in a row advance by more than one."""
     at = steps = 0
     while len(text) - at >= MAX_ATTRIBUTE_LINE:
         last = text.rfind(b"\n", at, at + MAX_ATTRIBUTE_LINE)
@@ -412,7 +401,7 @@ def _has_long_line(text: bytes, charge: Charge) -> bool:
     return False
 
 
-def _modules_faults(text: bytes, charge: Charge) -> list[Fault]:
+def _modules_faults(text: bytes, charge: Charge) -> list[RecordFault]:
     if has_no_fault(text, charge):
         return []
     found: dict[str, str] = {}
@@ -426,9 +415,9 @@ def _modules_faults(text: bytes, charge: Charge) -> list[Fault]:
                     found.setdefault("gitmodulesName", f"{_submodule(name)} has a name that leads elsewhere")
             if fault and fault not in found:
                 found[fault] = f"{_submodule(name)} has the {key} {_shown(value)}"
-    except BadConfig as wrong:
-        found["gitmodulesParse"] = f"{GITMODULES} cannot be read: {wrong}"
-    return [Fault(*each) for each in found.items()]
+    except BadConfig as error:
+        found["gitmodulesParse"] = f"{GITMODULES} cannot be read: {error}"
+    return [RecordFault(*item) for item in found.items()]
 
 
 def _submodule(name: bytes) -> str:
@@ -460,7 +449,7 @@ _HOST: Final = compile_pattern(rb"[^:/]*+://(?:[^/@]*+@)?+([^/?#]*+)")
 
 
 def _is_bad_url(url: bytes) -> bool:
-    """Whether git would take a URL for an option, or for more than one line or another host (CVE-2020-11008)."""
+    """True if git would take a URL for an option, or for more than one line or another host (CVE-2020-11008)."""
     if url.startswith(b"-"):
         return True
     if url.startswith((b"./", b"../", b"git://")):

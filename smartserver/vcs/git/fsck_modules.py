@@ -1,4 +1,4 @@
-"""What a `.gitmodules` says of submodules: git's configuration format, as far as it can be written in one file.
+"""The submodules of a `.gitmodules`: git's configuration format, as far as it can be written in one file.
 
 The text comes from a client. Every expression takes time in proportion to the bytes it reads, and no byte is read more
 than a few times.
@@ -23,7 +23,7 @@ STEP_BYTES: Final = 256
 """Bytes that an expression reads in the time of a step."""
 
 _BLANK: Final = b" \t\r"
-"""What git takes for a blank in a line."""
+"""The bytes that git takes for blanks in a line."""
 
 _NO_FAULT: Final = compile_pattern(
     rb'(?:(?:\[submodule "(?:\.?[\w/+@ -]++)++\.?"\]'
@@ -42,7 +42,7 @@ _KEY: Final = compile_pattern(rb"([A-Za-z][A-Za-z0-9-]*+)[ \t]*+")
 _ESCAPED: Final = compile_pattern(rb"\\(.)")
 
 _EMPTY: Final = compile_pattern(rb'(?:[ \t\r]++|\\\n|"(?:\\\n)*+")*+')
-"""What comes before the first byte of a value."""
+"""The bytes in front of a value."""
 _VALUE: Final = compile_pattern(rb'(?:[^"\\#;\n]++|\\(?:[ntb"\\\n]|\Z)|"(?:[^"\\\n]++|\\[ntb"\\\n])*+")*+(?=[#;\n]|\Z)')
 """A value, up to a comment or the end of its line. At the end of the file git takes a backslash for nothing."""
 _PIECE: Final = compile_pattern(rb'[^"\\]++|\\.?', re.DOTALL)
@@ -59,7 +59,7 @@ _PIECES: Final = {
 
 
 def has_no_fault(text: bytes, charge: Charge = free) -> bool:
-    """Whether a file is certainly one without a fault, found by one expression."""
+    """True if a file certainly has no fault, which one expression finds out."""
     charge(len(text) // STEP_BYTES)
     return _NO_FAULT.fullmatch(text) is not None
 

@@ -80,13 +80,7 @@ class Inserter:
         """The keys of the objects that were inserted last."""
 
     def insert(self, segments: Iterable[bytes], progress: Progress | None = None) -> InsertReport:
-        """Insert whole segments, each after those of its parents; objects that are here may be delta bases.
-
-        Raises:
-            WrongContent: a record is not what its key says, or cannot be decoded.
-            BaseNotHere: one rests on an object that should be in the repository.
-            ToolFailed: git refused the objects, e.g. because `fetch.fsckObjects` is set and one is broken.
-        """
+        """Insert whole segments, each after those of its parents; objects that are here may be delta bases."""
         folder = os.path.join(self._repository.object_dir, "pack")
         os.makedirs(folder, exist_ok=True)
         with contextlib.ExitStack() as until:
@@ -97,9 +91,9 @@ class Inserter:
             until.enter_context(rare_collections())
             try:
                 return self._insert(segments, (spool, entries), objects, folder, progress or (lambda done, total: None))
-            except OSError as wrong:
-                if wrong.errno in FULL and wrong.filename is None:
-                    wrong.filename = folder  # Written through a descriptor, of a file that may have no name.
+            except OSError as error:
+                if error.errno in FULL and error.filename is None:
+                    error.filename = folder  # Written through a descriptor, of a file that may have no name.
                 raise
 
     def _insert(
@@ -131,7 +125,6 @@ class Inserter:
         return InsertReport(count, revisions)
 
     def _store(self, builder: PackBuilder, folder: str, size: int) -> None:
-        """Make the objects part of the repository."""
         repository = self._repository
         default = DEFAULT_UNPACK_LIMIT if size < LARGE_PULL else 1
         limit = repository.number("fetch.unpacklimit", "transfer.unpacklimit", default=default)

@@ -11,4 +11,4 @@ HEADS: Final = b"refs/heads/"
 TAGS: Final = b"refs/tags/"
 
 SHORT_FOR: Final = (b"", b"refs/", TAGS, HEADS, b"refs/remotes/")
-"""What a short name may lack in front, in git's order."""
+"""The prefixes that a short name may lack, in git's order."""

@@ -119,9 +119,9 @@ class ObjectReader:
             questions.write(name + b"\n")
             questions.flush()
             return _next_object(answers, name, most)
-        except BrokenPipeError as wrong:
+        except BrokenPipeError as error:
             self.close()
-            raise ReadingEnded(name) from wrong
+            raise ReadingEnded(name) from error
         except BaseException:
             self.close()  # An answer is half read: the next question would get the rest of it.
             raise
@@ -131,7 +131,6 @@ class ObjectReader:
 
         Raises:
             MissingObject: it is not here.
-            TooLarge: it has more than `most` bytes.
         """
         found = self._ask(hexlify(key), most)
         if found is None:
@@ -157,8 +156,7 @@ class ObjectReader:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Stop a process whose output is no longer wanted, also where `communicate` broke off, and leave nothing of it
-    behind."""
+    """Stop a process whose output is no longer wanted, also after `communicate` broke off, and release its pipes."""
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe is not None:
             with contextlib.suppress(BrokenPipeError):
@@ -170,8 +168,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def scratch(content: bytes = b"") -> Iterator[IO[bytes]]:
-    """A file without a name, to be read from the start of its content: in memory where that is short, and so is what is
-    appended to it."""
+    """A file without a name, to be read from the start of its content: in memory where that is short."""
     with _unnamed(len(content)) as file:
         file.write(content)
         file.seek(0)
@@ -191,7 +188,6 @@ def stream(start: Start, keys: Sequence[Key], most: int | None = None) -> Iterat
 
     Raises:
         MissingObject: one is not here.
-        TooLarge: one has more than `most` bytes.
         ReadingEnded: the process failed.
     """
     # A file, not a pipe: nobody has to feed the process while its answers are read.

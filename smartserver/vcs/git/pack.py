@@ -35,7 +35,7 @@ _LARGE = 1 << 20
 """Bytes of a text from which on its entry is made in pieces of that size."""
 
 
-class Row(NamedTuple):
+class SpooledRecord(NamedTuple):
     """A pulled record: what it is, and where its frame lies in the spool file."""
 
     type: int
@@ -54,11 +54,7 @@ def hash_of(width: int) -> Callable[..., hashlib._Hash]:
 
 
 def check_id(kind: int, key: Key, text: bytes) -> None:
-    """Check that an object has the id that is its key.
-
-    Raises:
-        WrongContent: it has another.
-    """
+    """Check that an object has the id that is its key."""
     hashed = hash_of(len(key))(b"%s %d\0" % (TYPE_NAMES[kind], len(text)))
     hashed.update(text)
     if hashed.digest() != key:
@@ -72,7 +68,7 @@ def entry_head(kind: int, n: int) -> bytes:
 
 
 def offset_back(n: int) -> bytes:
-    """How far before its entry a delta's base lies."""
+    """The distance from an entry back to the base of its delta."""
     out = bytearray((n & 127,))
     n >>= 7
     while n:
@@ -82,8 +78,8 @@ def offset_back(n: int) -> bytes:
     return bytes(out)
 
 
-class Table:
-    """What an index needs to know of each entry written: key, CRC-32 and offset."""
+class IndexTable:
+    """The key, CRC-32 and offset of each entry written, as an index needs them."""
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -144,7 +140,7 @@ class BaseNotHere(VcsError):
 
 
 _RECORD = struct.Struct("<BBQQQi")
-"""What is known of a record: type, encoding, length, place and length of its frame, number of its base."""
+"""The fields of a record: type, encoding, length, place and length of its frame, number of its base."""
 
 _OUTSIDE = bytes(_RECORD.size)
 """The same of a base that was named and not added."""
@@ -166,13 +162,8 @@ class Texts:
         """Records that were named as a base before they came: their texts are read from the repository. What they rest
         on may rest on them."""
 
-    def add(self, row: Row) -> tuple[int, bytes, int, bytes]:
-        """The number of a record and its text; the number of its base, `ABSENT` where it has none, and its text.
-
-        Raises:
-            WrongContent: it cannot be decoded.
-            BaseNotHere: its base is neither among those added nor in the repository.
-        """
+    def add(self, row: SpooledRecord) -> tuple[int, bytes, int, bytes]:
+        """The number of a record and its text; the number of its base, `ABSENT` where it has none, and its text."""
         base = self._number(row.base) if row.base else ABSENT
         known = len(self._keys)
         record = self._number(row.key)
@@ -194,8 +185,8 @@ class Texts:
         _, encoding, length, at, frame_length, _ = _RECORD.unpack_from(self._records, record * _RECORD.size)
         try:
             return decompress(encoding, os.pread(self._spool, frame_length, at), length, base)
-        except ValueError as wrong:
-            raise WrongContent(self._keys.key(record), str(wrong)) from wrong
+        except ValueError as error:
+            raise WrongContent(self._keys.key(record), str(error)) from error
 
     def _get(self, record: int) -> bytes:
         wanted, chain = record, list[int]()
@@ -210,8 +201,8 @@ class Texts:
                 text = self._texts.get(record) if record != ABSENT else b""
         if not chain:
             return text
-        for each in reversed(chain):
-            text = self._decode(each, text)
+        for link in reversed(chain):
+            text = self._decode(link, text)
         self._texts.put(wanted, text)  # What lies between is not kept: it would drive out what is wanted again.
         return text
 
@@ -231,7 +222,7 @@ class EntryWriter:
     def __init__(
         self, spool: int, out: int, width: int, outside: Callable[[Key], bytes], *, cache: int, level: int
     ) -> None:
-        self.table = Table(width)
+        self.table = IndexTable(width)
         self.size = 0
         self._texts = Texts(spool, outside, cache)
         self._out = out
@@ -239,17 +230,12 @@ class EntryWriter:
         self._split = tree_entries(width)
         self._types = bytearray()
         self._places = array("Q")
-        """Of each record its type, 0 where it has no entry, and the offset of its entry."""
+        """The type of each record, 0 where it has no entry, and the offset of its entry."""
         self._pending: list[bytes] = []
         self._written = 0
 
-    def add(self, row: Row) -> None:
-        """Check a record and write its entry.
-
-        Raises:
-            WrongContent: it is not what its key says, or cannot be decoded.
-            BaseNotHere: it rests on an object that should be in the repository.
-        """
+    def add(self, row: SpooledRecord) -> None:
+        """Check a record and write its entry."""
         kind = row.type
         record, text, base_record, base = self._texts.add(row)
         check_id(kind, row.key, text)
@@ -283,7 +269,7 @@ class EntryWriter:
             self._places.append(0)
         self._types[record], self._places[record] = kind, offset
 
-    def _add_large(self, record: int, row: Row, text: bytes) -> None:
+    def _add_large(self, record: int, row: SpooledRecord, text: bytes) -> None:
         """An entry whose bytes are written as they are made: the text is all of it that is ever in memory."""
         self.flush()
         start, check = self.size, 0

@@ -8,27 +8,18 @@ never by the order of a walk: a walk gives an object to the first commit that sh
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 from array import array
 from binascii import hexlify, unhexlify
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import IO, NamedTuple, overload
+from typing import IO, Final, NamedTuple, overload
 
 from smartserver.records.keys import ABSENT, KeyTable
 from smartserver.records.model import GraphNode, Key, Parent, RevisionId, made
 from smartserver.vcs.base import CannotSend, ToolFailed
 from smartserver.vcs.git.format import FILE, FOLDER, LINK, canonical_mode, entry_type
-from smartserver.vcs.git.objects import (
-    BLOB,
-    COMMIT,
-    TAG,
-    TREE,
-    TYPE_NUMBERS,
-    MissingObject,
-    ReadingEnded,
-    end,
-    scratch,
-)
+from smartserver.vcs.git.objects import BLOB, COMMIT, TAG, TREE, TYPE_NUMBERS, MissingObject, ReadingEnded, end, scratch
 from smartserver.vcs.git.repository import GitRepository, failure
 
 
@@ -139,7 +130,7 @@ class Introduced(NamedTuple):
     """The objects at that path in the first two parents, or at a path this revision removed."""
 
 
-class Change(NamedTuple):
+class PathDifference(NamedTuple):
     """One path at which a commit differs from all its parents; `key` is empty where it removed the path."""
 
     path: bytes
@@ -159,11 +150,7 @@ def cannot_send(repository: GitRepository, why: Exception) -> CannotSend:
 
 
 def revisions(repository: GitRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Revisions:
-    """The revisions reachable from `tips` and not from `haves`, parents first.
-
-    Raises:
-        CannotSend: the repository does not have all of them, or not their parents.
-    """
+    """The revisions reachable from `tips` and not from `haves`, parents first."""
     haves = list(haves)
     known = set(haves)
     listing = Revisions()
@@ -172,8 +159,8 @@ def revisions(repository: GitRepository, tips: Iterable[RevisionId], haves: Iter
     try:
         for tip in dict.fromkeys(tips):
             _add_tip(repository, tip, known, commits, others)
-    except (MissingObject, ReadingEnded, ValueError) as wrong:
-        raise cannot_send(repository, wrong) from wrong
+    except (MissingObject, ReadingEnded, ValueError) as error:
+        raise cannot_send(repository, error) from error
     if commits:
         listing = _list_commits(repository, list(commits), haves)
         cuts = [cut for cut in repository.shallow() if listing.has(cut)]
@@ -224,11 +211,19 @@ def _list_commits(repository: GitRepository, tips: list[RevisionId], haves: Iter
         try:
             return _walk(repository, wanted + _excluded(repository.whole(known)))
         except ToolFailed as failed:
-            raise cannot_send(repository, failed) from failed
+            cut = _UNREAD.search(failed.said)
+            if cut is None or repository.is_partial:
+                raise cannot_send(repository, failed) from failed
+            # So it is in the quarantine of a gateway, where a client's file of shallow commits does not count.
+            why = f"history is cut off: commit {cut[1]} is missing (in a shallow clone: git fetch --unshallow)"
+            raise CannotSend(f"cannot push: {why}") from failed
+
+
+_UNREAD: Final = re.compile("Could not read ([0-9a-f]{40,64})")
+"""Git's words for a commit that is missing; it translates them to no language."""
 
 
 def _walk(repository: GitRepository, asked: bytes) -> Revisions:
-    """The commits `git rev-list` names."""
     # ignore-missing must come before stdin: git reads its arguments in order.
     walk = ("rev-list", "--ignore-missing", "--topo-order", "--reverse", "--format=%T %P", "--stdin")
     found = Revisions()
@@ -244,7 +239,6 @@ def _walk(repository: GitRepository, asked: bytes) -> Revisions:
 
 @contextlib.contextmanager
 def _output(repository: GitRepository, asked: bytes, *command: str) -> Iterator[IO[bytes]]:
-    """The output of a git command that reads `asked`."""
     # Files, not pipes: nobody has to feed it, or to read what it complains of, while its output is read.
     with scratch(asked) as questions, scratch() as said:
         process = repository.start(*command, stdin=questions, stdout=subprocess.PIPE, stderr=said)
@@ -279,9 +273,6 @@ def introduced(repository: GitRepository, plan: Revisions, *, bulk: bool) -> Ite
     """The objects that each revision of a plan introduced.
 
     `bulk`: one `git diff-tree` compares the trees. Else they are compared here, which takes no further process.
-
-    Raises:
-        CannotSend: an object is missing here.
     """
     trees = _Trees(repository)
     differences = _differences(repository, plan) if bulk else None
@@ -293,8 +284,8 @@ def introduced(repository: GitRepository, plan: Revisions, *, bulk: bool) -> Ite
             before = [_root(repository, parent, plan) for parent in revision.parents]
             changes = trees.changes(revision.root, before) if differences is None else next(differences)
             yield settle(revision, before, changes)
-    except (MissingObject, ReadingEnded, ValueError) as wrong:
-        raise cannot_send(repository, wrong) from wrong
+    except (MissingObject, ReadingEnded, ValueError) as error:
+        raise cannot_send(repository, error) from error
     finally:
         if differences is not None:
             differences.close()
@@ -307,14 +298,14 @@ def _root(repository: GitRepository, commit: RevisionId, plan: Revisions) -> Key
     return root
 
 
-def settle(revision: Revision, before: Sequence[Key], changes: Iterable[Change]) -> list[Introduced]:
+def settle(revision: Revision, before: Sequence[Key], changes: Iterable[PathDifference]) -> list[Introduced]:
     """The objects that a commit introduced, its own first; `before`: its parents' trees, `changes`: how it differs."""
     records = [Introduced(revision.id, COMMIT, b"", revision.parents[:2])]
     if revision.root in before:
         return records
     changes = list(changes)
     here_before = set(before)
-    removed: list[Change] = []
+    removed: list[PathDifference] = []
     for change in changes:
         here_before.update([key for _, key in change.before])
         if not change.key:
@@ -332,7 +323,7 @@ def settle(revision: Revision, before: Sequence[Key], changes: Iterable[Change])
     return records
 
 
-def _moved_from(path: bytes, kind: int, removed: list[Change]) -> tuple[Key, ...]:
+def _moved_from(path: bytes, kind: int, removed: list[PathDifference]) -> tuple[Key, ...]:
     """Objects removed by the same commit that a new path may be an edited copy of: same name, else same extension."""
     if not removed:
         return ()
@@ -351,7 +342,7 @@ def _moved_from(path: bytes, kind: int, removed: list[Change]) -> tuple[Key, ...
     return tuple(dict.fromkeys(same_name + same_extension))[:2]
 
 
-class _Entry(NamedTuple):
+class _TreeEntry(NamedTuple):
     """An entry of a tree, its mode as git compares it; the type of a submodule is 0."""
 
     name: bytes
@@ -367,21 +358,20 @@ class _Trees:
         self.read = repository.objects.read
         self._format = repository.format
 
-    def entries(self, key: Key) -> list[_Entry]:
+    def entries(self, key: Key) -> list[_TreeEntry]:
         found = self.read(key)
         if found.type != TREE:
             raise ValueError(f"object {key.hex()} is not a tree")
         rows = self._format.tree(key, found.text)
-        return [_Entry(name, canonical_mode(mode), entry, _type(mode)) for mode, name, entry in rows]
+        return [_TreeEntry(name, canonical_mode(mode), entry, _type(mode)) for mode, name, entry in rows]
 
-    def _by_name(self, key: Key) -> dict[tuple[bytes, bool], _Entry]:
+    def _by_name(self, key: Key) -> dict[tuple[bytes, bool], _TreeEntry]:
         """A folder and a file of one name are two paths, as in git's order."""
         return {(entry.name, entry.type == TREE): entry for entry in self.entries(key)} if key else {}
 
-    def changes(self, new: Key, before: Sequence[Key]) -> list[Change]:
-        """Each path that differs from all of `before`. Of new folders with the same content all are named, but what is
-        in them once."""
-        changes: list[Change] = []
+    def changes(self, new: Key, before: Sequence[Key]) -> list[PathDifference]:
+        """Each path that differs from all of `before`. Of equal new folders each is named, and their content once."""
+        changes: list[PathDifference] = []
         walked: set[Key] = set()
         levels = [] if new in before else [self._compared(new, before, b"")]
         while levels:
@@ -397,7 +387,9 @@ class _Trees:
                 levels.append(self._compared(change.key, olds, change.path + b"/"))
         return changes
 
-    def _compared(self, new: Key, before: Sequence[Key], folder: bytes) -> Iterator[tuple[Change, Sequence[Key]]]:
+    def _compared(
+        self, new: Key, before: Sequence[Key], folder: bytes
+    ) -> Iterator[tuple[PathDifference, Sequence[Key]]]:
         """Each path in a folder that differs from all of `before`, and what was at it; an empty key is no tree."""
         olds = [self._by_name(key) for key in before]
         entries = self.entries(new) if new else []
@@ -414,9 +406,9 @@ class _Trees:
                     yield _change(folder + first.name, first.type, b"", was)
 
 
-def _change(path: bytes, kind: int, key: Key, was: Sequence[_Entry | None]) -> tuple[Change, Sequence[Key]]:
+def _change(path: bytes, kind: int, key: Key, was: Sequence[_TreeEntry | None]) -> tuple[PathDifference, Sequence[Key]]:
     before = tuple([(e.type, e.key) for e in was if e is not None and e.type])
-    return Change(path, kind, key, before), [e.key if e is not None else b"" for e in was]
+    return PathDifference(path, kind, key, before), [e.key if e is not None else b"" for e in was]
 
 
 def _closure(trees: _Trees, revision: Revision) -> list[Introduced]:
@@ -446,7 +438,7 @@ def _closure(trees: _Trees, revision: Revision) -> list[Introduced]:
 _ABSENT = b"000000"
 
 
-def _differences(repository: GitRepository, plan: Revisions) -> Generator[list[Change], None, None]:
+def _differences(repository: GitRepository, plan: Revisions) -> Generator[list[PathDifference], None, None]:
     """For each commit of `plan` the paths at which it differs from all its parents."""
     asked = b"".join([b"%s\n" % hexlify(key) for key in plan.commits()])
     compare = ("diff-tree", "--stdin", "-c", "-r", "-t", "--root", "--raw", "-z", "--no-renames", "--no-abbrev")
@@ -467,7 +459,6 @@ def _differences(repository: GitRepository, plan: Revisions) -> Generator[list[C
 
 
 def _tokens(output: IO[bytes]) -> Iterator[bytes]:
-    """NUL-ended pieces of a stream."""
     rest = b""
     while block := output.read(1 << 18):
         pieces = (rest + block).split(b"\0")
@@ -475,10 +466,10 @@ def _tokens(output: IO[bytes]) -> Iterator[bytes]:
         yield from pieces
 
 
-def _parse_raw(tokens: Iterator[bytes]) -> Iterator[tuple[RevisionId, list[Change]]]:
+def _parse_raw(tokens: Iterator[bytes]) -> Iterator[tuple[RevisionId, list[PathDifference]]]:
     """`diff-tree --raw -z` output: a commit's id, then for each path modes, keys and status, then the path."""
     commit = b""
-    changes: list[Change] = []
+    changes: list[PathDifference] = []
     for token in tokens:
         if not token.startswith(b":"):
             if commit:
@@ -492,9 +483,9 @@ def _parse_raw(tokens: Iterator[bytes]) -> Iterator[tuple[RevisionId, list[Chang
         before = tuple([(kind, key) for kind, key in zip(kinds[:-1], keys[:-1], strict=True) if kind > 0])
         path = next(tokens)
         if kinds[-1] >= 0:
-            changes.append(Change(path, kinds[-1], keys[-1], before))
+            changes.append(PathDifference(path, kinds[-1], keys[-1], before))
         elif before:
-            changes.append(Change(path, before[0][0], b"", before))
+            changes.append(PathDifference(path, before[0][0], b"", before))
     if commit:
         yield commit, changes
 

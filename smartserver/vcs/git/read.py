@@ -50,7 +50,7 @@ _CHUNK = 20_000
 
 
 class GitPlan:
-    """What a push of `tips` sends to a server that holds `haves`; one plan belongs to one repository."""
+    """The content of a push of `tips` to a server that holds `haves`; one plan belongs to one repository."""
 
     def __init__(self, repository: GitRepository, sending: Revisions, excluded: frozenset[Key] = frozenset()) -> None:
         self._repository = repository
@@ -61,7 +61,7 @@ class GitPlan:
 
     @property
     def bulk(self) -> bool:
-        """Whether it is long enough for the ways of a bulk push."""
+        """True if it is long enough for the ways of a bulk push."""
         return len(self._sending) > FEW
 
     def without_bases(self, keys: Collection[Key]) -> Self:
@@ -69,11 +69,7 @@ class GitPlan:
         return type(self)(self._repository, self._sending, self._excluded | frozenset(keys))
 
     def segments(self) -> Iterator[bytes]:
-        """Segments in the order of `graph`, one with a large object in parts; may be asked for again.
-
-        Raises:
-            CannotSend: an object is missing here, or more than a server takes: of one object, or of a revision.
-        """
+        """Segments in the order of `graph`, one with a large object in parts; may be asked for again."""
         with rare_collections():
             yield from self._segments()
 
@@ -95,8 +91,8 @@ class GitPlan:
                 for revision, records in chunk:
                     items = (self._record(revision, record, objects, unread, odd) for record in records)
                     yield from _segment(writer, revision, items)
-        except (MissingObject, ReadingEnded) as wrong:
-            raise cannot_send(repository, wrong) from wrong
+        except (MissingObject, ReadingEnded) as error:
+            raise cannot_send(repository, error) from error
 
     def _record(
         self,
@@ -115,8 +111,8 @@ class GitPlan:
             return HeldRecord(0, record.key, meta, candidates, record.path)
         try:
             found = next(objects)
-        except TooLarge as wrong:
-            raise _too_large(revision, record, wrong.size) from wrong
+        except TooLarge as error:
+            raise _too_large(revision, record, error.size) from error
         unread.remove(record.key)
         meta = METAS[found.type]
         if found.type != record.type:
@@ -131,8 +127,8 @@ def _segment(writer: SegmentWriter, revision: Revision, items: Iterable[NewRecor
     """The segment of a revision, if a server takes it, in parts."""
     try:
         parts = writer.parts(revision.id, parents_of(revision), items)
-    except LimitExceeded as wrong:
-        raise CannotSend(f"cannot push {_named(revision)}: {wrong}") from wrong
+    except LimitExceeded as error:
+        raise CannotSend(f"cannot push {_named(revision)}: {error}") from error
     size, _ = decode(parts[0], 0)
     if size > limits.MAX_TAKEN:
         raise CannotSend(
@@ -155,9 +151,7 @@ def _named(revision: Revision) -> str:
     return f"{TYPE_NAMES[revision.type].decode('ascii')} {revision.id.hex()}"
 
 
-def _chunks(
-    pairs: Iterable[tuple[Revision, list[Introduced]]],
-) -> Iterator[list[tuple[Revision, list[Introduced]]]]:
+def _chunks(pairs: Iterable[tuple[Revision, list[Introduced]]]) -> Iterator[list[tuple[Revision, list[Introduced]]]]:
     chunk: list[tuple[Revision, list[Introduced]]] = []
     count = 0
     for pair in pairs:
@@ -171,10 +165,6 @@ def _chunks(
 
 
 def plan(repository: GitRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> GitPlan:
-    """What to send so that a server that holds `haves` holds `tips`.
-
-    Raises:
-        CannotSend: the repository does not have all of it.
-    """
+    """The plan of a push by which a server that holds `haves` will hold `tips`."""
     repository.objects.open()  # It gets ready while revisions are listed.
     return GitPlan(repository, revisions(repository, tips, haves))

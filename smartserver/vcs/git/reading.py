@@ -17,7 +17,7 @@ from smartserver.records.cache import Cache
 from smartserver.records.content import ReadPlan, ReadScope, RepositoryView, damage_of
 from smartserver.records.model import Key, Piece, Record, RevisionId, SentRecord
 from smartserver.vcs.git.content import OBJECT, OF_RECORD, RECENT
-from smartserver.vcs.git.format import BLOB, COMMIT, FOLDER, SUBMODULE, TAG, TREE, Format, entry_type
+from smartserver.vcs.git.format import BLOB, COMMIT, FOLDER, SUBMODULE, TAG, TREE, ObjectFormat, entry_type
 from smartserver.vcs.git.names import HEAD, SHORT_FOR
 from smartserver.vcs.git.selector import BLOBS, MAX_DEPTH, FetchSelector, decode, encode_cut
 
@@ -33,11 +33,11 @@ _WANT: Final = 1
 _HAVE: Final = 2
 
 
-def read(stored: RepositoryView, form: Format, selector: bytes, question: ReadScope) -> ReadPlan:
+def read(stored: RepositoryView, form: ObjectFormat, selector: bytes, question: ReadScope) -> ReadPlan:
     """The objects that a fetch asks for.
 
     Raises:
-        LimitExceeded, Unsupported: as `selector.decode`.
+        LimitExceeded, Unsupported: the selector names too much, or is none of this release's.
         MissingRevision: a want is not stored.
         NoSuchPart: an excluded ref is none, or no commit is left.
     """
@@ -55,7 +55,7 @@ def read(stored: RepositoryView, form: Format, selector: bytes, question: ReadSc
             raise MissingRevision(want)
     history.select(wants, _stored(stored, question.haves))
     sending = _Sending(stored, form, objects, history, asked, others)
-    shallow, unshallow = ([stored.revision(each) for each in some] for some in (history.shallow, history.unshallow))
+    shallow, unshallow = ([stored.revision(place) for place in some] for some in (history.shallow, history.unshallow))
     return ReadPlan(encode_cut(shallow, unshallow), pieces=sending.pieces())
 
 
@@ -66,7 +66,7 @@ def _stored(stored: RepositoryView, revisions: Iterable[RevisionId]) -> list[int
 class _Objects:
     """The objects of a repository but for blobs; those read last are kept."""
 
-    def __init__(self, stored: RepositoryView, form: Format) -> None:
+    def __init__(self, stored: RepositoryView, form: ObjectFormat) -> None:
         self._stored = stored
         self._format = form
         self._recent = Cache[Key, Record](RECENT, lambda record: len(record.text) + OF_RECORD)
@@ -91,14 +91,12 @@ class _Objects:
         return record
 
     def tree(self, key: Key) -> list[tuple[bytes, bytes, Key]]:
-        """The entries of a tree."""
         with damage_of(key):
             entries = self._format.tree(key, self.read(key).text)
         self._stored.charge(len(entries))
         return entries
 
     def root(self, commit: RevisionId) -> Key:
-        """The tree of a commit."""
         with damage_of(commit):
             return self._format.commit(commit, self.read(commit).text)[0]
 
@@ -140,9 +138,9 @@ class _History:
         elif asked.depth:
             starts = self._reachable_shallow(tips) if asked.relative else tips
             cut, kept = self._by_depth(starts, asked.depth + asked.relative)
-        self.shallow = [each for each in cut if each not in self._known and each not in kept]
+        self.shallow = [ordinal for ordinal in cut if ordinal not in self._known and ordinal not in kept]
         self.unshallow = sorted(self._known & kept)
-        further = [parent for each in self.unshallow for parent in self._stored.parents(each)]
+        further = [parent for ordinal in self.unshallow for parent in self._stored.parents(ordinal)]
         self._walk([*wants, *further], {*cut, *self._known} - kept)
         self._follow()
 
@@ -168,7 +166,7 @@ class _History:
         for _ in range(depth - 1):
             above.update(level)
             parents = self._stored.parents
-            level = dict.fromkeys(each for ordinal in level for each in parents(ordinal) if each not in above)
+            level = dict.fromkeys(parent for ordinal in level for parent in parents(ordinal) if parent not in above)
             if not level:
                 break
         return level, above
@@ -235,7 +233,6 @@ class _History:
         return border, reached.difference(border)
 
     def _ref(self, name: bytes) -> int:
-        """The tip of an excluded ref."""
         refs = self._stored.refs()
         full = (self._stored.setting(HEAD) or b"") if name == b"HEAD" else name
         for prefix in SHORT_FOR:
@@ -290,7 +287,7 @@ class _History:
         found = [ordinal for ordinal in _stored(self._stored, tips) if not self._flags.get(ordinal)]
         if not found:
             return
-        absent = [parent for each in self._known for parent in self._stored.parents(each)]
+        absent = [parent for cut in self._known for parent in self._stored.parents(cut)]
         here = {ordinal: self._peeled(ordinal) for ordinal in found}
         beyond = set(self._stored.reached(list(here.values()), self.haves, absent))
         selected = set(self.selected)
@@ -303,7 +300,7 @@ class _History:
         self.selected = sorted({*self.selected, *added}) if added else self.selected
 
 
-class _Tree(NamedTuple):
+class _VisitedTree(NamedTuple):
     """A tree that is gone through, and those that were at its path in commits that the client has or will have."""
 
     key: Key
@@ -317,7 +314,7 @@ class _Sending:
     def __init__(
         self,
         stored: RepositoryView,
-        form: Format,
+        form: ObjectFormat,
         objects: _Objects,
         history: _History,
         asked: FetchSelector,
@@ -352,7 +349,7 @@ class _Sending:
         for at, ordinal in enumerate(self._history.selected):
             if at % AHEAD == 0:
                 ahead = self._history.selected[at : at + AHEAD]
-                self._stored.prefetch([(OBJECT, self._stored.revision(each)) for each in ahead])
+                self._stored.prefetch([(OBJECT, self._stored.revision(commit)) for commit in ahead])
             revision = self._stored.revision(ordinal)
             record = self._objects.read(revision)
             if record.meta == COMMIT:
@@ -371,7 +368,7 @@ class _Sending:
         """An object that passes whatever filter there is, and what is below it and passes."""
         record = self._objects.read(key) if self._stored.length(OBJECT, key) is not None else None
         if record is not None and record.meta == TREE:
-            yield from self._below(_Tree(key, (), 0), wanted=True)
+            yield from self._below(_VisitedTree(key, (), 0), wanted=True)
         elif key not in self._sent:
             self._sent.add(key)
             yield OBJECT, key
@@ -384,15 +381,15 @@ class _Sending:
             bases = self._read_edges()
         root = self._objects.root(commit)
         if root not in bases:
-            yield from self._below(_Tree(root, list(dict.fromkeys(bases))[:2], 0))
+            yield from self._below(_VisitedTree(root, list(dict.fromkeys(bases))[:2], 0))
 
     def _read_edges(self) -> list[Key]:
         """The trees of the newest commits that the client has, all of whose objects are not sent again."""
         if self._edges is None:
             history, stored = self._history, self._stored
             newest = sorted({*history.haves, *history.unshallow}, reverse=True)
-            edges = [stored.revision(each) for each in [*history.unshallow, *newest[:EDGES]]]
-            commits = [each for each in dict.fromkeys(edges) if self._objects.read(each).meta == COMMIT]
+            edges = [stored.revision(ordinal) for ordinal in [*history.unshallow, *newest[:EDGES]]]
+            commits = [commit for commit in dict.fromkeys(edges) if self._objects.read(commit).meta == COMMIT]
             self._edges = list(dict.fromkeys(map(self._objects.root, commits)))
             left = list(self._edges)
             while left:
@@ -407,7 +404,7 @@ class _Sending:
                         self._here.add(entry)
         return self._edges
 
-    def _below(self, top: _Tree, *, wanted: bool = False) -> Iterator[SentRecord]:
+    def _below(self, top: _VisitedTree, *, wanted: bool = False) -> Iterator[SentRecord]:
         """A tree and all below it that passes the filters. `wanted`: the tree itself passes."""
         left = [top]
         while left:
@@ -426,11 +423,11 @@ class _Sending:
             for mode, entry, old in self._entries(key, bases):
                 kind = entry_type(mode)
                 if kind == FOLDER:
-                    folders.append(_Tree(entry, old, depth + 1))
+                    folders.append(_VisitedTree(entry, old, depth + 1))
                 elif kind != SUBMODULE and entry not in self._sent and entry not in self._here and self._passes(entry):
                     self._sent.add(entry)
                     yield self._named(entry, old)
-            self._stored.prefetch((OBJECT, each.key) for each in folders if (each.key, at) not in self._done)
+            self._stored.prefetch((OBJECT, folder.key) for folder in folders if (folder.key, at) not in self._done)
             left += reversed(folders)
 
     def _entries(self, key: Key, bases: Sequence[Key]) -> Iterator[tuple[bytes, Key, Sequence[Key]]]:
@@ -445,7 +442,7 @@ class _Sending:
                 return
         named = [{name: (mode, entry) for mode, name, entry in self._objects.tree(base)} for base in bases]
         for mode, name, entry in self._objects.tree(key):
-            found = [before for each in named if (before := each.get(name)) is not None]
+            found = [before for entries in named if (before := entries.get(name)) is not None]
             if (mode, entry) not in found:
                 kind = entry_type(mode)
                 yield mode, entry, [its for its_mode, its in found if entry_type(its_mode) == kind]
@@ -457,5 +454,5 @@ class _Sending:
 
     def _named(self, key: Key, bases: Iterable[Key]) -> SentRecord:
         """An object, and the one that it may rest on."""
-        base = next((each for each in bases if each != key and (self._thin or each in self._sent)), None)
+        base = next((other for other in bases if other != key and (self._thin or other in self._sent)), None)
         return (OBJECT, key) if base is None else (OBJECT, key, base)

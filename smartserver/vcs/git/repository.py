@@ -16,7 +16,7 @@ from typing import IO, Self
 from smartserver.programs import repository_environment
 from smartserver.records.model import Kind, RevisionId
 from smartserver.vcs.base import ToolFailed
-from smartserver.vcs.git.format import FORMATS, Format
+from smartserver.vcs.git.format import FORMATS, ObjectFormat
 from smartserver.vcs.git.objects import GitObject, ObjectReader, end
 from smartserver.vcs.git.shallow import read as read_shallow
 from smartserver.vcs.git.system import GIT
@@ -30,7 +30,7 @@ _ANCESTOR_STEPS = tuple(1 << n for n in range(13))
 _ANCESTOR_HEADS = 8
 
 _NO_FILE = b"refs/heads/.invalid"
-"""What the file HEAD names where refs are in no files (git's reftable format)."""
+"""The ref that the file HEAD names where refs are in no files (git's reftable format)."""
 
 
 class GitRepository:
@@ -78,7 +78,7 @@ class GitRepository:
         return subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr, env=self.environment)
 
     def run(self, *arguments: str, stdin: bytes = b"", accept: tuple[int, ...] = (0,)) -> bytes:
-        """What a git command wrote.
+        """The output of a git command.
 
         Raises:
             ToolFailed: its exit status is not one of `accept`.
@@ -104,8 +104,8 @@ class GitRepository:
         return (self.config("extensions.objectformat") or b"sha1").decode("ascii")
 
     @property
-    def format(self) -> Format:
-        """How its objects are read."""
+    def format(self) -> ObjectFormat:
+        """The reader of its objects."""
         return FORMATS[self.object_format]
 
     @property
@@ -115,7 +115,7 @@ class GitRepository:
 
     @property
     def common_dir(self) -> str:
-        """Where objects and shared refs live: another place than `git_dir` in a linked work tree."""
+        """The folder of objects and shared refs: another one than `git_dir` in a linked work tree."""
         if self._common_dir is None:
             common = self.environment.get("GIT_COMMON_DIR")
             if not common:
@@ -138,21 +138,17 @@ class GitRepository:
         return self.environment.get("GIT_SHALLOW_FILE") or os.path.join(self.common_dir, "shallow")
 
     def shallow(self) -> set[RevisionId]:
-        """Commits whose parents are not here although they have some.
-
-        Raises:
-            ShallowFileError: their file is damaged.
-        """
+        """Commits whose parents are not here although they have some."""
         return read_shallow(self.shallow_file)
 
     @property
     def is_shallow(self) -> bool:
-        """Whether history was cut off below some commits."""
+        """True if history was cut off below some commits."""
         return bool(self.shallow())
 
     @property
     def is_partial(self) -> bool:
-        """Whether it was cloned without some of the objects."""
+        """True if it was cloned without some of the objects."""
         settings = self.settings()
         return "extensions.partialclone" in settings or any(
             name.startswith("remote.") and name.endswith(".promisor") and boolean(values[-1])
@@ -162,8 +158,7 @@ class GitRepository:
     # ---- configuration
 
     def prepare(self, *, objects: bool = False) -> None:
-        """Start to read the configuration, and with `objects` what reads these: they get ready while the caller does
-        something else."""
+        """Start to read the configuration, and with `objects` the reader of these, so that they get ready meanwhile."""
         if self._config is None and self._config_process is None:
             pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
             self._config_process = self.start("config", "-z", "--list", **pipes)
@@ -247,7 +242,7 @@ class GitRepository:
         return self.objects.find(name)
 
     def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:
-        """Whether `revision` is or descends from `ancestor`; False where one of them is not here."""
+        """True if `revision` is `ancestor` or descends from it; False where one of them is not here."""
         process = self.start("merge-base", "--is-ancestor", ancestor.hex(), revision.hex())
         return process.wait() == 0
 
@@ -296,7 +291,7 @@ class GitRepository:
         return [refs[name] for name in sorted(refs, key=weight)]
 
     def existing(self, names: Iterable[bytes]) -> list[tuple[RevisionId, bytes]]:
-        """Those of `names` (ids or expressions) that are here: id and type."""
+        """The ids and types of the `names` (ids or expressions) that are here."""
         asked = b"".join([name + b"\n" for name in names])
         if not asked:
             return []
@@ -309,7 +304,7 @@ class GitRepository:
         ]
 
     def present(self, keys: Collection[RevisionId]) -> set[RevisionId]:
-        """Those of `keys` that are here."""
+        """The members of `keys` that are here."""
         if not self.is_partial or not keys:
             return {key for key, _ in self.existing([hexlify(key) for key in keys])}
         # Git before 2.44 has no other command that takes a missing object for missing instead of fetching it.
@@ -323,8 +318,8 @@ class GitRepository:
         return [key for key, kind in self.existing(names) if kind == b"commit"]
 
     def whole(self, keys: list[RevisionId]) -> list[RevisionId]:
-        """Those of `keys` from which everything can be reached: refs, of alternates too, vouch for what they reach,
-        the rest is walked."""
+        """The members of `keys` from which everything can be reached. Refs vouch for what they reach, the rest is
+        walked."""
         if not keys or self._reaches_all(keys):
             return keys
         present = self.present(keys)

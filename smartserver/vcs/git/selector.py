@@ -72,18 +72,13 @@ def encode(selector: FetchSelector) -> bytes:
 
 
 def decode(selector: bytes) -> FetchSelector:
-    """The fetch that a client asks for.
-
-    Raises:
-        LimitExceeded: it names too much.
-        Unsupported: it is none of this release's.
-    """
+    """The fetch that a client asks for."""
     if not selector.startswith(FETCH):
         raise Unsupported("this selector of a git repository", "fetches")
     try:
         asked = _decode(selector[len(FETCH) :])
-    except (msgspec.DecodeError, RecursionError) as wrong:
-        raise Unsupported("this selector of a fetch", str(wrong)) from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Unsupported("this selector of a fetch", str(error)) from None
     _check("shallow commits in a fetch", len(asked.shallow), MAX_SHALLOW)
     _check("depth of a fetch", asked.depth, MAX_DEPTH)
     _check("excluded refs of a fetch", len(asked.excluded), MAX_EXCLUDED)
@@ -115,9 +110,9 @@ def decode_cut(said: bytes, width: int) -> Cut:
     """
     try:
         cut = _decode_cut(said)
-    except (msgspec.DecodeError, RecursionError) as wrong:
-        raise ValueError(f"expected shallow commits: {wrong}") from None
-    for each in (*cut.shallow, *cut.unshallow):
-        if len(each) != width:
-            raise ValueError(f"a shallow commit with an id of {len(each)} bytes, expected {width}")
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(f"expected shallow commits: {error}") from None
+    for commit in (*cut.shallow, *cut.unshallow):
+        if len(commit) != width:
+            raise ValueError(f"a shallow commit with an id of {len(commit)} bytes, expected {width}")
     return cut

@@ -24,29 +24,21 @@ class ShallowFileError(VcsError):
 
 
 def read(path: str) -> set[RevisionId]:
-    """The commits in the file; none where there is no file.
-
-    Raises:
-        ShallowFileError: it is damaged.
-    """
+    """The commits in the file; none where there is no file."""
     try:
         with open(path, "rb") as file:
             return {bytes.fromhex(line.decode("ascii")) for line in file.read().split()}
     except FileNotFoundError:
         return set()
-    except ValueError as wrong:
-        raise ShallowFileError(path, f"it holds something else than ids ({wrong})") from None
+    except ValueError as error:
+        raise ShallowFileError(path, f"it holds something else than ids ({error})") from None
 
 
 class ShallowChange:
     """A change of the file, made when `commit` is called; a context manager, which lets go of the lock."""
 
     def __init__(self, path: str, before: Collection[RevisionId], after: Collection[RevisionId]) -> None:
-        """`before`: what was read; `after`: what is to be there.
-
-        Raises:
-            ShallowFileError: another process has the lock, or changed the file since.
-        """
+        """`before`: what was read; `after`: what is to be there."""
         self._path = path
         self._after = after
         self.lock = path + ".lock"
@@ -63,7 +55,7 @@ class ShallowChange:
             with open(file, "wb") as new:
                 if read(path) != set(before):
                     raise ShallowFileError(path, "another process changed it; try again")
-                new.write(b"".join([each.hex().encode() + b"\n" for each in sorted(after)]))
+                new.write(b"".join([commit.hex().encode() + b"\n" for commit in sorted(after)]))
                 new.flush()
                 os.fsync(new.fileno())
         except BaseException:

@@ -63,7 +63,7 @@ _MAX_HEAD: Final = 1 << 20
 
 
 class Omissions(NamedTuple):
-    """What a stream cannot say as it is."""
+    """The objects and refs that a stream cannot represent as they are."""
 
     commits: int
     """Commits with a signature, another header that a stream has not, an author that it cannot name, or a NUL byte."""
@@ -72,7 +72,7 @@ class Omissions(NamedTuple):
     tags: int
     """Tags of something else than a commit, those with another name inside than that of their ref, and as `commits`."""
     has_nested_tags: bool
-    """Whether there is a tag of a tag: git writes such tags with marks, which few readers know."""
+    """True if there is a tag of a tag: git writes such tags with marks, which few readers know."""
 
 
 def find_omissions(repository: GitRepository) -> Omissions:
@@ -98,7 +98,7 @@ def find_omissions(repository: GitRepository) -> Omissions:
 
 
 def _comes_back(entries: Sequence[TreeEntry], empty: Key) -> bool:
-    """Whether git makes the same tree of the files that a stream tells of it. `empty`: the key of an empty tree."""
+    """True if git makes the same tree of the files that a stream tells of it. `empty`: the key of an empty tree."""
     names = {name for _, name, _ in entries}
     places = [name + b"/" if mode == _FOLDER else name for mode, name, _ in entries]
     return (
@@ -120,7 +120,6 @@ def export_stream(
     """Write the stream of these refs (none: of all), parents first. `say` is told git's warnings, a line each.
 
     Raises:
-        BrokenPipeError: nobody reads it to its end.
         ToolFailed: git failed.
     """
     words = ("fast-export", "--use-done-feature", *options, *(refs or ("--all",)))
@@ -151,7 +150,6 @@ class _Feed:
         self.size = 0
 
     def add(self, block: bytes) -> None:
-        """The next bytes."""
         self.size += len(block)
         self._kept += len(block)
         self._blocks.append(block)
@@ -192,11 +190,7 @@ def import_stream(
     options: Sequence[str],
     moved: Callable[[int], object] = lambda size: None,
 ) -> None:
-    """Put what a stream says into a repository. `moved` is called with the bytes read so far.
-
-    Raises:
-        BadStream: it is damaged, or moves a branch to where it has lost commits and no `--force` is among the options.
-    """
+    """Put what a stream says into a repository. `moved` is called with the bytes read so far."""
     # Of what a stream asks for git refuses what would write another file (`--allow-unsafe-features`).
     words = ("fast-import", "--quiet", "--date-format=raw-permissive", *options)
     feed = _Feed()
@@ -229,8 +223,7 @@ def import_stream(
 
 
 class _Watch:
-    """Waits for the end of git, notes what it has left unread in the pipe, and closes that, so that no write to it
-    waits any more."""
+    """Waits for the end of git, notes what it left unread in the pipe, and closes that, so that no write waits."""
 
     def __init__(self, read: int) -> None:
         self._read = read
@@ -254,11 +247,7 @@ class _Watch:
 
 
 def _blocks(source: IO[bytes]) -> Iterator[bytes]:
-    """The bytes of a stream, once its head was looked at.
-
-    Raises:
-        BadStream: it would have git write a file of another name.
-    """
+    """The bytes of a stream, once its head was looked at."""
     read: Callable[[int], bytes] = getattr(source, "read1", source.read)
     head = b""
     is_head = True
@@ -304,10 +293,10 @@ def _last_commands(repository: GitRepository) -> list[bytes]:
 def _failure(said: str, status: int, line: int) -> BadStream:
     """The fault in one line: what git said, and where."""
     lines = said.splitlines()
-    fatal = next((each.removeprefix("fatal: ") for each in lines if each.startswith("fatal: ")), None)
+    fatal = next((row.removeprefix("fatal: ") for row in lines if row.startswith("fatal: ")), None)
     if fatal is not None:
         return BadStream.at(line, fatal)
-    kept = [each.removeprefix("warning: ") for each in lines if each.startswith("warning: Not updating ")]
+    kept = [row.removeprefix("warning: ") for row in lines if row.startswith("warning: Not updating ")]
     if kept:
         return BadStream(f"{kept[0]}; --force moves it")
     return BadStream(str(ToolFailed("git fast-import", status, "; ".join(lines[:1]))))

@@ -34,26 +34,17 @@ MAX_REF_PART: Final = 250
 """Bytes of one part of a ref's name: a client makes a file of that name and `.lock`, of at most 255 bytes."""
 
 _HASHES: Final = {"git-sha1": hashlib.sha1, "git-sha256": hashlib.sha256}
-"""The hash of each object format."""
 
 
 def git_key(check: str, meta: bytes, text: bytes | memoryview) -> Key:
-    """The id git gives an object of the type `meta`; `check` is `git-sha1` or `git-sha256`.
-
-    Raises:
-        ValueError: `meta` is not the number of a type.
-    """
+    """The id git gives an object of the type `meta`; `check` is `git-sha1` or `git-sha256`."""
     digest = _begin(check, meta, len(text))
     digest.update(text)
     return digest.digest()
 
 
 def _begin(check: str, meta: bytes, length: int) -> Hash:
-    """The hash of an object before its text.
-
-    Raises:
-        ValueError: `meta` is not the number of a type.
-    """
+    """The hash of an object before its text."""
     name = _NAMES.get(meta)
     if name is None:
         raise ValueError(f"meta {meta!r} is no type of git's objects")
@@ -80,7 +71,7 @@ class GitSystem(System):
 
     @functools.cached_property
     def faults(self) -> FaultChecker:
-        """Those that `git fsck` finds."""
+        """The faults that `git fsck` finds."""
         from smartserver.vcs.git.fsck import GitFaults  # Not before: git's helper judges nothing.
 
         return GitFaults(self._format)
@@ -96,11 +87,11 @@ class GitSystem(System):
         return ()
 
     def may_refer(self, kind: int, meta: bytes) -> bool:
-        """Whether it is no blob."""
+        """True if it is no blob."""
         return meta != BLOB
 
     def is_file(self, kind: int, meta: bytes) -> bool:
-        """Whether it is a blob."""
+        """True if it is a blob."""
         return meta == BLOB
 
     def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
@@ -124,7 +115,7 @@ class GitSystem(System):
         return ((0, _METAS[name], (target,)),)
 
     def changes(self, record: Record, base: Record) -> Changes | None:
-        """Of a tree that has other objects under the same names, those objects: so are 19 of 20 trees."""
+        """The objects that differ, if a tree has others under the same names: so it is with 19 of 20 trees."""
         found = None if not record.meta == base.meta == TREE else self._format.changed(record.text, base.text)
         if found is None:
             return None
@@ -150,7 +141,8 @@ class GitSystem(System):
         return GitContents(stored, self._format)
 
     def ref_problem(self, name: bytes) -> str:
-        """What git-check-ref-format(1) says, and that it is below `refs/` and fits in a client's folders."""
+        """The rule of git-check-ref-format(1) that a name breaks; or that it is not below `refs/`, or too long for a
+        client."""
         if _ref().fullmatch(name) is None or b".." in name or b"@{" in name:
             return "git allows no such ref (git help check-ref-format)"
         longest = max(map(len, name.split(b"/")))
@@ -192,10 +184,9 @@ def _ref() -> re.Pattern[bytes]:
 
 
 def _groups(keys: dict[bytes, set[Key]]) -> References:
-    return tuple([(0, meta, each) for meta, each in keys.items()])
+    return tuple([(0, meta, group) for meta, group in keys.items()])
 
 
 GIT: Final = {system.name: system for system in (GitSystem("sha1"), GitSystem("sha256"))}
-"""Git's systems, by name."""
 
 register(*GIT.values())

@@ -13,15 +13,7 @@ from typing import Any, Protocol
 from mercurial import mdiff
 from mercurial.error import Abort, LookupError, RevlogError  # noqa: A004
 
-__all__ = [
-    "Abort",
-    "LookupError",
-    "Repository",
-    "RevlogError",
-    "Store",
-    "line_delta",
-    "unchecked",
-]
+__all__ = ["Abort", "LookupError", "Repository", "Revlog", "RevlogError", "line_delta", "unchecked"]
 
 Repository = Any
 """A `localrepo.localrepository`."""
@@ -29,11 +21,11 @@ Repository = Any
 Node = bytes
 
 
-class Store(Protocol):
+class Revlog(Protocol):
     """A revlog, or what wraps one: the versions of a file, the manifests, the changesets."""
 
     def hasnode(self, node: Node) -> bool:
-        """Whether a node is there."""
+        """True if a node is there."""
 
     def rev(self, node: Node) -> int:
         """The number of a node, which is local."""
@@ -57,27 +49,27 @@ class Store(Protocol):
         """The number of the text that this one is stored as a delta on."""
 
     def revdiff(self, base: int, rev: int) -> bytes:
-        """How a text differs from another, in Mercurial's own form; quick where it is stored so."""
+        """The difference between two texts in Mercurial's own form; quick where it is stored so."""
 
     def clearcaches(self) -> None:
         """Keep nothing of what was read."""
 
 
 def changesets(repository: Repository) -> Any:
-    """The store of changesets, which is more than a `Store`."""
+    """The store of changesets, which is more than a `Revlog`."""
     return repository.unfiltered().changelog
 
 
-def manifests(repository: Repository) -> Store:
+def manifests(repository: Repository) -> Revlog:
     """The store of manifests."""
     return _revlog(repository.unfiltered().manifestlog.getstorage(b""))
 
 
-def file_versions(repository: Repository, path: bytes) -> Store:
+def file_versions(repository: Repository, path: bytes) -> Revlog:
     """The store of a file's versions."""
     store: Any = _revlog(repository.unfiltered().file(path))
     store.checkhash = _unchecked  # It is this one's alone.
-    found: Store = store
+    found: Revlog = store
     return found
 
 
@@ -97,13 +89,12 @@ def _unchecked(*_arguments: object, **_named: object) -> None:
     pass
 
 
-def _revlog(storage: Any) -> Store:
-    """The revlog inside the storage of a file or of the manifests."""
-    found: Store = storage.get_revlog() if hasattr(storage, "get_revlog") else storage._revlog  # Before 6.9.
+def _revlog(storage: Any) -> Revlog:
+    found: Revlog = storage.get_revlog() if hasattr(storage, "get_revlog") else storage._revlog  # Before 6.9.
     return found
 
 
 def line_delta(text: bytes, base: bytes) -> bytes:
-    """How a text differs from another by lines, in Mercurial's own form."""
+    """The lines in which a text differs from another, in Mercurial's own form."""
     found: bytes = mdiff.textdiff(base, text)
     return found

@@ -14,7 +14,7 @@ from typing import Final
 
 from smartserver.errors import MissingRevision, NoSuchPart, shown
 from smartserver.records.alike import common_start
-from smartserver.records.browse import Change, Header, Node, NodeType, message_of
+from smartserver.records.browse import ChangedPath, Header, Node, NodeType, message_of
 from smartserver.records.content import RepositoryView, Text, whole
 from smartserver.records.hunks import Buffer
 from smartserver.records.model import Key, Record, RevisionId
@@ -109,7 +109,7 @@ class HgContents:
         return self.text(node).length
 
     def header(self, revision: RevisionId) -> Header:
-        """What a changeset says."""
+        """The header of a changeset."""
         record = self._changeset(revision)
         said = read_changeset(record.text)
         message = message_of(revision.hex(), said.message)
@@ -129,16 +129,16 @@ class HgContents:
         below = b"" if line else lines_starting(manifest, path + b"/" if path else b"")
         return line or (hashlib.blake2b(below).digest() if below else None)
 
-    def changes(self, revision: RevisionId) -> Iterator[Change]:
-        """How its manifest differs from that of its first parent."""
+    def changes(self, revision: RevisionId) -> Iterator[ChangedPath]:
+        """The differences of its manifest from that of its first parent."""
         first, _ = parents_of(self._changeset(revision).meta)
         before = b"" if first == NULL else self._manifest(first)
         mine, theirs = differing(self._manifest(revision), before)
         for path in sorted(mine.keys() | theirs.keys()):
-            yield Change("D" if path not in mine else "M" if path in theirs else "A", path)
+            yield ChangedPath("D" if path not in mine else "M" if path in theirs else "A", path)
 
     def _default(self, finder: Finder) -> RevisionId:
-        """What `hg clone` checks out, of the whole repository or a branch."""
+        """The changeset that `hg clone` checks out, of the whole repository or a branch."""
         stored, refs = self._stored, self._stored.refs()
         value = refs.get(self._branch)
         if value is None:
@@ -184,7 +184,7 @@ def _folder(path: bytes) -> Node:
 
 
 def _children(lines: Sequence[bytes], start: bytes) -> Iterator[Node]:
-    """What is in the folder that the paths of the lines start with."""
+    """The nodes in the folder that the paths of the lines start with."""
     at = 0
     while at < len(lines):
         name, slash, _ = lines[at][len(start) :].partition(b"/")
@@ -197,7 +197,6 @@ def _children(lines: Sequence[bytes], start: bytes) -> Iterator[Node]:
 
 
 def _all_below(lines: Sequence[bytes], folder: bytes) -> Iterator[Node]:
-    """All that is below a folder."""
     around = folder + b"/" if folder else b""
     for line in lines:
         node = _node(line)

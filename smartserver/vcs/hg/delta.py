@@ -17,7 +17,7 @@ FEW: Final = 512
 
 
 def delta(text: bytes, base: bytes | None) -> bytes:
-    """How a text differs from another, by whole lines; None: from none."""
+    """The delta that makes a text of another by whole lines; None: of none."""
     return packed([(0, 0, text)] if base is None else hunks(text, base))
 
 
@@ -27,7 +27,7 @@ def packed(differing: Iterable[Hunk]) -> bytes:
 
 
 def hunks(text: bytes, base: bytes) -> list[Hunk]:
-    """How a text differs from another, by whole lines."""
+    """The hunks that make a text of another, by whole lines."""
     # What Mercurial's own function takes is in proportion to the whole texts.
     start, end, old_end = differing_lines(text, base)
     piece = text[start:end]

@@ -1,4 +1,4 @@
-"""What of the texts of changesets, manifests and files is read here: what they name.
+"""Reads the texts of changesets, manifests and files for what they name.
 
 A manifest is lines, sorted by path: path, NUL, 40 hex digits of the node, a flag (`x`, `l` or none), newline.
 """
@@ -18,24 +18,25 @@ from smartserver.vcs.patterns import compile_pattern
 
 _LINE: Final = compile_pattern(rb"([^\0\n\r]++)\0([0-9a-f]{40})([xl]?)")
 _OUTSIDE: Final = compile_pattern(rb"/\.{0,2}/|^/\.[hH][gG]\.?/")
-"""What no path has, with a slash at both ends: an empty part, `.`, `..`, or Mercurial's own folder."""
+"""The parts that no path has, with a slash at both ends: an empty part, `.`, `..`, or Mercurial's own folder."""
 
 _BAD_ESCAPE: Final = compile_pattern(rb"(?<!\\)(?:\\\\)*+\\(?:\0|\Z|x(?![0-9a-fA-F]{2}))")
-"""What ends every command of hg that reads the extras: a backslash at the end of one, an `x` without two digits."""
+"""An escape that ends every command of hg that reads the extras: a backslash at the end of one, an `x` without two
+digits."""
 
 _HEX: Final = 40
 
 _UNREADABLE: Final = "it cannot be read as a changeset"
 
 CENSORED: Final = b"\1\ncensored:"
-"""How the text of a version begins that was taken away: Mercurial reads none that begins so."""
+"""The begin of the text of a version that was taken away: Mercurial reads none that begins so."""
 
 _MARK: Final = b"\1\n"
-"""What the metadata of a file's version lie between; a text that begins so has some, if only none."""
+"""The mark before and after the metadata of a file's version; a text that begins so has some, if only none."""
 
 
 class Changeset(NamedTuple):
-    """What a changeset says, but for its files and extras."""
+    """The fields of a changeset, but for its files and extras."""
 
     manifest: Node
     """Null where its tree is empty."""
@@ -56,20 +57,12 @@ class ManifestLine(NamedTuple):
 
 
 def changeset_manifest(text: bytes) -> Node:
-    """The manifest that a changeset names, null where its tree is empty.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """The manifest that a changeset names, null where its tree is empty."""
     return read_changeset(text).manifest
 
 
 def read_changeset(text: bytes) -> Changeset:
-    """What a changeset says, read as Mercurial's `changelogrevision` reads it.
-
-    Raises:
-        ValueError: Mercurial cannot read it, or cannot show its date.
-    """
+    """The fields of a changeset, read as Mercurial's `changelogrevision` reads it."""
     try:
         manifest, user, line, rest = text.split(b"\n", 3)
         date, offset, *extras = line.split(b" ", 2)
@@ -92,40 +85,31 @@ def _offset(digits: bytes) -> int:
 
 
 def _check_extras(extras: bytes) -> None:
-    if not all(b":" in each for each in extras.split(b"\0") if each):
+    if not all(b":" in extra for extra in extras.split(b"\0") if extra):
         raise ValueError(_UNREADABLE)
     if b"\\" in extras and _BAD_ESCAPE.search(extras):
         raise ValueError("its extras cannot be read: a backslash escapes nothing")
 
 
 def closes_branch(text: bytes) -> bool:
-    """Whether a changeset, which can be read, closes its branch: it has the extra `close`."""
+    """True if a changeset, which can be read, closes its branch: it has the extra `close`."""
     extras = text.split(b"\n", 3)[2].split(b" ", 2)[2:]
-    return any(extra.startswith(b"close:") for each in extras for extra in each.split(b"\0"))
+    return any(extra.startswith(b"close:") for pairs in extras for extra in pairs.split(b"\0"))
 
 
 def file_text(text: bytes) -> bytes:
-    """The content of a file's version, without the metadata at its begin.
-
-    Raises:
-        ValueError: the metadata have no end.
-    """
+    """The content of a file's version, without the metadata at its begin."""
     end = _end_of_metadata(text)
     return text[end + len(_MARK) :] if end else text
 
 
 def has_open_metadata(begin: bytes | bytearray, searched: int = 0) -> bool:
-    """Whether the metadata of a file's version may go on behind its begin. They do not end in the first `searched`
-    bytes."""
+    """True if the metadata of a version may go on behind its begin. They do not end in the first `searched` bytes."""
     return _MARK.startswith(begin[: len(_MARK)]) and begin.find(_MARK, max(searched - 1, len(_MARK))) < 0
 
 
 def copied_from(text: bytes) -> tuple[bytes, Node] | None:
-    """The file and its version that a file's version was copied or renamed from; None unless its metadata name both.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """The file and its version that a file's version was copied or renamed from; None unless its metadata name both."""
     end = _end_of_metadata(text)
     if not end:
         return None
@@ -136,7 +120,7 @@ def copied_from(text: bytes) -> tuple[bytes, Node] | None:
 
 
 def _end_of_metadata(text: bytes) -> int:
-    """Where the mark behind the metadata begins; 0 where there are none."""
+    """The place of the mark behind the metadata; 0 where there are none."""
     if not text.startswith(_MARK):
         return 0
     end = text.find(_MARK, len(_MARK))
@@ -159,11 +143,7 @@ def _node(digits: bytes) -> Node:
 
 
 def read_line(line: bytes) -> ManifestLine:
-    """A line of a manifest, without its end.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """A line of a manifest, without its end."""
     match = _LINE.fullmatch(line)
     if match is None:
         raise ValueError(f"a line of {len(line)} bytes cannot be read as one of a manifest")
@@ -171,11 +151,7 @@ def read_line(line: bytes) -> ManifestLine:
 
 
 def lines_starting(manifest: bytes, start: bytes) -> bytes:
-    """The lines of a manifest that begin so. They lie side by side, as the lines are sorted.
-
-    Raises:
-        ValueError: the last line has no end.
-    """
+    """The lines of a manifest that begin so. They lie side by side, as the lines are sorted."""
     if not start or b"\n" in start:
         return b"" if start else manifest
     at = 0 if manifest.startswith(start) else manifest.find(b"\n" + start) + 1
@@ -201,11 +177,7 @@ def entries(lines: Iterable[bytes]) -> dict[bytes, Node]:
 
 
 def lines_of(text: bytes) -> list[bytes]:
-    """The lines of a manifest, sorted as they must be.
-
-    Raises:
-        ValueError: it does not end with a line, or they are not sorted.
-    """
+    """The lines of a manifest, sorted as they must be."""
     lines = text.split(b"\n")
     if lines.pop():
         raise ValueError("the last line of the manifest has no end")
@@ -215,11 +187,7 @@ def lines_of(text: bytes) -> list[bytes]:
 
 
 def all_entries(text: bytes) -> dict[bytes, Node]:
-    """The paths and nodes of a whole manifest.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """The paths and nodes of a whole manifest."""
     lines = lines_of(text)
     found = entries(lines)
     if len(found) != len(lines):
@@ -231,9 +199,6 @@ def differing(new: bytes, old: bytes) -> tuple[dict[bytes, Node], dict[bytes, No
     """The entries of the lines that each of two manifests has and the other has not.
 
     Of the new one the lines around those are checked, too: if the old one is sound, so is the new one then.
-
-    Raises:
-        ValueError: one cannot be read.
     """
     if not old:
         return all_entries(new), {}
@@ -257,21 +222,21 @@ def differing(new: bytes, old: bytes) -> tuple[dict[bytes, Node], dict[bytes, No
 
 def differing_in(hunks: Sequence[Hunk], old: bytes) -> tuple[dict[bytes, Node], dict[bytes, Node]] | None:
     """The same of a manifest that has these hunks otherwise, not checked; None where they are not of whole lines."""
-    added = b"".join([each for _, _, each in hunks])
+    added = b"".join([piece for _, _, piece in hunks])
     removed = b"".join([old[start:end] for start, end, _ in hunks])
     ends = [old[at - 1 : at] for start, end, _ in hunks for at in (start, end) if at]
-    ends += [each[-1:] for _, _, each in hunks if each]
-    if any(each != b"\n" for each in ends):
+    ends += [piece[-1:] for _, _, piece in hunks if piece]
+    if any(end_byte != b"\n" for end_byte in ends):
         return None
     lines, before = added.split(b"\n")[:-1], removed.split(b"\n")[:-1]
     kept, others = frozenset(before), frozenset(lines)
-    return entries([each for each in lines if each not in kept]), entries(
-        [each for each in before if each not in others]
+    return entries([line for line in lines if line not in kept]), entries(
+        [line for line in before if line not in others]
     )
 
 
 def differing_lines(new: bytes, old: bytes) -> tuple[int, int, int]:
-    """Where whole lines begin in which two texts differ, and where those end in each."""
+    """The begin of the whole lines in which two texts differ, and their end in each."""
     ahead = common_start(new, old)
     behind = common_end(new, old, min(len(new), len(old)) - ahead)
     start = new.rfind(b"\n", 0, ahead) + 1

@@ -9,31 +9,25 @@ from __future__ import annotations
 
 import os
 import struct
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
-from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final
 
 from smartserver.records.cache import Cache
-from smartserver.records.check import verify_record
-from smartserver.records.delta import decompress, hunks_in
+from smartserver.records.delta import hunks_in
 from smartserver.records.hunks import Hunk, apply_hunks, decode_hunks
 from smartserver.records.model import Key, RevisionId
-from smartserver.records.segment import HUNKS, ZSTD_HUNKS, decode_segment
-from smartserver.records.varint import Malformed
+from smartserver.records.segment import HUNKS, ZSTD_HUNKS
 from smartserver.vcs.base import WrongContent
 from smartserver.vcs.child import streamed
 from smartserver.vcs.collector import rare_collections
-from smartserver.vcs.hg.compat import Store
+from smartserver.vcs.hg.compat import Revlog
 from smartserver.vcs.hg.delta import delta, packed
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, KINDS, MANIFEST, NULL, Node, file_key, parents_of, path_of
 from smartserver.vcs.hg.repository import HgRepository
+from smartserver.vcs.received import ReceivedRecord, ReceivedRecords
 
 FEW: Final = 5_000
 """Records up to which no process is started for them."""
-
-CACHE: Final = 64 << 20
-"""Bytes of texts kept as bases."""
 
 STORES: Final = 500
 """Files whose stores are kept open."""
@@ -44,83 +38,27 @@ _ROW: Final = struct.Struct(">20s20s20s20s20sH")
 _END: Final = bytes(4)
 
 
-class _Row(NamedTuple):
-    """Where in the spool file a record lies, and what its header says."""
-
-    at: int
-    encoding: int
-    length: int
-    frame_length: int
-    meta: bytes
-    base: Key
-    here: bool
-    """Whether its base was not received before it: then the base is here, even if a copy of it follows later."""
-    introduced: list[Node]
-    """The changesets whose segments contain it."""
-
-
-class Arrived:
-    """The received changesets, in order; a context that holds a temporary file."""
+class Arrived(ReceivedRecords):
+    """The received changesets, in order."""
 
     def __init__(self, repository: HgRepository | None) -> None:
         """`repository`: has the bases of received records; None: no record has a base here."""
+        super().__init__(KINDS)
         self._repository = repository
-        self._spool = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
-        self._size = 0
-        self._rows: list[dict[Key, _Row]] = [{} for _ in KINDS]
-        self._read: tuple[_Row | None, list[Hunk]] = None, []
+        self._read: tuple[ReceivedRecord | None, list[Hunk]] = None, []
         """The hunks that were read last, and whose they are."""
-        self._cache = Cache[tuple[int, Key], bytes](CACHE, len)
-        self._stores = Cache[bytes, Store](STORES, lambda store: 1)
-        self.parents: dict[RevisionId, tuple[RevisionId, ...]] = {}
-        """By changeset, in order."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Remove the temporary file."""
-        self._spool.close()
-
-    @property
-    def objects(self) -> int:
-        """The number of received records, without copies."""
-        return sum(map(len, self._rows))
+        self._stores = Cache[bytes, Revlog](STORES, lambda store: 1)
 
     def add(self, block: bytes) -> None:
         """Take a whole segment, after those of its parents.
 
         Raises:
             Malformed: it cannot be read.
-            WrongContent: the changeset itself is not in it.
         """
-        segment = decode_segment(block, 0, KINDS)
-        at = self._size + segment.frames_at
-        self._size += len(block)
-        for entry in segment.entries:
-            came = self._rows[entry.kind]
-            row = came.get(entry.key)
-            if row is None:
-                base = segment.base_of(entry)
-                here = bool(base) and base not in came
-                came[entry.key] = _Row(
-                    *(at, entry.encoding, entry.length, entry.frame_length, entry.meta, base, here),
-                    [segment.revision],
-                )
-            else:
-                row.introduced.append(segment.revision)
-            at += entry.frame_length
+        segment, _ = self._take(block)
         own = self._rows[CHANGESET].get(segment.revision)
         if own is None:
             raise WrongContent(segment.revision, "its record did not come")
-        self.parents[segment.revision] = tuple([parent.id for parent in segment.parents])
-        while block:
-            block = block[os.write(self._spool.fileno(), block) :]
 
     def text(self, revision: RevisionId) -> bytes:
         """The text of a received changeset.
@@ -131,16 +69,12 @@ class Arrived:
         return self._text(CHANGESET, revision)
 
     def chunks(self, wanted: Collection[RevisionId]) -> Iterator[bytes]:
-        """The changegroup of some received changesets, whose parents are wanted, too, or are in the repository.
-
-        Raises:
-            WrongContent: a record is not what its key says, or cannot be decoded.
-        """
+        """The changegroup of some received changesets, whose parents are wanted, too, or are in the repository."""
         with rare_collections():
             by_file: dict[bytes, list[Node]] = {}
             for kind in (CHANGESET, MANIFEST):
                 for key, row in self._rows[kind].items():
-                    link = next((each for each in row.introduced if each in wanted), None)
+                    link = self._link(kind, key, wanted)
                     if link is not None:
                         yield from self._row(kind, key, key, row, link, lambda node: node)
                 yield _END
@@ -164,7 +98,7 @@ class Arrived:
         for node in nodes:
             key = file_key(path, node)
             row = self._rows[FILE][key]
-            link = next((each for each in row.introduced if each in wanted), None)
+            link = self._link(FILE, key, wanted)
             if link is None or self._is_here(key):  # Another changeset has the same version.
                 continue
             if not begun:
@@ -174,6 +108,11 @@ class Arrived:
         if begun:
             yield _END
 
+    def _link(self, kind: int, key: Key, wanted: Collection[RevisionId]) -> Node | None:
+        """The first of the wanted changesets that introduced a record."""
+        introduced = (self._rows[kind][key].revision, *self._copies.get((kind, key), ()))
+        return next((changeset for changeset in introduced if changeset in wanted), None)
+
     def _is_here(self, file: Key) -> bool:
         if self._repository is None or not len(self._repository.changesets):
             return False  # A clone opens no file's store here: Mercurial does.
@@ -181,7 +120,7 @@ class Arrived:
         return store is not None and bool(store.hasnode(file[-len(NULL) :]))
 
     def _row(
-        self, kind: int, key: Key, node: Node, row: _Row, link: Node, key_of: Callable[[Node], Key]
+        self, kind: int, key: Key, node: Node, row: ReceivedRecord, link: Node, key_of: Callable[[Node], Key]
     ) -> Iterator[bytes]:
         text = self._text(kind, key)
         first, second = parents_of(row.meta)
@@ -197,54 +136,25 @@ class Arrived:
 
     # ---- texts
 
-    def _text(self, kind: int, key: Key) -> bytes:
-        """The text of a record, received or local, checked against its key."""
-        came = self._rows[kind]
-        chain: list[tuple[Key, _Row]] = []
-        text = self._cache.get((kind, key))
-        if text is None and key not in came:
-            return self._local(kind, key)
-        while text is None:
-            row = came[key]
-            chain.append((key, row))
-            key = row.base
-            text = self._cache.get((kind, key)) if key else b""
-            if text is None and row.here:
-                text = self._local(kind, key)
-        while chain:
-            key, row = chain.pop()
-            try:
-                if row.encoding in (HUNKS, ZSTD_HUNKS):
-                    text = apply_hunks(self._hunks(row), row.length, text)
-                else:
-                    text = decompress(row.encoding, self._frame(row), row.length, text)
-                verify_record(KINDS[kind], key, row.meta, text, b"")
-            except (Malformed, ValueError) as wrong:
-                raise WrongContent(key, str(wrong)) from wrong
-            self._cache.put((kind, key), text)
-        return text
+    def _decoded(self, row: ReceivedRecord, base: bytes) -> bytes:
+        if row.encoding in (HUNKS, ZSTD_HUNKS):
+            return apply_hunks(self._hunks(row), row.length, base)
+        return super()._decoded(row, base)
 
-    def _hunks(self, row: _Row) -> list[Hunk]:
+    def _hunks(self, row: ReceivedRecord) -> list[Hunk]:
         if self._read[0] is not row:
             self._read = row, decode_hunks(hunks_in(row.encoding, self._frame(row)))
         return self._read[1]
 
-    def _frame(self, row: _Row) -> bytes:
-        return os.pread(self._spool.fileno(), row.frame_length, row.at)
-
-    def _local(self, kind: int, key: Key) -> bytes:
+    def _local(self, kind: int, key: Key) -> bytes | None:
         store, node = self._store(kind, key), key[-len(NULL) :]
-        if store is None or not store.hasnode(node):
-            raise WrongContent(key, "a record rests on it, but it is not here")
-        text = store.rawdata(node)
-        self._cache.put((kind, key), text)
-        return text
+        return None if store is None or not store.hasnode(node) else store.rawdata(node)
 
-    def _store(self, kind: int, key: Key) -> Store | None:
+    def _store(self, kind: int, key: Key) -> Revlog | None:
         if self._repository is None:
             return None
         if kind == CHANGESET:
-            found: Store = self._repository.changesets
+            found: Revlog = self._repository.changesets
             return found
         name = path_of(key) if kind == FILE else b""
         store = self._stores.get(name)

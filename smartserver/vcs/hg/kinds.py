@@ -19,11 +19,7 @@ FILE: Final = 2
 NODE_CHECK: Final = "hg-node"
 FILE_CHECK: Final = "hg-file"
 
-KINDS: Final = (
-    Kind("changeset", NODE_CHECK, True),
-    Kind("manifest", NODE_CHECK, True),
-    Kind("file", FILE_CHECK, True),
-)
+KINDS: Final = (Kind("changeset", NODE_CHECK, True), Kind("manifest", NODE_CHECK, True), Kind("file", FILE_CHECK, True))
 
 PUBLISHING: Final = "publishing"
 """The setting that says whether what is pushed becomes public: `yes`, as without it, or `no`."""
@@ -60,11 +56,7 @@ def meta_of(first: Node, second: Node) -> bytes:
 
 
 def parents_of(meta: bytes) -> tuple[Node, Node]:
-    """The two parents, null where there is none.
-
-    Raises:
-        ValueError: it is not the meta of a record.
-    """
+    """The two parents, null where there is none."""
     both = meta[: 2 * NODE_BYTES].ljust(2 * NODE_BYTES, b"\0")
     first, second = both[:NODE_BYTES], both[NODE_BYTES:]
     if meta_of(first, second) != meta:
@@ -73,22 +65,14 @@ def parents_of(meta: bytes) -> tuple[Node, Node]:
 
 
 def node_of(meta: bytes, text: bytes) -> Node:
-    """The node of a text with the parents of its meta.
-
-    Raises:
-        ValueError: it is not the meta of a record.
-    """
+    """The node of a text with the parents of its meta."""
     digest = begin_node(meta)
     digest.update(text)
     return digest.digest()
 
 
 def begin_node(meta: bytes) -> Hash:
-    """The hash of a node before its text.
-
-    Raises:
-        ValueError: it is not the meta of a record.
-    """
+    """The hash of a node before its text."""
     return hashlib.sha1(b"".join(sorted(parents_of(meta))))
 
 
@@ -98,11 +82,7 @@ def file_key(path: bytes, node: Node) -> Key:
 
 
 def path_of(key: Key) -> bytes:
-    """The path in the key of a file's version.
-
-    Raises:
-        ValueError: it is no such key.
-    """
+    """The path in the key of a file's version."""
     path = key[: -NODE_BYTES - 1]
     if not path or key[len(path)] or b"\0" in path or b"\n" in path or b"\r" in path:
         raise ValueError("its key is not a path, a NUL and a node")

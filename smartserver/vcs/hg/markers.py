@@ -38,10 +38,10 @@ _HEAD: Final = struct.Struct(">IdhHBBB")
 """Size, date, time zone, flags; how many successors, parents and pairs of metadata."""
 
 _COUNTS: Final = _HEAD.size - 3
-"""Where the counts begin."""
+"""The place of the counts."""
 
 _SECOND: Final = _HEAD.size + NODE_BYTES
-"""Where the nodes behind the predecessor's begin."""
+"""The place of the nodes behind the predecessor's."""
 
 _LONG_NODES: Final = 2
 """The flag of a marker with nodes of 32 bytes."""
@@ -55,12 +55,12 @@ KnownVersion = tuple[bytes, int, int]
 
 
 class Marker(NamedTuple):
-    """What a marker says of changesets."""
+    """The changesets that a marker names."""
 
     predecessor: Node
     successors: tuple[Node, ...]
     parents: tuple[Node, ...]
-    """Of the predecessor, where the marker tells them."""
+    """The parents of the predecessor, where the marker tells them."""
 
     @property
     def anchors(self) -> tuple[Node, ...]:
@@ -69,11 +69,7 @@ class Marker(NamedTuple):
 
 
 def parse(encoded: bytes) -> Marker:
-    """What a marker says.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """Read a marker."""
     if len(encoded) < _HEAD.size:
         raise ValueError(f"a marker of {len(encoded)} bytes")
     size, date, _zone, flags, successors, parents, pairs = _HEAD.unpack_from(encoded)
@@ -149,11 +145,7 @@ def encode_selector(known: KnownVersion | None, names: bytes) -> bytes:
 
 
 def decode_selector(selector: bytes) -> tuple[KnownVersion, bytes]:
-    """The version and the names of such a selector.
-
-    Raises:
-        Unsupported: it is none of this release's.
-    """
+    """The version and the names of such a selector."""
     if len(selector) < 1 + _KNOWN.size:
         raise Unsupported("a selector of another release", "markers")
     incarnation, version, mark = _KNOWN.unpack_from(selector, 1)

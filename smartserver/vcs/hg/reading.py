@@ -103,12 +103,12 @@ def _page(table: Mapping[bytes, bytes], after: bytes) -> bytes:
 
 
 def _find(stored: RepositoryView, names: Sequence[bytes]) -> tuple[list[Node], list[Node]]:
-    """What each name is, null for a branch; and all the heads they name."""
+    """The changeset of each name, null for a branch; and all the heads they name."""
     finder = Finder(stored, names)
     found: dict[bytes, Node] = {}
     heads: dict[Node, None] = {}
     for name in dict.fromkeys(names):
-        prefix = next((each for each in (BRANCH, FRAGMENT) if name.startswith(each)), b"")
+        prefix = next((start for start in (BRANCH, FRAGMENT) if name.startswith(start)), b"")
         plain = name.removeprefix(prefix)
         value = None if plain == name else stored.refs().get(plain)
         if value is not None:
@@ -130,8 +130,8 @@ def _stored(stored: RepositoryView, nodes: Sequence[Node]) -> list[int]:
     return [ordinal for ordinal in found if ordinal is not None]
 
 
-class _Tag(NamedTuple):
-    """Where a tag is in the files of some heads, and where it was before."""
+class _TagHistory(NamedTuple):
+    """The node of a tag in the files of some heads, and the nodes it had before."""
 
     node: Node
     history: Counter[Node]
@@ -146,15 +146,11 @@ class Finder:
         self._stored = stored
         self._names = names
         self._begun: dict[bytes, list[Node]] | None = None
-        """Of each name that may be the begin of an id, two that begin so, at most."""
+        """Two ids, at most, for each name that may be the begin of one."""
         self._tags: dict[bytes, Node] | None = None
 
     def find(self, name: bytes) -> Node:
-        """The changeset of a name; null for `null`, and for `tip` of an empty repository.
-
-        Raises:
-            NoSuchPart: there is none.
-        """
+        """The changeset of a name; null for `null`, and for `tip` of an empty repository."""
         stored = self._stored
         if name == b"tip":
             return stored.revision(self._count - 1) if self._count else NULL
@@ -191,7 +187,6 @@ class Finder:
 
     @functools.cached_property
     def _count(self) -> int:
-        """How many changesets there are up to the newest head."""
         return max(self._ordinals(), default=-1) + 1
 
     def _branch(self, name: bytes) -> Node | None:
@@ -223,7 +218,7 @@ class Finder:
     def tags(self) -> dict[bytes, Node]:
         """The tags of `.hgtags` of all heads, as Mercurial joins them."""
         if self._tags is None:
-            joined: dict[bytes, _Tag] = {}
+            joined: dict[bytes, _TagHistory] = {}
             stored, seen = self._stored, set[Key]()
             for ordinal in sorted(set(self._ordinals())):
                 key = self._hgtags(ordinal)
@@ -255,29 +250,28 @@ def _whole(name: bytes) -> Node | None:
     return bytes.fromhex(name.decode()) if len(name) == 2 * NODE_BYTES and _HEX.fullmatch(name) else None
 
 
-def _read_tags(text: bytes) -> dict[bytes, _Tag]:
-    """The tags of a file."""
-    found: dict[bytes, _Tag] = {}
+def _read_tags(text: bytes) -> dict[bytes, _TagHistory]:
+    found: dict[bytes, _TagHistory] = {}
     for match in _TAG.finditer(text):
         node, name = bytes.fromhex(match[1].decode()), match[2].strip()
         before = found.get(name)
         history = Counter[Node]() if before is None else before.history
         if before is not None:
             history[before.node] += 1
-        found[name] = _Tag(node, history)
+        found[name] = _TagHistory(node, history)
     return found
 
 
-def _join(joined: dict[bytes, _Tag], tags: Mapping[bytes, _Tag], charge: Charge) -> None:
+def _join(joined: dict[bytes, _TagHistory], tags: Mapping[bytes, _TagHistory], charge: Charge) -> None:
     """Take the tags of one head among those of the ones before: what supersedes the other counts."""
     for name, (node, history) in tags.items():
         other = joined.get(name)
         charge(1 + (len(other.history) if other is not None else 0))
         if other is None:
-            joined[name] = _Tag(node, history)
+            joined[name] = _TagHistory(node, history)
             continue
         is_older = other.node != node and node in other.history
         if is_older and (other.node not in history or other.history.total() > history.total()):
             node = other.node
         dict.update(other.history, history)
-        joined[name] = _Tag(node, other.history)
+        joined[name] = _TagHistory(node, other.history)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from smartserver.records.model import Kind, RevisionId
 from smartserver.vcs.base import VcsError
-from smartserver.vcs.hg.compat import Repository, Store, changesets, file_versions, manifests
+from smartserver.vcs.hg.compat import Repository, Revlog, changesets, file_versions, manifests
 from smartserver.vcs.hg.kinds import NULL, Node
 from smartserver.vcs.hg.system import HgSystem
 
@@ -62,11 +62,11 @@ class HgRepository:
         """Changesets, manifests, files."""
         return HgSystem.kinds
 
-    def manifests(self) -> Store:
+    def manifests(self) -> Revlog:
         """The store of manifests."""
         return manifests(self.mercurial)
 
-    def file(self, path: bytes) -> Store:
+    def file(self, path: bytes) -> Revlog:
         """The store of a file's versions."""
         return file_versions(self.mercurial, path)
 
@@ -81,7 +81,7 @@ class HgRepository:
                 raise WrongFormat(what)
 
     def has(self, revision: RevisionId) -> bool:
-        """Whether a changeset is here."""
+        """True if a changeset is here."""
         return revision != NULL and len(revision) == len(NULL) and bool(self.changesets.hasnode(revision))
 
     def parents(self, revision: RevisionId) -> tuple[RevisionId, ...]:
@@ -115,7 +115,7 @@ class HgRepository:
         found: list[tuple[int, Node]] = []
         for head in heads:
             found += _steps(self.changesets.parents, head)
-        return [node for _, node in sorted(found, key=lambda each: each[0])]
+        return [node for _, node in sorted(found, key=lambda row: row[0])]
 
     def heads_of(self, nodes: Sequence[Node]) -> list[Node]:
         """The heads among some local changesets."""
@@ -123,7 +123,7 @@ class HgRepository:
         return [log.node(rev) for rev in log.headrevs([log.rev(node) for node in nodes])] if nodes else []
 
     def is_below(self, node: Node, heads: Sequence[Node]) -> bool:
-        """Whether a changeset is one of `heads` or an ancestor of one."""
+        """True if a changeset is one of `heads` or an ancestor of one."""
         log = self.changesets
         return log.rev(node) in log.ancestors([log.rev(head) for head in heads], inclusive=True)
 

@@ -31,29 +31,25 @@ BOOKMARK: Final = b"bookmark:"
 """Begins a name that is a bookmark alone. One that is not there is no error: the answer has the map of bookmarks."""
 
 
-class Names(NamedTuple):
+class RevisionNames(NamedTuple):
     """The names of a selector; `is_all`: with their history, `BRANCH` names included."""
 
     names: Sequence[bytes]
     is_all: bool = True
 
 
-def encode(names: Names) -> bytes:
+def encode(names: RevisionNames) -> bytes:
     """The selector of some names."""
     return (HISTORY if names.is_all else ONLY) + b"\0".join(names.names)
 
 
-def decode(selector: bytes) -> Names:
-    """The names in a selector.
-
-    Raises:
-        Unsupported: it is none of this release's.
-    """
+def decode(selector: bytes) -> RevisionNames:
+    """The names in a selector."""
     form, rest = selector[:1], selector[1:]
     names = rest.split(b"\0", MAX_NAMES) if rest else []
     if form not in (HISTORY, ONLY) or len(names) > MAX_NAMES:
         raise Unsupported("a selector of another release", "names of changesets")
-    return Names(names, form == HISTORY)
+    return RevisionNames(names, form == HISTORY)
 
 
 def encode_found(found: Sequence[Node]) -> bytes:
@@ -61,7 +57,7 @@ def encode_found(found: Sequence[Node]) -> bytes:
     return b"".join(found)
 
 
-def decode_found(names: Names, said: bytes) -> dict[bytes, Node]:
+def decode_found(names: RevisionNames, said: bytes) -> dict[bytes, Node]:
     """The changeset of each name; branches are left out."""
     nodes = [said[at : at + NODE_BYTES] for at in range(0, NODE_BYTES * len(names.names), NODE_BYTES)]
     of_names = zip(names.names, nodes, strict=False)

@@ -88,15 +88,15 @@ class HgSystem(System):
         return _present(meta)
 
     def may_refer(self, kind: int, meta: bytes) -> bool:
-        """Whether it can: each kind does."""
+        """True: each kind does."""
         return True
 
     def is_list(self, kind: int, meta: bytes) -> bool:
-        """Whether it is no file's version: those name three others at most."""
+        """True if it is no file's version: those name three others at most."""
         return kind != FILE
 
     def is_file(self, kind: int, meta: bytes) -> bool:
-        """Whether it is a file's version."""
+        """True if it is a file's version."""
         return kind == FILE
 
     def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
@@ -115,14 +115,14 @@ class HgSystem(System):
         return ((FILE, None, [file_key(path, parent) for parent in parents]),) if parents else NOTHING
 
     def changes(self, record: Record, base: Record) -> Changes | None:
-        """Of a manifest, what the lines name that differ."""
+        """The versions that the differing lines of a manifest name."""
         if record.kind != MANIFEST:
             return None
         now, before = differing(record.text, base.text)
         return ((FILE, None, keys(now)), (MANIFEST, None, _present(record.meta))), ((FILE, None, keys(before)),)
 
     def setting_problem(self, name: str, value: bytes) -> str:
-        """Whether a repository publishes, and takes markers, is yes or no."""
+        """Two settings are yes or no: that a repository publishes, and that it takes markers."""
         return "" if name not in (PUBLISHING, EVOLUTION) or value in (YES, NO) else "it is yes or no"
 
     def read(self, stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
@@ -140,7 +140,7 @@ class HgSystem(System):
     def settings_entries(
         self, old: Mapping[str, bytes], new: Mapping[str, bytes], tips: Iterable[RevisionId]
     ) -> Mapping[str, Mapping[bytes, bytes]]:
-        """What was public because the repository published stays public where it no longer does."""
+        """The changesets that stay public where a repository no longer publishes."""
         if not is_publishing(old) or is_publishing(new):
             return {}
         return {PUBLIC: {tip.hex().encode(): b"1" for tip in tips}}
@@ -152,11 +152,11 @@ class HgSystem(System):
         tips: Sequence[RevisionId],
         beyond: Beyond,
     ) -> Mapping[str, Mapping[bytes, bytes]]:
-        """What is public of it: an entry counts for all ancestors, and may be about a changeset that is not copied."""
+        """The public changesets of a part: an entry counts for all ancestors, even if its changeset is not copied."""
         public = _nodes(maps.get(PUBLIC, {}))
         if not public or is_publishing(settings):
             return {}
-        drafts = {each.revision: each.parents for each in beyond(tips, public)}
+        drafts = {draft.revision: draft.parents for draft in beyond(tips, public)}
         below = {parent.id for parents in drafts.values() for parent in parents}
         heads = ({*tips, *below} - drafts.keys()) | drafts.keys() & set(public)
         return {PUBLIC: {head.hex().encode(): b"1" for head in sorted(heads)}}
@@ -182,7 +182,10 @@ class HgSystem(System):
     def entry_problem(self, table: str, key: bytes, value: bytes) -> str:
         """Why a bookmark cannot have this name or be there, or why something is no marker."""
         if table == OBSOLETE:
-            return _marker_problem(key, value)
+            try:
+                return "" if key == key_of(value) else "it is not the key of its marker"
+            except ValueError as error:
+                return str(error)
         if table == PUBLIC:
             if not _NODE.fullmatch(key):
                 return "it is not the id of a changeset in hex"
@@ -234,11 +237,12 @@ class HgSystem(System):
 _NODE: Final = re.compile(rb"[0-9a-f]{40}")
 
 _NO_BOOKMARK: Final = re.compile(rb"[\t\n\r]|\s\Z")
-"""What separates bookmarks in Mercurial's own file and answers, or is cut off there: it would end every pull."""
+"""The bytes that separate bookmarks in Mercurial's own file and answers, or are cut off there: they would end every
+pull."""
 
 
 def is_publishing(settings: Mapping[str, bytes]) -> bool:
-    """Whether everything that is pushed becomes public."""
+    """True if everything that is pushed becomes public."""
     return settings.get(PUBLISHING) != NO
 
 
@@ -252,13 +256,6 @@ def _bookmark_right(stored: MapReader, old: Node | None, new: Node | None) -> En
 
 def _nodes(names: Iterable[bytes]) -> list[Node]:
     return [bytes.fromhex(name.decode()) for name in names]
-
-
-def _marker_problem(key: bytes, value: bytes) -> str:
-    try:
-        return "" if key == key_of(value) else "it is not the key of its marker"
-    except ValueError as wrong:
-        return str(wrong)
 
 
 def _present(meta: bytes) -> tuple[bytes, ...]:

@@ -32,7 +32,7 @@ from smartserver.plugins.breezy.branch import HpssBranch, HpssBranchFormat
 from smartserver.plugins.breezy.controldir import HpssDir, HpssDirFormat
 from smartserver.plugins.breezy.inter import FromMirror
 from smartserver.plugins.breezy.patches import put_around
-from smartserver.plugins.breezy.place import State
+from smartserver.plugins.breezy.place import BranchState
 from smartserver.plugins.breezy.remote import Remote
 from smartserver.plugins.breezy.transport import HpssTransport
 from smartserver.vcs.bzr.compat import format_2a
@@ -186,7 +186,7 @@ def _look(stock: Any, remote: Any) -> None:
     try:
         stock(remote)
     except errors.NotBranchError:
-        remote.seen = State("", "")
+        remote.seen = BranchState("", "")
     if remote.seen is not None and remote.seen.tip is None:
         remote.load()
 
@@ -195,7 +195,7 @@ def _there(stock: Any, remote: Any) -> Any:
     try:
         return stock(remote)
     except errors.NotBranchError:
-        return State("", "")
+        return BranchState("", "")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import pytest
 
 from smartserver.cli.errors import CommandError
 from smartserver.cli.exporting import write_tree
-from smartserver.records.browse import PLAIN, ContentStream, Entry, NodeType, checked_items, encode_item
+from smartserver.records.browse import PLAIN, ContentStream, ListedNode, NodeType, checked_items, encode_item
 from smartserver.records.varint import Malformed
 
 FOLDER, FILE, RUN, LINK, SUBMODULE = NodeType
@@ -32,7 +32,7 @@ TREE: Sequence[Item] = [
 
 
 def stream(items: Sequence[Item], size: int = 1000) -> ContentStream:
-    entries = [(Entry(path, kind, -1 if kind is FOLDER else len(text)), text) for path, kind, text in items]
+    entries = [(ListedNode(path, kind, -1 if kind is FOLDER else len(text)), text) for path, kind, text in items]
     body = PLAIN + b"".join(checked_items([encode_item(entry) + text for entry, text in entries]))
     return ContentStream(body[at : at + size] for at in range(0, len(body), size))
 
@@ -126,7 +126,7 @@ def test_nothing_is_written_outside_and_nothing_stays(tmp_path: Path, case: str)
 
 
 def test_a_tree_that_is_cut_off_leaves_nothing(tmp_path: Path) -> None:
-    cut = ContentStream([PLAIN + encode_item(Entry(b"a", FILE, 10)) + b"short"])
+    cut = ContentStream([PLAIN + encode_item(ListedNode(b"a", FILE, 10)) + b"short"])
     with pytest.raises(Malformed, match="it is cut off"):
         write_tree(cut, str(tmp_path / "out"), b"")
     assert os.listdir(tmp_path) == []

@@ -27,7 +27,7 @@ HERE = b"i" * 16
 
 
 def segment(content: bytes) -> bytes:
-    """As long as it says, which is all that a client looks at."""
+    """A segment as long as it says, which is all that a client looks at."""
     return encode_length(len(content)) + content
 
 

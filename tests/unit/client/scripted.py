@@ -76,7 +76,7 @@ class ScriptedMedium:
         self._ended = True
 
     def break_off(self, why: str = "Connection reset by peer") -> None:
-        """What is read next is the end of the connection."""
+        """The next read finds the end of the connection."""
         self._coming.append(ConnectionLost(why))
 
     def pass_time(self, seconds: float) -> None:

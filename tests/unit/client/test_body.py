@@ -46,7 +46,7 @@ def said(body: BodySource) -> bytes:
 
 
 def segment(content: bytes) -> bytes:
-    """As long as it says; nobody reads more of it."""
+    """A segment as long as it says; nobody reads more of it."""
     return encode(len(content)) + content
 
 
@@ -116,7 +116,7 @@ def test_a_large_bulk_stream_says_its_graph_whole_before_anything_else() -> None
 
 
 def test_a_bulk_stream_holds_little_back() -> None:
-    """What was made before is at the server while the next segment is made."""
+    """The bytes made before are at the server while the next segment is made."""
     segments = [NOISE.randbytes(PIECE // 8) for _ in range(80)]
     made = 0
 
@@ -139,7 +139,7 @@ def test_a_bulk_stream_holds_little_back() -> None:
 
 @pytest.mark.parametrize("bulk", [False, True])
 def test_bytes_are_reported_within_a_large_segment(bulk: bool) -> None:
-    """As they are sent, however few the revisions are; all of them at the end alone."""
+    """They are reported as they are sent, however few the revisions are; all of them at the end alone."""
     plan = Made([segment(NOISE.randbytes(GRAPH_FIRST_THRESHOLD + 8 * PIECE)), *SMALL[1:]])
     told: list[tuple[int, int, int]] = []
     _, body = sending(plan, bulk=bulk)

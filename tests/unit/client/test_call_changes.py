@@ -197,7 +197,7 @@ def test_a_server_of_another_version_has_changed_nothing() -> None:
 
 
 def test_who_speaks_something_else_may_have_a_server_behind_him() -> None:
-    """What he says may have been put in front of an answer: the same change is asked for again."""
+    """The lines in front of an answer may not be the server's: the same change is asked for again."""
     server = Server([banner(b"SSH-2.0-OpenSSH_9.6\r\n"), reply(done(BranchDeleteResult([])))])
     with server.client() as client:
         client.request(DELETE)

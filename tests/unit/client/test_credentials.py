@@ -18,7 +18,7 @@ ELSEWHERE = "hpss://192.0.2.7/project"
 
 @dataclass
 class Source:
-    """Where a test's user keeps passwords: it has one, or the user knows one."""
+    """A place where a test's user keeps passwords: it has one, or the user knows one."""
 
     kept: str = ""
     known: str = ""

@@ -87,7 +87,7 @@ def test_so_are_the_errors_of_many_calls(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_paths_in_errors_are_what_the_user_calls_them() -> None:
-    """Those of calls, and of the request."""
+    """The paths of calls, and of the request, are meant."""
     answered = reply(encode(ReplyMessage([Outcome(Status.REFUSED, fault=fault_of(NoSuchRepository("a b")))])))
     with Server([answered]).client(above="sftp://h/srv/") as client:
         (result,) = client.request(READ).results

@@ -273,7 +273,7 @@ def test_pipe_to_a_command_that_read_much_is_lost() -> None:
 
 
 def test_pipe_to_a_command_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it never answered, or its words are kept: they are to be shown."""
+    """It never answered, or its words are kept: they are to be shown."""
     monkeypatch.setattr("smartserver.client.media.pipe.TIME_TO_END", 0.0)
     silent = python("import signal; signal.pause()")
     quoted = PipeMedium([sys.executable, "-c", "import signal; print('here', flush=True); signal.pause()"], quotes=True)
@@ -284,7 +284,7 @@ def test_pipe_to_a_command_that_does_not_end_is_ended(monkeypatch: pytest.Monkey
 
 
 def test_a_command_that_answered_delays_nobody_by_its_end_and_leaves_no_zombie(tmp_path: Path) -> None:
-    """As ssh, which ends a round trip after its input."""
+    """The command is one like ssh, which ends a round trip after its input."""
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     medium = python(f"print('here', flush=True); open({str(gate)!r}).read()")

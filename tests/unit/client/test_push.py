@@ -122,7 +122,7 @@ def long(monkeypatch: pytest.MonkeyPatch) -> LongSource:
 
 
 def test_what_is_there_is_asked_before_a_long_push_to_where_something_is_likely(long: LongSource) -> None:
-    """Of the newest ones each is asked for, then some."""
+    """Each of the newest ones is asked for, then some."""
     there = done(PullResult(common=bytes([0b1000])), state=state(OTHER))
     moved = done(InsertPackResult(1), SetLastRevisionResult([OTHER]))
     server = Server([saying(there, moved)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from smartserver.client.places import parse_place
-from smartserver.client.url import DEFAULT_PORT, BadUrl, Location, parse, without_secrets
+from smartserver.client.url import DEFAULT_PORT, BadUrl, TcpLocation, parse, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ from smartserver.client.url import DEFAULT_PORT, BadUrl, Location, parse, withou
     ],
 )
 def test_good(url: str, host: str, port: int, path: str) -> None:
-    assert parse(url) == Location(host, port, path)
+    assert parse(url) == TcpLocation(host, port, path)
 
 
 @pytest.mark.parametrize(

@@ -21,5 +21,5 @@ def running(command: str, **arguments: object) -> Iterator[None]:
 
 
 def specs(*said: str) -> list[RevisionSpec]:
-    """What `-r` was given."""
+    """The values of `-r`."""
     return [RevisionSpec.from_string(each) for each in said]

@@ -14,7 +14,7 @@ from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import Outcome, PushOutcome, RefUpdate, UpdateOutcome
-from smartserver.client.url import Location
+from smartserver.client.url import TcpLocation
 from smartserver.errors import (
     NoSuchRepository,
 )
@@ -104,7 +104,7 @@ class Conversation:
         self.said: list[str] = []
         self.git = GitRemote(
             "o",
-            Location("h", 1, path),
+            TcpLocation("h", 1, path),
             cast("RemoteRepository", remote),
             lambda: cast("GitRepository | None", local),
             hint or Hint(),

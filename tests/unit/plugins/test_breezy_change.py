@@ -19,12 +19,12 @@ from smartserver.plugins.breezy.change import (
     tags_updates,
     tip_of,
 )
-from smartserver.plugins.breezy.place import State
+from smartserver.plugins.breezy.place import BranchState
 from smartserver.plugins.breezy.words import NotOnServer
 from smartserver.verbs.fields import MAX_IDS, MAX_NAME
 from smartserver.verbs.map_update import EntryChange, How
 
-STATE = State("p", "", b"r3", b"3", {"v1": b"r1", "v2": b"r2"}, b"nickname = a\n")
+STATE = BranchState("p", "", b"r3", b"3", {"v1": b"r1", "v2": b"r2"}, b"nickname = a\n")
 
 
 def test_files_and_back() -> None:
@@ -33,7 +33,7 @@ def test_files_and_back() -> None:
     assert tip_of(files[TIP_FILE]) == (3, b"r3")
     assert files[OPTIONS_FILE] == b"nickname = a\n"
     assert changed_tags(STATE.tags, files[TAGS_FILE]) == []
-    assert files_of(State("p", "")) == {TIP_FILE: b"0 null:\n", TAGS_FILE: b"", OPTIONS_FILE: b""}
+    assert files_of(BranchState("p", "")) == {TIP_FILE: b"0 null:\n", TAGS_FILE: b"", OPTIONS_FILE: b""}
 
 
 def test_a_branch_keeps_a_revision() -> None:
@@ -43,7 +43,7 @@ def test_a_branch_keeps_a_revision() -> None:
 
 def test_tags_that_are_set_moved_and_removed() -> None:
     long = "x" * (MAX_NAME + 1)
-    now = files_of(State("p", "", b"r3", b"3", {"v1": b"r3", "new": b"r2", long: b"r1"}))[TAGS_FILE]
+    now = files_of(BranchState("p", "", b"r3", b"3", {"v1": b"r3", "new": b"r2", long: b"r1"}))[TAGS_FILE]
     assert sorted(changed_tags(STATE.tags, now), key=lambda each: each.key) == [
         EntryChange(b"new", b"r2", How.EQUAL, None),
         EntryChange(b"v1", b"r3", How.EQUAL, b"r1"),

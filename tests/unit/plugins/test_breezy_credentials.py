@@ -47,7 +47,7 @@ class Asked(ui.SilentUIFactory):  # type: ignore[misc]  # Breezy is not typed.
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the file is."""
+    """The folder of the file."""
     monkeypatch.setenv("BRZ_HOME", str(tmp_path))
     folder = tmp_path / "breezy"
     folder.mkdir()

@@ -33,7 +33,7 @@ class Above:
         return f"{cls.__name__}: {name}"
 
     def own(self, name: str) -> str:
-        """What it is."""
+        """The original."""
         return name
 
 
@@ -51,7 +51,7 @@ def test_a_method_is_put_around_once() -> None:
         put_around(Below, "own", loud)
         put_around(Below, "of_class", loud)
     assert Below().own("a") == "A"
-    assert Below.own.__doc__ == "What it is."
+    assert Below.own.__doc__ == "The original."
     assert Below.of_class("b") == Below().of_class("b") == "BELOW: B"
     assert (Above().own("a"), Above.of_class("b")) == ("a", "Above: b")
 

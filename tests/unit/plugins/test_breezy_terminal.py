@@ -26,7 +26,7 @@ class Bar:
 
 @pytest.fixture
 def bars(monkeypatch: pytest.MonkeyPatch) -> list[Bar]:
-    """Those that were begun."""
+    """The bars that were begun."""
     begun: list[Bar] = []
 
     class Factory:

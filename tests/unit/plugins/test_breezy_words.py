@@ -6,7 +6,7 @@ import pytest
 from breezy import errors
 
 from smartserver.client.medium import CannotConnect, ConnectionLost
-from smartserver.client.url import Location
+from smartserver.client.url import TcpLocation
 from smartserver.errors import (
     A_BAZAAR_REPOSITORY,
     A_GIT_REPOSITORY,
@@ -24,7 +24,7 @@ from smartserver.wire.errors import RemoteProtocolError
 from transports.errors import NoSpace, PermissionDenied, TransportFailed
 
 URL = "hpss://example.org/project/"
-LOCATION = Location("example.org", 4155, "project")
+LOCATION = TcpLocation("example.org", 4155, "project")
 
 
 @pytest.mark.parametrize(

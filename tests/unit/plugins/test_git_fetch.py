@@ -15,18 +15,21 @@ from builders import KINDS, History
 from git_conversation import MAIN, Conversation, FakeRemote, local_with
 from git_local import key
 
-from smartserver.client.exchange import PullAnswer
+from smartserver.client.exchange import PullAnswer, ReadAnswer
 from smartserver.client.repository import RemoteRepository
 from smartserver.errors import LimitExceeded, MissingRevision, Unsupported, WrongVcs
+from smartserver.plugins.git import fetch
 from smartserver.plugins.git.fetch import Arrival, Fetch, segments_of
 from smartserver.plugins.git.hint import Hint, parse
 from smartserver.plugins.git.options import Options
 from smartserver.plugins.git.terminal import CannotGoOn, Terminal
-from smartserver.plugins.git.wants import wants
+from smartserver.plugins.git.wants import Wants, wants
 from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.varint import encode
 from smartserver.vcs.git.repository import GitRepository
+from smartserver.vcs.git.selector import MAX_DEPTH, FetchSelector, decode, encode_cut
 from smartserver.verbs.repository_pull import PullResult
+from smartserver.verbs.repository_read import ReadResult
 
 
 def test_a_fetch_pulls_what_it_will_want() -> None:
@@ -129,3 +132,58 @@ def test_one_large_commit_is_shown_by_its_bytes() -> None:
         "Receiving objects:   0% (0/1 revisions), 0.03 MB\r",
         "Receiving objects: 100% (1/1 revisions), 0.04 MB\n",
     ]
+
+
+class SelectorRemote(FakeRemote):
+    """A remote that keeps the selectors of reads, and answers them with nothing."""
+
+    def read(self, selector: object, *_arguments: object) -> ReadAnswer:  # type: ignore[override]
+        assert isinstance(selector, bytes)
+        self.asked.append(decode(selector))
+        self._learn()
+        return ReadAnswer(ReadResult(said=encode_cut([], [])), iter(()), KINDS)
+
+
+@pytest.fixture
+def shallow(tmp_path: Path) -> Iterator[tuple[GitRepository, bytes]]:
+    """A shallow repository and its one commit."""
+
+    def git(*words: str) -> str:
+        said = subprocess.run(["git", "-C", str(tmp_path), *words], input=b"", capture_output=True, check=True).stdout
+        return said.decode().strip()
+
+    git("init", "-q", "--bare")
+    who = ("-c", "user.name=a", "-c", "user.email=a")
+    tree = git("hash-object", "-t", "tree", "-w", "--stdin")
+    first = git(*who, "commit-tree", tree, "-m", "first")
+    second = git(*who, "commit-tree", tree, "-p", first, "-m", "second")
+    (tmp_path / "objects" / first[:2] / first[2:]).unlink()
+    (tmp_path / "shallow").write_text(second + "\n")
+    git("update-ref", "refs/heads/main", second)
+    with GitRepository(tmp_path, {"PATH": os.environ["PATH"]}) as here:
+        yield here, bytes.fromhex(second)
+
+
+def test_history_is_deepened_once(shallow: tuple[GitRepository, bytes]) -> None:
+    """The ids that were not foreseen come with history as the first pull has cut it."""
+    here, commit = shallow
+    remote = SelectorRemote({MAIN: commit})
+    options = Options(depth=1, relative=True)
+    fetched = Fetch("x", cast("RemoteRepository", remote), Terminal(lambda _line: None), options)
+    fetched.pull(here, Wants((MAIN,)))
+    fetched.bring(here, {key(9)})
+    asked = cast("list[FetchSelector]", remote.asked)
+    assert [(each.depth, each.relative, each.shallow) for each in asked] == [(1, True, [commit]), (0, False, [commit])]
+
+
+def test_more_shallow_commits_than_a_pull_names(
+    shallow: tuple[GitRepository, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their parents are not all of refs that are wanted: history below each of them has to come."""
+    monkeypatch.setattr(fetch, "MAX_IDS", 0)
+    here, commit = shallow
+    remote = SelectorRemote({MAIN: commit})
+    fetched = Fetch("x", cast("RemoteRepository", remote), Terminal(lambda _line: None), Options(depth=MAX_DEPTH))
+    fetched.pull(here, Wants((MAIN,)))
+    asked = cast("list[FetchSelector]", remote.asked)
+    assert [(each.depth, each.shallow) for each in asked] == [(MAX_DEPTH, [commit])]

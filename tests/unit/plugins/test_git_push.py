@@ -327,7 +327,7 @@ def test_a_name_that_is_too_long_is_refused_alone() -> None:
 
 
 def test_a_name_git_finds_funny_is_refused_alone() -> None:
-    """What has one may be deleted."""
+    """A ref with such a name may be deleted."""
     remote = FakeRemote({}, known=True)
     refspecs = ["refs/heads/main:refs/foo", "+refs/heads/main:refs/stash", "refs/heads/main:HEAD", ":refs/bar"]
     push = "".join([f"push {refspec}\n" for refspec in [*refspecs, "refs/heads/main:refs/x/y"]])

@@ -6,7 +6,7 @@ import pytest
 
 from smartserver.client.certainty import NoServer
 from smartserver.client.places import parse_place
-from smartserver.client.url import Location, parse
+from smartserver.client.url import TcpLocation, parse
 from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, LimitExceeded, NoSuchRepository, OutcomeUnknown
 from smartserver.plugins.git.words import ADVICE, in_words
 from smartserver.records import limits
@@ -58,7 +58,7 @@ from transports.errors import CodedError, NoSpace
     ids=lambda value: type(value).__name__,
 )
 def test_what_a_user_reads(error: CodedError | VcsError, words: str) -> None:
-    assert in_words(error, Location("h", 1, "p")) == words
+    assert in_words(error, TcpLocation("h", 1, "p")) == words
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,13 @@ def test_the_path_is_that_of_the_url(url: str, called: str) -> None:
 
 
 def test_what_is_said_to_be_run_names_a_place_over_ipv6_as_it_is_read() -> None:
-    said = in_words(NoSuchRepository("p", A_GIT_REPOSITORY), Location("::1", 1, "p"))
+    said = in_words(NoSuchRepository("p", A_GIT_REPOSITORY), TcpLocation("::1", 1, "p"))
     assert "`git push --mirror hpss://[::1]:1/ANOTHER-PATH`" in said
-    assert parse("hpss://[::1]:1/ANOTHER-PATH") == Location("::1", 1, "ANOTHER-PATH")
+    assert parse("hpss://[::1]:1/ANOTHER-PATH") == TcpLocation("::1", 1, "ANOTHER-PATH")
 
 
 def test_what_a_server_finds_too_large_is_what_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those above are as other releases write them; here it is this one that refuses."""
+    """The messages above are as other releases write them; here it is this one that refuses."""
     stream = SegmentStream(graph_first=False, limit=6)
     with pytest.raises(LimitExceeded) as segment:
         stream.feed(b"\x07")
@@ -91,7 +91,7 @@ def test_what_a_server_finds_too_large_is_what_is_said_so(monkeypatch: pytest.Mo
     entry = Entry(0, STORED, b"k", b"", BaseTag.NONE, b"", 7, 7, b"")
     with pytest.raises(LimitExceeded) as record:
         encode_segment(b"r", (), [entry], [b""], ())
-    said = [in_words(each.value, Location("h", 1, "p")) for each in (segment, record)]
+    said = [in_words(each.value, TcpLocation("h", 1, "p")) for each in (segment, record)]
     assert said == [
         "the new content of a commit has 7 bytes (compressed), expected no more than 6",
         "a file has 7 bytes, expected no more than 6",
@@ -100,7 +100,7 @@ def test_what_a_server_finds_too_large_is_what_is_said_so(monkeypatch: pytest.Mo
 
 def test_the_servers_root_is_called_so() -> None:
     for error in (CorruptFile("root", 7, "why"), WrongContent(b"\x01", "why"), NoSuchRepository("")):
-        said = in_words(error, Location("h", 1, ""))
+        said = in_words(error, TcpLocation("h", 1, ""))
         assert "at the server's root" in said
         assert "''" not in said
 

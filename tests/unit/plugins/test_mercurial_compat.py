@@ -10,7 +10,7 @@ from mercurial import changegroup, hg, localrepo, ui
 from smartserver.plugins.mercurial import compat
 
 
-class Named(compat.Peer):
+class Named(compat.BasePeer):
     """A peer with two capabilities."""
 
     def capabilities(self) -> set[bytes]:

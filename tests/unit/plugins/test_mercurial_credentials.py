@@ -6,7 +6,7 @@ from smartserver.plugins.mercurial.credentials import source_of
 
 
 class Ui:
-    """As much of Mercurial's as is asked."""
+    """The part of Mercurial's `ui` that is asked."""
 
     def __init__(self, auth: dict[str, str], given: str = "", *, interactive: bool = True) -> None:
         self.auth = auth

@@ -66,8 +66,8 @@ def test_reading_is_charged_as_it_goes_on() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("git", [False, True])
 def test_memory_is_a_few_times_the_bytes(git: bool) -> None:
-    """Of git's ids 1.5 times besides the graph itself; of the shortest 8 times: those are bounded by their
-    number, not by their bytes."""
+    """Memory is 1.5 times the bytes of git's ids besides the graph itself, and 8 times of the shortest ids: those are
+    bounded by their number, not by their bytes."""
     count = 30_000
     if git:
         raw = encode_graph(line(count))

@@ -27,7 +27,7 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 IN_PYTHON = pytest.mark.parametrize("form", ["python"], indirect=True)
-"""Of a test that makes a limit of Python's smaller."""
+"""Marks a test that makes a limit of Python's smaller."""
 
 TEXT = Kind("text", "sha1-key", True)
 LOOSE = Kind("signature", "sha1-key", False)

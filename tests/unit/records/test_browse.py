@@ -16,7 +16,7 @@ from smartserver.records.browse import (
     MARK,
     PLAIN,
     ContentStream,
-    Entry,
+    ListedNode,
     LogEntry,
     LogSelector,
     NodeType,
@@ -32,7 +32,10 @@ from smartserver.records.bulk import BulkWriter
 from smartserver.records.varint import Malformed
 
 TEXTS = {b"a": b"", b"b/c": b"some text\n", b"b/d": bytes(range(256)) * 10}
-ENTRIES = [Entry(b"", NodeType.FOLDER), *(Entry(path, NodeType.FILE, len(text)) for path, text in TEXTS.items())]
+ENTRIES = [
+    ListedNode(b"", NodeType.FOLDER),
+    *(ListedNode(path, NodeType.FILE, len(text)) for path, text in TEXTS.items()),
+]
 ITEMS = b"".join(encode_item(entry) + TEXTS.get(entry.path, b"") for entry in ENTRIES)
 LOG = [
     LogEntry("ab12", "A <a@example.org>", 1_800_000_000, 60, ["cd34"], "first\n", [("A", b"b/c"), ("D", b"\xff")]),
@@ -57,9 +60,9 @@ def cut(body: bytes, size: int) -> Iterator[bytes]:
     return (body[at : at + size] for at in range(0, len(body), size))
 
 
-def read(chunks: Iterator[bytes]) -> tuple[list[Entry], dict[bytes, bytes]]:
+def read(chunks: Iterator[bytes]) -> tuple[list[ListedNode], dict[bytes, bytes]]:
     stream = ContentStream(chunks)
-    entries: list[Entry] = []
+    entries: list[ListedNode] = []
     texts: dict[bytes, bytes] = {}
     for entry in stream.entries(texts=True):
         entries.append(entry)
@@ -136,7 +139,7 @@ def test_an_item_of_no_or_too_many_revisions_is_refused(item: bytes, why: str) -
         (plain(b"\xff\xff\xff\xff"), f"an item of 4294967295 bytes, expected no more than {browse.MAX_ITEM}"),
         (plain(b"\0\0\0\1\xc1"), "at byte 4: an item cannot be read"),
         (plain(b"\0\0\0\3\x92\1\1"), "an item cannot be read: Expected `bytes`"),
-        (plain(encode_item(Entry(b"x", NodeType.FILE, 9)) + b"abc"), "it ends 6 bytes before the end of an item"),
+        (plain(encode_item(ListedNode(b"x", NodeType.FILE, 9)) + b"abc"), "it ends 6 bytes before the end of an item"),
     ],
 )
 def test_what_is_no_content_body_is_said_with_its_offset(body: bytes, why: str) -> None:

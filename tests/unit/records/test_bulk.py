@@ -66,7 +66,7 @@ def test_a_window_larger_than_agreed_is_refused() -> None:
 
 
 def test_little_that_becomes_much_comes_in_parts() -> None:
-    """Who reads holds what a few hundred bytes can say, and may stop there."""
+    """A reader holds no more than a few hundred bytes can say, and may stop there."""
     bomb = written(*[bytes(1 << 20)] * 64)
     assert len(bomb) < 16_000
     parts = iter(read_bulk([bomb]))

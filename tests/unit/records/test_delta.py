@@ -221,7 +221,7 @@ def test_a_frame_does_not_depend_on_those_before() -> None:
 
 
 def _alone(text: bytes) -> Callable[[int, int, int], bytes]:
-    """What a thread makes of a text that has made nothing yet."""
+    """The frame of a text in a thread that has made nothing yet."""
 
     def make(level: int, size: int, base: int) -> bytes:
         with ThreadPoolExecutor(1) as fresh:
@@ -343,7 +343,7 @@ def test_parts_are_the_text(text: bytes, base: bytes, size: int) -> None:
     "damage", [lambda f: f[:-1], lambda f: f + b"x", lambda f: f[:9], lambda _: b"", lambda f: f[1:]]
 )
 def test_parts_of_what_is_no_frame(damage: Callable[[bytes], bytes]) -> None:
-    """What is refused whole is refused in parts."""
+    """A frame that is refused whole is refused in parts."""
     text = BASE_OF_PARTS * 3
     for encoding, frame in (delta.compress(text), (STORED, text)):
         damaged = damage(frame)

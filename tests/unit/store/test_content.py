@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from bzr_builders import KINDS, TRUNK, BzrHistory
 
-from smartserver.client.graph import read_graph
+from smartserver.client.exchange import read_graph
 from smartserver.errors import Cancelled, CorruptRecord, NoSuchRepository
 from smartserver.records.browse import LogSelector, encode_selector
 from smartserver.records.content import as_graph

@@ -117,7 +117,7 @@ def test_the_summaries() -> None:
     content = blocks()["the summaries of two revisions"]
     entry = PackEntry(b"\x11" * 16, 300, b"\x22" * 16, 200, b"\x33" * 16, 2, 3)
     changes, none = ChangeList(), ChangeList()
-    changes.add(browse.Change("A", b"a"))
+    changes.add(browse.ChangedPath("A", b"a"))
     rows = (
         encode_revision(browse.LogEntry("aa", "Joe", 1_700_000_000, 60, [], "one\n"), changes),
         encode_revision(browse.LogEntry("bb", "Joe", 1_700_000_001, 60, ["aa"], "two\n"), none),

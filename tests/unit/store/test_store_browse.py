@@ -15,10 +15,10 @@ from smartserver.meters import DECOMPRESSED, HEADER_CACHE
 from smartserver.records.browse import (
     COMPRESSED,
     PLAIN,
-    Change,
+    ChangedPath,
     ContentStream,
-    Entry,
     Header,
+    ListedNode,
     LogEntry,
     LogSelector,
     NodeType,
@@ -88,7 +88,7 @@ class Stored:
     def ids(self, selector: LogSelector, ref: bytes = HERE) -> list[bytes]:
         return [bytes.fromhex(entry.id) for entry in self.log(selector, ref)]
 
-    def entries(self, selector: TreeSelector, ref: bytes = HERE) -> list[Entry]:
+    def entries(self, selector: TreeSelector, ref: bytes = HERE) -> list[ListedNode]:
         return list(ContentStream(self.body(selector, ref)).entries(texts=selector.texts))
 
 
@@ -349,10 +349,10 @@ def test_a_client_that_leaves_ends_the_piece_that_is_made(selector: Selector) ->
 
 def test_changes_are_refused_before_they_are_all_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(browse, "MAX_REVISION", 2000)
-    taken: list[Change] = []
+    taken: list[ChangedPath] = []
     changes = GitContents.changes
 
-    def counted(contents: GitContents, revision: bytes) -> Iterator[Change]:
+    def counted(contents: GitContents, revision: bytes) -> Iterator[ChangedPath]:
         for change in changes(contents, revision):
             taken.append(change)
             yield change

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from smartserver.vcs.bzr import block as brz_block
 from smartserver.vcs.bzr import compat as brz_compat
-from smartserver.vcs.bzr.block import Block, Text, TextRange, fill
+from smartserver.vcs.bzr.block import Block, BlockText, TextRange, fill
 
 PLAIN = importlib.import_module("._groupcompress_py", brz_compat.groupcompress.__package__)
 
@@ -43,7 +43,7 @@ def read_plainly(content: bytes, place: TextRange) -> bytes:
     return text
 
 
-def filled(texts: list[Text]) -> list[tuple[bytes, list[TextRange]]]:
+def filled(texts: list[BlockText]) -> list[tuple[bytes, list[TextRange]]]:
     found: list[tuple[bytes, list[TextRange]]] = []
     fill(texts, lambda block, places: found.append((block, places)))
     return found
@@ -54,9 +54,9 @@ def is_whole(block: bytes, place: TextRange) -> bool:
 
 
 @st.composite
-def edited(draw: st.DrawFn) -> list[Text]:
+def edited(draw: st.DrawFn) -> list[BlockText]:
     """Texts, most of them made of an earlier one by edits: cut there, moved there, written there."""
-    texts: list[Text] = []
+    texts: list[BlockText] = []
     piece = st.one_of(st.binary(max_size=40), st.integers(0, 20).map(lambda number: numbered(*range(number))))
     for number in range(draw(st.integers(1, 12))):
         name = b"file\0r%d" % number
@@ -69,15 +69,15 @@ def edited(draw: st.DrawFn) -> list[Text]:
             text = text[:at] + draw(piece) + text[at + size :]
             text = text[:to] + moved + text[to:]
         if before is None:
-            texts.append(Text(name, (), b"", text))
+            texts.append(BlockText(name, (), b"", text))
         else:
-            texts.append(Text(name, (), b"", text, before.key, before.text))
+            texts.append(BlockText(name, (), b"", text, before.key, before.text))
     return texts
 
 
 @pytest.mark.parametrize("compiled", [True, False])
 @given(texts=edited(), whole_from=st.sampled_from([1, 3]), worth=st.sampled_from([16, 64]))
-def test_what_was_put_there_comes_back(compiled: bool, texts: list[Text], whole_from: int, worth: int) -> None:
+def test_what_was_put_there_comes_back(compiled: bool, texts: list[BlockText], whole_from: int, worth: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(brz_block, "WHOLE_FROM", whole_from)
         patch.setattr(brz_block, "_WORTH", worth)
@@ -90,11 +90,11 @@ def test_what_was_put_there_comes_back(compiled: bool, texts: list[Text], whole_
 
 def test_a_change_costs_what_it_says_and_no_more() -> None:
     """Each of many versions is one line longer than the one before it, in its middle."""
-    texts = [Text(b"file\0r0", (), b"", numbered(*range(600)))]
+    texts = [BlockText(b"file\0r0", (), b"", numbered(*range(600)))]
     for number in range(1, 100):
         last = texts[-1]
         text = last.text[: 41 * 5 * number] + b"the line of version %d\n" % number + last.text[41 * 5 * number :]
-        texts.append(Text(b"file\0r%d" % number, (), b"", text, last.key, last.text))
+        texts.append(BlockText(b"file\0r%d" % number, (), b"", text, last.key, last.text))
     ((block, places),) = filled(texts)
     assert as_read(block, places) == [text.text for text in texts]
     assert [is_whole(block, place) for place in places] == [True] + [False] * 99
@@ -105,7 +105,7 @@ def test_a_change_costs_what_it_says_and_no_more() -> None:
 def test_two_changes_of_a_text_are_found_apart() -> None:
     old = numbered(*range(300))
     new = numbered(*range(10)) + b"one\n" + numbered(*range(11, 290)) + b"two\n" + numbered(*range(291, 300))
-    ((block, places),) = filled([Text(b"f\0a", (), b"", old), Text(b"f\0b", (), b"", new, b"f\0a", old)])
+    ((block, places),) = filled([BlockText(b"f\0a", (), b"", old), BlockText(b"f\0b", (), b"", new, b"f\0a", old)])
     assert as_read(block, places) == [old, new]
     assert places[1].end - places[1].begin < 64
 
@@ -114,15 +114,15 @@ def test_a_text_that_has_changed_by_a_third_lies_whole() -> None:
     old = numbered(*range(300))
     slightly = numbered(*range(220)) + numbered(*range(1000, 1080))
     much = numbered(*range(190)) + numbered(*range(2000, 2110))
-    rests = [Text(b"f\0b", (), b"", slightly, b"f\0a", old), Text(b"f\0c", (), b"", much, b"f\0a", old)]
-    ((block, places),) = filled([Text(b"f\0a", (), b"", old), *rests])
+    rests = [BlockText(b"f\0b", (), b"", slightly, b"f\0a", old), BlockText(b"f\0c", (), b"", much, b"f\0a", old)]
+    ((block, places),) = filled([BlockText(b"f\0a", (), b"", old), *rests])
     assert as_read(block, places) == [old, slightly, much]
     assert [is_whole(block, place) for place in places] == [True, False, True]
 
 
 def test_a_base_that_lies_elsewhere_is_none() -> None:
     text = numbered(*range(30))
-    ((block, places),) = filled([Text(b"f\0b", (), b"", text, b"f\0a", text)])
+    ((block, places),) = filled([BlockText(b"f\0b", (), b"", text, b"f\0a", text)])
     assert is_whole(block, places[0])
     assert as_read(block, places) == [text]
 
@@ -133,9 +133,9 @@ def test_pieces_longer_than_one_instruction_copies(size: int) -> None:
     new = b"ahead\n" + old + b"behind\n"
     last = new[:70_000] + b"between\n" + new[70_000:]
     texts = [
-        Text(b"f\0a", (), b"", old),
-        Text(b"f\0b", (), b"", new, b"f\0a", old),
-        Text(b"f\0c", (), b"", last, b"f\0b", new),
+        BlockText(b"f\0a", (), b"", old),
+        BlockText(b"f\0b", (), b"", new, b"f\0a", old),
+        BlockText(b"f\0c", (), b"", last, b"f\0b", new),
     ]
     ((block, places),) = filled(texts)
     assert as_read(block, places) == [old, new, last]
@@ -156,8 +156,8 @@ def test_what_lies_too_far_to_be_copied_from() -> None:
 
 
 def test_blocks_end_where_breezys_do() -> None:
-    def text(file: int, number: int, size: int) -> Text:
-        return Text(b"f%d\0r%d" % (file, number), (), b"", b"%d\n" % number + bytes(size))
+    def text(file: int, number: int, size: int) -> BlockText:
+        return BlockText(b"f%d\0r%d" % (file, number), (), b"", b"%d\n" % number + bytes(size))
 
     of_one = filled([text(1, number, 3 << 20) for number in range(3)])
     assert [len(places) for _, places in of_one] == [2, 1]
@@ -170,6 +170,6 @@ def test_nothing_makes_no_block() -> None:
 
 
 def test_an_empty_text_takes_no_place() -> None:
-    ((block, places),) = filled([Text(b"f\0a", (), b"", b""), Text(b"f\0b", (), b"", b"x", b"f\0a", b"")])
+    ((block, places),) = filled([BlockText(b"f\0a", (), b"", b""), BlockText(b"f\0b", (), b"", b"x", b"f\0a", b"")])
     assert [(place.begin, place.end) for place in places] == [(0, 0), (0, 3)]
     assert as_read(block, places) == [b"", b"x"]

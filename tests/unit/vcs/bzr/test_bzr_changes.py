@@ -127,7 +127,7 @@ def test_names_that_cannot_be_read() -> None:
 
 
 def test_items_between_two_changes_are_left_out() -> None:
-    """What lies there is in the old leaf as it stands, whatever it is."""
+    """The items there are in the old leaf as they stand, whatever they are."""
     ids = [b"id-%02d" % number for number in range(40)]
     old = leaf(*ids).replace(b"dir: id-17", b"nonsense")
     new = old.replace(b"id-05\n\n\nr1", b"id-05\n\n\nr2").replace(b"id-30\n\n\nr1", b"id-30\n\n\nr2")
@@ -170,8 +170,7 @@ def test_what_a_leaf_says_of_texts_that_another_does_not() -> None:
 
 
 def test_a_line_too_few_and_one_too_many() -> None:
-    """Of two items that differ, with one between them that does not, the lines of the second do not count for the
-    first."""
+    """The lines of the second of two items that differ do not count for the first: one between them does not differ."""
     old = leaf(b"a", b"b", b"c")
     new = old.replace(b"dir: a\n\n\nr1\n", b"dir: a\n\nr1\n").replace(b"c\0", b"r1\nc\0")
     for read in (leaf_texts, lambda page: leaf_changes(page, old), lambda page: new_texts(page, old)):

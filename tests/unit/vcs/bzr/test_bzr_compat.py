@@ -49,7 +49,7 @@ def store(tmp_path: Path) -> Iterator[Any]:
 
 
 def streamed(store: Any, keys: Iterable[tuple[bytes, ...]]) -> dict[tuple[bytes, ...], tuple[bytes, Any]]:
-    """What Breezy itself gives."""
+    """The texts that Breezy itself gives."""
     found = store.get_record_stream(keys, "unordered", True)
     return {each.key: (each.get_bytes_as("fulltext"), each.parents) for each in found if each.storage_kind != "absent"}
 

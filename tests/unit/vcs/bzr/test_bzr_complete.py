@@ -27,7 +27,7 @@ class Here:
 
 
 def taken(*, kept: bool = True) -> References:
-    """What both revisions refer to; the second one's page rests on the first one's."""
+    """The references of both revisions; the second one's page rests on the first one's."""
     found = References(kept=kept)
     for record in FIRST:
         if record.kind == CHK:

@@ -14,7 +14,7 @@ from bzr_samples import FIRST, SECOND
 from charging import Charged
 
 from smartserver.errors import MissingRevision, NoSuchPart
-from smartserver.records.browse import Change, Contents, NodeType
+from smartserver.records.browse import ChangedPath, Contents, NodeType
 from smartserver.records.content import ReadScope
 from smartserver.records.model import Key, Record, Tip
 from smartserver.vcs.bzr import content
@@ -28,7 +28,7 @@ GHOST = b"ghost@example.org-1"
 
 
 class Item(NamedTuple):
-    """What lies at a path. A folder has a slash as its text, a link is at its target, a tree at its revision."""
+    """A node at a path. A folder has a slash as its text, a link is at its target, a tree at its revision."""
 
     file_id: bytes
     text: bytes = b""
@@ -50,7 +50,7 @@ class Stored(Charged):
         self.before: dict[bytes, Sequence[bytes]] = {TWO: (ONE, GHOST)}
         self.tags: dict[bytes, bytes] = {}
         self._last: dict[bytes, dict[bytes, tuple[object, bytes]]] = {}
-        """Of each revision by file id: what its entry says, and the revision that changed it last."""
+        """The entries of each revision by file id: the text, and the revision that changed it last."""
 
     def commit(
         self,
@@ -254,8 +254,8 @@ def test_a_merge_is_compared_with_the_first_parent_and_a_ghost_is_none() -> None
     merge = stored.commit({b"a": Item(b"a-id"), b"b": Item(b"b-id")}, first, second)
     of_ghost = stored.commit({b"a": Item(b"a-id")}, GHOST, first)
     here = contents(stored)
-    assert list(here.changes(merge)) == [Change("A", b"b")]
-    assert list(here.changes(of_ghost)) == [Change("A", b"a")]
+    assert list(here.changes(merge)) == [ChangedPath("A", b"b")]
+    assert list(here.changes(of_ghost)) == [ChangedPath("A", b"a")]
 
 
 def test_pages_that_revisions_share_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,7 +364,7 @@ def test_changes_of_any_trees(seed: int) -> None:
         revision = stored.commit(new, before)
         assert {node.path for node in here.nodes(revision, b"", deep=True)} == {b"", *new}
         expected = [
-            Change("A" if path not in old else "D" if path not in new else "M", path)
+            ChangedPath("A" if path not in old else "D" if path not in new else "M", path)
             for path in sorted(old.keys() | new.keys())
             if path not in old or path not in new or old[path][1:] != new[path][1:]
         ]

@@ -12,9 +12,9 @@ from bzr_samples import FIRST, SECOND
 from smartserver.vcs.bzr.pages import (
     MAX_PAGE,
     SHARED_BYTES,
-    Entry,
+    InternalNode,
+    InventoryEntry,
     Leaf,
-    Node,
     is_node,
     leaf_head,
     leaf_texts,
@@ -35,7 +35,7 @@ NODE = b"chknode:\n65536\n2\n700\nab\n" + b"".join(b"%c\0%b\n" % (place, PAGE) f
 
 def test_a_page_of_pages() -> None:
     assert is_node(NODE)
-    assert read_node(NODE) == Node(2, b"ab", {b"\0": PAGE, b"\7": PAGE, b"\xff": PAGE})
+    assert read_node(NODE) == InternalNode(2, b"ab", {b"\0": PAGE, b"\7": PAGE, b"\xff": PAGE})
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_page_of_as_many_pages_as_there_are_bytes_but_newlines() -> None:
 
 @pytest.mark.parametrize("read", [leaf_texts, read_leaf, leaf_head])
 def test_a_page_longer_than_it_may_be(read: Callable[[bytes], object]) -> None:
-    """What is read of a leaf of small items is many times as long as that."""
+    """A leaf of small items is read into many times as many bytes."""
     head, rest = b"chkleaf:\n65536\n1\n1\n\na\0005\nsymlink: a\n\n\nr1\n", b"\n"
     longest = head + b"t" * (MAX_PAGE - len(head) - len(rest)) + rest
     read(longest)
@@ -200,19 +200,24 @@ def test_what_grows_beyond_its_bytes_is_refused(read: Callable[[bytes], object])
 @pytest.mark.parametrize(
     ("value", "entry"),
     [
-        (b"dir: root-id\n\n\nr1", Entry("dir", b"root-id", b"", b"", b"r1")),
+        (b"dir: root-id\n\n\nr1", InventoryEntry("dir", b"root-id", b"", b"", b"r1")),
         (
             b"file: f-id\nroot-id\nname\nr1\n14ef6f7a874cbbe6999aa17e2cbe1e0049ff35a2\n19\nY",
-            Entry("file", b"f-id", b"root-id", b"name", b"r1", b"14ef6f7a874cbbe6999aa17e2cbe1e0049ff35a2", 19, True),
+            InventoryEntry(
+                "file", b"f-id", b"root-id", b"name", b"r1", b"14ef6f7a874cbbe6999aa17e2cbe1e0049ff35a2", 19, True
+            ),
         ),
         (
             b"symlink: s-id\nroot-id\nname\nr1\nup",
-            Entry("symlink", b"s-id", b"root-id", b"name", b"r1", target=b"up"),
+            InventoryEntry("symlink", b"s-id", b"root-id", b"name", b"r1", target=b"up"),
         ),
-        (b"tree: t-id\nroot-id\nname\nr1\nr0", Entry("tree", b"t-id", b"root-id", b"name", b"r1", target=b"r0")),
+        (
+            b"tree: t-id\nroot-id\nname\nr1\nr0",
+            InventoryEntry("tree", b"t-id", b"root-id", b"name", b"r1", target=b"r0"),
+        ),
     ],
 )
-def test_entries(value: bytes, entry: Entry) -> None:
+def test_entries(value: bytes, entry: InventoryEntry) -> None:
     assert read_entry(value) == entry
     assert entry.text_key == entry.file_id + b"\0r1"
     for wrong in (value + b"\n", value[: value.rindex(b"\n")], b"x" + value, value.replace(b"-id", b"\0id")):

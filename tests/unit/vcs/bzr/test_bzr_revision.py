@@ -9,7 +9,7 @@ import pytest
 from bzr_samples import FIRST, SECOND
 
 from smartserver.records.limits import MAX_PARENTS
-from smartserver.vcs.bzr.revision import MAX_PROPERTIES, Inventory, Revision, read_inventory, read_revision
+from smartserver.vcs.bzr.revision import MAX_PROPERTIES, BrzRevision, Inventory, read_inventory, read_revision
 
 REVISION, INVENTORY = (record.text for record in SECOND[:2])
 
@@ -20,7 +20,7 @@ def test_a_revision() -> None:
     parents = (b"joe@example.org-1", b"ghost@example.org-1")
     inventory = hashlib.sha1(INVENTORY).hexdigest().encode()
     properties = {b"branch-nick": b"t", b"bugs": b"https://example.org/7 fixed"}
-    assert read_revision(REVISION) == Revision(
+    assert read_revision(REVISION) == BrzRevision(
         b"joe@example.org-2", parents, inventory, b"Joe <joe@example.org>", b"1000000001.000", 0, properties, b"Second"
     )
 
@@ -32,7 +32,7 @@ def test_time_zones() -> None:
 
 
 def test_a_revision_whose_fields_are_in_another_order() -> None:
-    """As good, if never written: they are read one by one then."""
+    """They are as good, if never written: they are read one by one then."""
     first = b"l6:formati10ee"
     assert REVISION.count(first) == 1
     assert read_revision(b"l" + REVISION.replace(first, b"")[1:-1] + first + b"e") == read_revision(REVISION)
@@ -85,7 +85,7 @@ def test_a_revision_as_breezy_writes_it_is_read_as_any_other(seed: int) -> None:
             assert _seen(usual) == _seen(other)
 
 
-def _seen(text: bytes) -> Revision | None:
+def _seen(text: bytes) -> BrzRevision | None:
     try:
         return read_revision(text)
     except ValueError:

@@ -182,7 +182,7 @@ def test_each_page_is_charged_whether_it_is_read_or_at_hand() -> None:
 
 
 def test_paths_are_charged_for_their_bytes() -> None:
-    """Of 50 folders in each other with names of 200 bytes all paths take 255,000 bytes."""
+    """All paths of 50 folders in each other with names of 200 bytes take 255,000 bytes."""
     maps = Maps(1000)
     name = b"n" * 200
     entries = {b"root": (b"", b""), b"0": (b"root", name)}

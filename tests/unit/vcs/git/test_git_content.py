@@ -11,8 +11,8 @@ from git_samples import StoredObjects
 
 from smartserver.errors import LimitExceeded, MissingRevision, NoSuchPart
 from smartserver.records import browse
-from smartserver.records.browse import Change, Node, NodeType
-from smartserver.vcs.git.content import GitContents
+from smartserver.records.browse import ChangedPath, Node, NodeType
+from smartserver.vcs.git.content import GitContents, find_by_prefix
 from smartserver.vcs.git.format import BLOB, COMMIT, FORMATS, TAG, TREE
 
 E = b"A <a@example.org> 5 +0130"
@@ -127,20 +127,20 @@ def test_how_trees_differ(sample: Sample) -> None:
     first = sample.commit(before)
     second = sample.commit(after, [first])
     assert list(sample.contents.changes(second)) == [
-        Change("D", b"becomes"),
-        Change("D", b"becomes.more"),
-        Change("A", b"becomes/x"),
-        Change("A", b"becomes/y"),
-        Change("M", b"folder/x"),
-        Change("D", b"folder/y"),
-        Change("A", b"folder/z"),
-        Change("D", b"gone/x"),
-        Change("D", b"gone/y"),
-        Change("M", b"mode"),
-        Change("A", b"sub"),
-        Change("A", b"was"),
-        Change("D", b"was/x"),
-        Change("D", b"was/y"),
+        ChangedPath("D", b"becomes"),
+        ChangedPath("D", b"becomes.more"),
+        ChangedPath("A", b"becomes/x"),
+        ChangedPath("A", b"becomes/y"),
+        ChangedPath("M", b"folder/x"),
+        ChangedPath("D", b"folder/y"),
+        ChangedPath("A", b"folder/z"),
+        ChangedPath("D", b"gone/x"),
+        ChangedPath("D", b"gone/y"),
+        ChangedPath("M", b"mode"),
+        ChangedPath("A", b"sub"),
+        ChangedPath("A", b"was"),
+        ChangedPath("D", b"was/x"),
+        ChangedPath("D", b"was/y"),
     ]
     assert [change.action for change in sample.contents.changes(first)] == ["A"] * 10
     assert list(sample.contents.changes(sample.commit(after, [second]))) == []
@@ -198,8 +198,36 @@ def test_changes_are_found_as_they_are_taken(sample: Sample) -> None:
     changes = sample.contents.changes(commit)
     tracemalloc.start()
     try:
-        assert next(changes) == Change("A", name + b"/000")
+        assert next(changes) == ChangedPath("A", name + b"/000")
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
     assert sum(1 for _ in changes) == 899
+
+
+@pytest.fixture
+def stored() -> StoredObjects:
+    stored = StoredObjects()
+    stored.order = [bytes.fromhex(digits) for digits in ("ab12cd", "ab12ef", "ab34cd", "cd")]
+    return stored
+
+
+@pytest.mark.parametrize(("digits", "expected"), [("ab12c", "ab12cd"), ("ab3", "ab34cd"), ("ab12ef", "ab12ef")])
+def test_the_one_id_that_begins_so(stored: StoredObjects, digits: str, expected: str) -> None:
+    assert find_by_prefix(stored, digits) == bytes.fromhex(expected)
+
+
+def test_a_whole_id_is_itself_though_others_begin_so(stored: StoredObjects) -> None:
+    stored.order.append(bytes.fromhex("cdef"))
+    assert find_by_prefix(stored, "cd") == bytes.fromhex("cd")
+
+
+@pytest.mark.parametrize("digits", ["ab1", "ab12", "a"])
+def test_several_ids_that_begin_so(stored: StoredObjects, digits: str) -> None:
+    with pytest.raises(NoSuchPart, match=f"ambiguous id {digits}: ab12cd and ab(12ef|34cd) begin so"):
+        find_by_prefix(stored, digits)
+
+
+@pytest.mark.parametrize("digits", ["ab12ce", "ee", "ab12cde", "ab12cd00"])
+def test_no_id_that_begins_so(stored: StoredObjects, digits: str) -> None:
+    assert find_by_prefix(stored, digits) is None

@@ -12,7 +12,7 @@ from smartserver.vcs.git.delta import delta, tree_delta, tree_entries
 
 
 def apply(base: bytes, changes: bytes) -> bytes:
-    """What git makes of a delta, written from git's pack format."""
+    """Apply a delta as git does, written from git's pack format."""
     lengths, at = [], 0
     for _ in range(2):
         n = shift = 0

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from smartserver.records.faults import Role
+from smartserver.records.faults import RecordRole
 from smartserver.records.model import Record
 from smartserver.records.system import system_of
 from smartserver.vcs.git import fsck as fsck_git
 from smartserver.vcs.git import fsck_modules
-from smartserver.vcs.git.format import BLOB, COMMIT, FORMATS, TAG, TREE, Format
+from smartserver.vcs.git.format import BLOB, COMMIT, FORMATS, TAG, TREE, ObjectFormat
 from smartserver.vcs.git.fsck import FAULTS, MAX_ATTRIBUTE_LINE, MAX_GITMODULES
 from smartserver.vcs.git.system import git_key
 
@@ -148,7 +148,7 @@ def write(folder: Path, meta: bytes, text: bytes) -> str:
 
 
 def of_git(folder: Path, *objects: tuple[bytes, bytes]) -> set[str]:
-    """What `git fsck --strict` says of these objects."""
+    """The faults that `git fsck --strict` finds in these objects."""
     names = [write(folder, *each) for each in objects]
     done = subprocess.run(
         ["git", "-C", folder, "fsck", "--strict", "--no-dangling", "--no-progress"], capture_output=True, check=False
@@ -196,7 +196,7 @@ def test_gitmodules_as_git_fsck(repository: Path, text: bytes) -> None:
     tree = entry(b"100644", b".gitmodules", blob)
     faults, roles = GIT.look(0, TREE, tree, None)
     assert not faults
-    assert roles == [Role(0, blob, ".gitmodules")]
+    assert roles == [RecordRole(0, blob, ".gitmodules")]
     found = {fault.id for fault in GIT.role_faults(roles[0], Record(0, blob, BLOB, text))}
     assert found == of_git(repository, (BLOB, text), (TREE, tree))
 
@@ -221,7 +221,7 @@ def test_other_spellings_of_gitmodules(repository: Path, name: bytes) -> None:
     text = MODULES["command"]
     blob = git_key("git-sha1", BLOB, text)
     tree = entry(b"100644", name, blob)
-    assert GIT.look(0, TREE, tree, None)[1] == [Role(0, blob, ".gitmodules")]
+    assert GIT.look(0, TREE, tree, None)[1] == [RecordRole(0, blob, ".gitmodules")]
     assert of_git(repository, (BLOB, text), (TREE, tree)) == {"gitmodulesUpdate"}
 
 
@@ -241,7 +241,7 @@ def test_a_tree_with_the_names_of_its_base_is_judged_by_what_differs() -> None:
     faults, roles = GIT.look(0, TREE, base[:-20] + other, base)
     assert (faults, roles) == ([], [])
     faults, roles = GIT.look(0, TREE, base.replace(FOLDER, other), base)
-    assert (faults, roles) == ([], [Role(0, other, ".gitmodules")])
+    assert (faults, roles) == ([], [RecordRole(0, other, ".gitmodules")])
     assert ids(TREE, base[:-20] + bytes(20), base) == {"nullSha1"}
     assert ids(TREE, base + file(b"zz"), base) == {"hasDotdot"}
 
@@ -270,7 +270,7 @@ SEARCHED = [
 
 def patterns() -> Iterator[re.Pattern[bytes]]:
     found = [*vars(fsck_git).values(), *vars(fsck_modules).values(), *vars(fsck_git.GitFaults(SHA1)).values()]
-    found += [getattr(SHA1, name) for name in vars(Format) if not name.startswith("__")]
+    found += [getattr(SHA1, name) for name in vars(ObjectFormat) if not name.startswith("__")]
     found += [pattern for pair in fsck_git._SPECIAL.values() for pattern in pair]
     return (each for each in found if isinstance(each, re.Pattern))
 
@@ -348,7 +348,7 @@ def test_trees_are_in_order_where_folders_sort_with_a_slash() -> None:
 )
 def test_lines_are_measured_in_steps_of_half_a_line(line: bytes) -> None:
     text = line * ((1 << 20) // len(line))
-    role = Role(0, FILE, ".gitattributes")
+    role = RecordRole(0, FILE, ".gitattributes")
     charged: list[int] = []
     checker = fsck_git.GitFaults(SHA1)
     assert not checker.role_faults(role, Record(0, FILE, BLOB, text), charged.append)
@@ -369,7 +369,7 @@ def test_a_name_is_judged_once_for_all_its_settings(monkeypatch: pytest.MonkeyPa
     counted = Counted()
     monkeypatch.setattr(fsck_git, "_BAD_NAME", counted)
     text = b'[submodule "%b"]\n' % (b"a/" * 10_000 + b"..") + b"a\n" * 10_000
-    faults = fsck_git.GitFaults(SHA1).role_faults(Role(0, FILE, ".gitmodules"), Record(0, FILE, BLOB, text))
+    faults = fsck_git.GitFaults(SHA1).role_faults(RecordRole(0, FILE, ".gitmodules"), Record(0, FILE, BLOB, text))
     assert [fault.id for fault in faults] == ["gitmodulesName"]
     assert counted.count == 1
 
@@ -381,16 +381,16 @@ def test_a_mode_of_many_zeros_is_cut_in_the_message() -> None:
 
 
 def test_only_roles_that_the_base_does_not_give_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many spellings in both, none is compared with each other one."""
+    """The many spellings in both are not compared with each other."""
     compared = 0
 
-    def equals(self: Role, other: object) -> bool:
+    def equals(self: RecordRole, other: object) -> bool:
         nonlocal compared
         compared += 1
-        return tuple(self) == tuple(other) if isinstance(other, Role) else False
+        return tuple(self) == tuple(other) if isinstance(other, RecordRole) else False
 
-    monkeypatch.setattr(Role, "__eq__", equals)
-    monkeypatch.setattr(Role, "__hash__", lambda self: hash(tuple(self)))
+    monkeypatch.setattr(RecordRole, "__eq__", equals)
+    monkeypatch.setattr(RecordRole, "__hash__", lambda self: hash(tuple(self)))
     count = 300
     base = b"".join(entry(b"100644", b".gitmodules" + b" " * n, b"%020d" % n) for n in range(count))
     text = base + entry(b"100644", b".gitmodules" + b" " * count, b"%020d" % count)

@@ -26,7 +26,7 @@ from smartserver.records.segment import encode_segment
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import WrongContent
 from smartserver.vcs.git.objects import BLOB, COMMIT, METAS, TAG, TREE
-from smartserver.vcs.git.pack import BaseNotHere, Table, offset_back
+from smartserver.vcs.git.pack import BaseNotHere, IndexTable, offset_back
 from smartserver.vcs.git.system import GIT
 
 KINDS = GIT["git sha1"].kinds
@@ -46,7 +46,7 @@ def test_offsets_are_read_back_as_git_does(offset: int) -> None:
 
 
 def test_an_index_finds_wide_offsets() -> None:
-    table = Table(20)
+    table = IndexTable(20)
     keys = [hashlib.sha1(bytes((n,))).digest() for n in range(40)]
     for n, key in enumerate(keys):
         table.add(key, n, n if n % 2 else (1 << 31) + n * (1 << 33))
@@ -187,7 +187,7 @@ def test_dropped_texts_are_decoded_again(part: Any, files: list[int], sent: Sent
 
 @BOTH
 def test_a_base_of_the_repository_that_comes_after_all(part: Any, files: list[int], sent: Sent) -> None:
-    """As of a change that was reverted: each of the two texts rests on the other one."""
+    """Each of the two texts rests on the other one, as after a change that was reverted."""
     here = b"".join([b"line %d\n" % n for n in range(100)])
     key = hashlib.sha1(b"blob %d\0%s" % (len(here), here)).digest()
     changed = sent.record(BLOB, here + b"changed\n", here, key)

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
 import tracemalloc
 from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
+
+from smartserver.vcs.base import CannotSend
 from smartserver.vcs.git.objects import COMMIT
-from smartserver.vcs.git.plan import Revision, Revisions, graph_of
+from smartserver.vcs.git.plan import Revision, Revisions, graph_of, revisions
+from smartserver.vcs.git.repository import GitRepository
 
 
 def key(name: str, width: int = 20) -> bytes:
@@ -32,3 +39,22 @@ def test_memory_of_a_plan() -> None:
         tracemalloc.stop()
     assert len(graph) == count
     assert taken / count < 200
+
+
+def test_a_commit_without_its_past_is_named(tmp_path: Path) -> None:
+    """Git itself says of one that it could not be read, and that the walk of revisions was not set up."""
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a", *words]
+        return subprocess.run(command, input=b"", capture_output=True, check=True).stdout.decode().strip()
+
+    git("init", "-q", "--bare")
+    tree = git("hash-object", "-t", "tree", "-w", "--stdin")
+    first = git("commit-tree", tree, "-m", "first")
+    second = git("commit-tree", tree, "-p", first, "-m", "second")
+    (tmp_path / "objects" / first[:2] / first[2:]).unlink()
+    with GitRepository(tmp_path, {"PATH": os.environ["PATH"]}) as repository, pytest.raises(CannotSend) as refused:
+        revisions(repository, [bytes.fromhex(second)], [])
+    assert str(refused.value) == (
+        f"cannot push: history is cut off: commit {first} is missing (in a shallow clone: git fetch --unshallow)"
+    )

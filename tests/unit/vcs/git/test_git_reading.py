@@ -40,7 +40,7 @@ MAIN = b"refs/heads/main"
 
 
 class Client:
-    """What a client has, which fetches: each object with its text."""
+    """A client that fetches: each object it has, with its text."""
 
     def __init__(self, history: History, repository: PackRepository) -> None:
         self.history = history
@@ -77,7 +77,7 @@ class Client:
         self.tips.update(want for want in wants if self.history.objects[want].meta == COMMIT)
 
     def check(self) -> set[bytes]:
-        """What the tips reach is here, up to where history is cut; the commits."""
+        """Check that everything the tips reach is here, up to the cut of history; the commits."""
         left, seen = list(self.tips), set[bytes]()
         while left:
             commit = left.pop()

@@ -73,7 +73,7 @@ def test_a_repository_of_the_user_is_refused(tmp_path: Path) -> None:
 
 
 def test_another_users_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who prepared it, chose its hooks and its settings. As git does, root works in the folders of sudo's user."""
+    """Its user chose its hooks and its settings. As git does, root works in the folders of sudo's user."""
     kept, new = tmp_path / "kept", tmp_path / "new"
     new.mkdir()
     open_bare(str(kept), "git sha1", VARIABLES).close()
@@ -186,7 +186,7 @@ def test_what_it_does_not_say_is_counted(repository: GitRepository, tmp_path: Pa
 
 
 BLOB_KEY = bytes.fromhex("587be6b4c3f93f93c489c0111bba5596147a26cb")
-"""Of the text `x` and a line's end."""
+"""The key of the text `x` and a line's end."""
 
 EMPTY_TREE = bytes.fromhex("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 

@@ -36,7 +36,7 @@ def entry(mode: bytes, name: bytes, key: bytes) -> bytes:
 
 
 def needs(meta: bytes, text: bytes, rules: GitSystem = GIT1) -> dict[bytes, list[bytes]]:
-    """What an object needs, by the type that must be."""
+    """The objects that an object needs, by the type that must be."""
     return {wanted: list(keys) for _, wanted, keys in rules.references(0, A, meta, text) if wanted and keys}
 
 

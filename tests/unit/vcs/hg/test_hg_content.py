@@ -11,7 +11,7 @@ from charging import Charged
 
 from smartserver.errors import LimitExceeded, MissingRevision, NoSuchPart
 from smartserver.records import browse
-from smartserver.records.browse import Change, Contents, Node, NodeType
+from smartserver.records.browse import ChangedPath, Contents, Node, NodeType
 from smartserver.records.content import ReadScope, Text
 from smartserver.records.model import Record, Tip
 from smartserver.store.parts import PART
@@ -200,16 +200,16 @@ def test_changes() -> None:
     merge = stored.commit(changed, second, first)
     nothing = stored.commit({}, merge)
     here = contents(stored)
-    assert list(here.changes(first)) == [Change("A", path) for path in sorted(FILES)]
+    assert list(here.changes(first)) == [ChangedPath("A", path) for path in sorted(FILES)]
     assert list(here.changes(second)) == [
-        Change("M", b"a.txt"),
-        Change("D", b"a/b"),
-        Change("M", b"a/link"),
-        Change("D", b"a0"),
-        Change("A", b"a0/x"),
+        ChangedPath("M", b"a.txt"),
+        ChangedPath("D", b"a/b"),
+        ChangedPath("M", b"a/link"),
+        ChangedPath("D", b"a0"),
+        ChangedPath("A", b"a0/x"),
     ]
     assert list(here.changes(merge)) == []
-    assert list(here.changes(nothing)) == [Change("D", path) for path in sorted(changed)]
+    assert list(here.changes(nothing)) == [ChangedPath("D", path) for path in sorted(changed)]
 
 
 def test_what_a_clone_checks_out() -> None:

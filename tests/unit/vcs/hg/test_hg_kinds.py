@@ -43,7 +43,8 @@ def test_meta_in_another_form_is_none(meta: bytes) -> None:
 
 
 def test_a_node_is_mercurials_hash() -> None:
-    """Of the parents in the order of their bytes, and the text; `hg debugdata` of the first file of a history."""
+    """The hash is of the parents in the order of their bytes, and the text; `hg debugdata` of the first file of a
+    history."""
     assert node_of(b"", b"hello\n").hex() == hashlib.sha1(NULL + NULL + b"hello\n").hexdigest()
     assert node_of(B + A, b"x") == node_of(A + B, b"x") == hashlib.sha1(A + B + b"x").digest()
 

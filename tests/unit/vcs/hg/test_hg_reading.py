@@ -16,7 +16,7 @@ from smartserver.vcs.hg import reading
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, file_key
 from smartserver.vcs.hg.markers import WHOLE, encode_selector, key_of
 from smartserver.vcs.hg.reading import newest_open, read
-from smartserver.vcs.hg.selector import BOOKMARK, BRANCH, FRAGMENT, GRAPH, Names, decode_found, encode
+from smartserver.vcs.hg.selector import BOOKMARK, BRANCH, FRAGMENT, GRAPH, RevisionNames, decode_found, encode
 from smartserver.vcs.hg.system import HgSystem
 
 FIRST, SECOND, THIRD, FOURTH = (bytes.fromhex(start.ljust(40, "0")) for start in ("ab1", "ab2", "123", "9c"))
@@ -75,7 +75,7 @@ class Stored(Charged):
 
 
 def find(stored: Stored, *names: bytes) -> dict[bytes, bytes]:
-    asked = Names(names, is_all=False)
+    asked = RevisionNames(names, is_all=False)
     found = HgSystem().read(stored, encode(asked), ReadScope())
     assert found.heads is None
     return decode_found(asked, found.said)
@@ -142,7 +142,7 @@ def test_tags_of_all_heads() -> None:
 
 
 def test_a_tag_that_moved_often() -> None:
-    """Of two heads that know each other's, the one with the longer history counts, in time that grows with it."""
+    """The head with the longer history counts, if two know each other's, in time that grows with it."""
     longer = line(FIRST, b"one") * 100_000 + line(SECOND, b"one")
     shorter = line(SECOND, b"one") * 50_000 + line(FIRST, b"one")
     for first, second in ((longer, shorter), (shorter, longer)):
@@ -150,22 +150,24 @@ def test_a_tag_that_moved_often() -> None:
 
 
 def test_history_of_names_and_branches() -> None:
-    plan = read(Stored(), encode(Names([b"mark", BRANCH + b"old", b"tip"])), ReadScope())
+    plan = read(Stored(), encode(RevisionNames([b"mark", BRANCH + b"old", b"tip"])), ReadScope())
     assert plan.heads == [SECOND, FOURTH]
     assert plan.said == SECOND + NULL + FOURTH
-    again = read(Stored(), encode(Names([b"mark", BRANCH + b"old", b"tip", b"mark", b"mark"])), ReadScope())
+    again = read(Stored(), encode(RevisionNames([b"mark", BRANCH + b"old", b"tip", b"mark", b"mark"])), ReadScope())
     assert (again.heads, again.said) == (plan.heads, plan.said + SECOND + SECOND)
 
 
 def test_what_comes_after_a_url_is_a_branch_or_another_name() -> None:
-    plan = read(Stored(), encode(Names([FRAGMENT + b"old", FRAGMENT + b"mark"])), ReadScope())
+    plan = read(Stored(), encode(RevisionNames([FRAGMENT + b"old", FRAGMENT + b"mark"])), ReadScope())
     assert plan.said == NULL + SECOND
     assert find(Stored(), FRAGMENT + b"mark") == {b"mark": SECOND}
 
 
 def test_a_bookmark_alone() -> None:
     """A tag or a branch of that name does not count."""
-    plan = read(Stored(), encode(Names([BOOKMARK + b"mark", BOOKMARK + b"old", BOOKMARK + b"tip"])), ReadScope())
+    plan = read(
+        Stored(), encode(RevisionNames([BOOKMARK + b"mark", BOOKMARK + b"old", BOOKMARK + b"tip"])), ReadScope()
+    )
     assert plan.heads == [SECOND]
     assert plan.said == SECOND + NULL + NULL
     with pytest.raises(NoSuchPart, match="unknown revision 'lost'"):
@@ -214,7 +216,7 @@ def test_markers(
 ) -> None:
     stored = Stored(markers=[ONE, TWO, OTHER, EARLY])
     stored.news = [key_of(each) for each in news]
-    asked = encode(Names([BRANCH + name if name == b"old" else name for name in names])) if names else b""
+    asked = encode(RevisionNames([BRANCH + name if name == b"old" else name for name in names])) if names else b""
     every = [tip.id for value in stored.refs().values() for tip in value]
     found = HgSystem().read(stored, encode_selector(known, asked), ReadScope(wants=[] if names else every))
     said = found.said[20 * len(names) :]

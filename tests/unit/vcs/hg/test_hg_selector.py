@@ -8,7 +8,7 @@ from smartserver.vcs.hg.selector import (
     BRANCH,
     GRAPH,
     MAX_NAMES,
-    Names,
+    RevisionNames,
     decode,
     decode_found,
     encode,
@@ -18,8 +18,10 @@ from smartserver.vcs.hg.selector import (
 A, B = b"\xaa" * 20, b"\xbb" * 20
 
 
-@pytest.mark.parametrize("names", [Names([]), Names([b"tip"], is_all=False), Names([b"a b", BRANCH + b"default"])])
-def test_names_come_out_as_they_went_in(names: Names) -> None:
+@pytest.mark.parametrize(
+    "names", [RevisionNames([]), RevisionNames([b"tip"], is_all=False), RevisionNames([b"a b", BRANCH + b"default"])]
+)
+def test_names_come_out_as_they_went_in(names: RevisionNames) -> None:
     assert decode(encode(names)) == names
 
 
@@ -30,5 +32,5 @@ def test_what_is_no_selector(selector: bytes) -> None:
 
 
 def test_what_was_found() -> None:
-    names = Names([b"one", BRANCH + b"b", b"two"])
+    names = RevisionNames([b"one", BRANCH + b"b", b"two"])
     assert decode_found(names, encode_found([A, NULL, B])) == {b"one": A, b"two": B}

@@ -1,0 +1,133 @@
+"""The records that a pull brought, in a temporary file until they are inserted; each is proved before it is used."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from smartserver.records.cache import Cache
+from smartserver.records.check import verify_record
+from smartserver.records.delta import decompress
+from smartserver.records.model import Entry, Key, Kind, RevisionId, Segment
+from smartserver.records.segment import decode_segment
+from smartserver.records.varint import Malformed
+from smartserver.vcs.base import WrongContent
+
+CACHE: Final = 64 << 20
+"""Bytes of texts kept as bases."""
+
+
+class ReceivedRecord(NamedTuple):
+    """The place of a record in the file, and its header."""
+
+    at: int
+    encoding: int
+    length: int
+    frame_length: int
+    meta: bytes
+    base: Key
+    check: bytes
+    here: bool
+    """True if its base did not come before it: then it is here, even where a copy of it comes later."""
+    revision: RevisionId
+    """The first revision that introduced it."""
+
+
+class ReceivedRecords(ABC):
+    """The records that came, by kind, in their order; a context that holds the file."""
+
+    def __init__(self, kinds: Sequence[Kind]) -> None:
+        self._kinds = kinds
+        self._rows: list[dict[Key, ReceivedRecord]] = [{} for _ in kinds]
+        self._copies: dict[tuple[int, Key], list[RevisionId]] = {}
+        """The further revisions that introduced a record."""
+        self.parents: dict[RevisionId, tuple[RevisionId, ...]] = {}
+        """By revision, in order."""
+        self._cache = Cache[tuple[int, Key], bytes](CACHE, len)
+        self._size = 0
+        self._spool = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the temporary file."""
+        self._spool.close()
+
+    @property
+    def objects(self) -> int:
+        """The number of records, without copies."""
+        return sum(map(len, self._rows))
+
+    def _take(self, block: bytes) -> tuple[Segment, list[Entry]]:
+        """Keep a segment, after those of its parents; with it the entries of records that did not come before."""
+        segment = decode_segment(block, 0, self._kinds)
+        revision = segment.revision
+        self.parents[revision] = tuple([parent.id for parent in segment.parents])
+        at = self._size + segment.frames_at
+        new = []
+        for entry in segment.entries:
+            came = self._rows[entry.kind]
+            if entry.key in came:
+                self._copies.setdefault((entry.kind, entry.key), []).append(revision)
+            else:
+                base = segment.base_of(entry)
+                here = bool(base) and base not in came
+                place = (at, entry.encoding, entry.length, entry.frame_length)
+                came[entry.key] = ReceivedRecord(*place, entry.meta, base, entry.check, here, revision)
+                new.append(entry)
+            at += entry.frame_length
+        self._size += len(block)
+        while block:
+            block = block[os.write(self._spool.fileno(), block) :]
+        return segment, new
+
+    def _text(self, kind: int, key: Key) -> bytes:
+        """The text of a record that came or is here, proved to be what its key or header says."""
+        came = self._rows[kind]
+        chain: list[tuple[Key, ReceivedRecord]] = []
+        text = self._cache.get((kind, key))
+        if text is None and key not in came:
+            return self._kept(kind, key)
+        while text is None:
+            row = came[key]
+            chain.append((key, row))
+            key = row.base
+            text = self._cache.get((kind, key)) if key else b""
+            if text is None and row.here:
+                text = self._kept(kind, key)
+        while chain:
+            key, row = chain.pop()
+            try:
+                text = self._decoded(row, text)
+                verify_record(self._kinds[kind], key, row.meta, text, row.check)
+            except (Malformed, ValueError) as error:
+                raise WrongContent(key, str(error)) from error
+            self._cache.put((kind, key), text)
+        return text
+
+    def _decoded(self, row: ReceivedRecord, base: bytes) -> bytes:
+        return decompress(row.encoding, self._frame(row), row.length, base)
+
+    def _frame(self, row: ReceivedRecord) -> bytes:
+        return os.pread(self._spool.fileno(), row.frame_length, row.at)
+
+    def _kept(self, kind: int, key: Key) -> bytes:
+        text = self._local(kind, key)
+        if text is None:
+            raise WrongContent(key, "a record rests on it, but it is not here")
+        self._cache.put((kind, key), text)
+        return text
+
+    @abstractmethod
+    def _local(self, kind: int, key: Key) -> bytes | None:
+        """The text of a record that was in the repository before; None where there is none."""
