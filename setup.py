@@ -25,8 +25,8 @@ POSTGRES = ["psycopg[binary]>=3.2"]
 
 
 def native_parts() -> dict[str, Any]:
-    """What builds the crate of native parts; without cargo, or where that is too old, everything is in Python. So it is
-    where the build fails."""
+    """Return the arguments that build the crate of native parts. Without cargo, or where it is too old or fails,
+    everything is in Python."""
     try:
         from setuptools_rust import RustExtension
     except ImportError:
@@ -37,21 +37,25 @@ def native_parts() -> dict[str, Any]:
     if cargo is None:
         return without("cargo is not on PATH")
     wanted = re.search(r'^rust-version = "([0-9.]+)"', (here / CRATE).read_text(encoding="utf-8"), re.MULTILINE)
-    found = re.search(r" ([0-9.]+)", subprocess.run([cargo, "--version"], capture_output=True, text=True).stdout)
-    if wanted is None or found is None or numbers(found[1]) < numbers(wanted[1]):
-        return without(f"cargo is {found[1] if found else 'broken'}, not {wanted[1] if wanted else 'known'} or newer")
+    asked = subprocess.run([cargo, "--version"], capture_output=True, text=True)
+    found = re.search(r" ([0-9.]+)", asked.stdout)
+    if asked.returncode or found is None:
+        said = (asked.stderr.strip() or asked.stdout.strip() or f"status {asked.returncode}").splitlines()
+        return without(f"{cargo} fails: {'; '.join(said[-2:])}")
+    if wanted is None or numbers(found[1]) < numbers(wanted[1]):
+        return without(f"cargo is {found[1]}, not {wanted[1] if wanted else 'known'} or newer")
     crate = RustExtension("smartserver._native", path=str(CRATE), args=["--locked"], debug=False, optional=True)
     return {"rust_extensions": [crate], "options": {"bdist_wheel": {"py_limited_api": "cp311"}}}
 
 
 def without(why: str) -> dict[str, Any]:
-    """Nothing to build, and a line that says why."""
+    """Build nothing, and print a line that says why."""
     print(f"smartserver: the native parts are not built: {why}; all is in Python, and slower", file=sys.stderr)
     return {}
 
 
 def numbers(version: str) -> list[int]:
-    """A version, to be compared."""
+    """Return a version as numbers, to be compared."""
     return [int(part) for part in version.split(".")]
 
 

@@ -17,7 +17,7 @@ SHOWN_MESSAGES = 60
 
 
 class Countable(Protocol):
-    """What can be counted: any network, and whatever else counts alike."""
+    """An object that counts: any network, or another with the same method."""
 
     def take(self) -> Counts:
         """The counts since the last call."""
@@ -32,7 +32,7 @@ class NothingCounted(AssertionError):
 
 
 class BlockCounts:
-    """What a `round_trips` block did, once it is left."""
+    """The counts of a `round_trips` block, once it is left."""
 
     counts: Counts = Counts()
 

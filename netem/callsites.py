@@ -1,4 +1,4 @@
-"""Who sent it: the lines of the program under test that are being run, those of tools and libraries left out."""
+"""Call sites: the lines of the program under test that are being run, without those of tools and libraries."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ CallSites = tuple[CallSite, ...]
 
 @functools.cache
 def of_a_library(path: str) -> bool:
-    """Whether a file is Python's own or an installed package's."""
+    """True if a file is Python's own or an installed package's."""
     return path.startswith(("<frozen ", *_TOOLS)) or any(folder in path for folder in _INSTALLED)
 
 
 def call_sites() -> CallSites:
-    """Where the program under test is now; where none of its lines is being run, where the libraries are."""
+    """The lines that the program under test is at now; if none of its lines is being run, those of the libraries."""
     own: list[CallSite] = []
     others: list[CallSite] = []
     frame: FrameType | None = sys._getframe(1)

@@ -45,11 +45,7 @@ class Clock:
         return self.call_at(self.nanoseconds + nanoseconds(delay), call)
 
     def call_at(self, at: int, call: Callable[[], object]) -> Timer:
-        """Run `call` at `at` nanoseconds.
-
-        Raises:
-            ValueError: that time is past.
-        """
+        """Run `call` at `at` nanoseconds."""
         if at < self.nanoseconds:
             raise ValueError(f"cannot call at {at} ns, it is {self.nanoseconds} ns")
         timer = Timer(at, call)

@@ -50,12 +50,12 @@ class Message:
     content: bytes = field(default=b"", repr=False)
     """Its first bytes, where the network tells them."""
     sites: CallSites = ()
-    """Where the program sent the first of them from, where that is known."""
+    """The lines of the program that sent the first of them, where they are known."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What one operation did."""
+    """The counts of one operation."""
 
     connections: int = 0
     """Connections opened in it."""
@@ -111,13 +111,13 @@ class Counts:
 
     @property
     def used(self) -> bool:
-        """Whether anything happened at all: a connection or a byte."""
+        """True if anything happened at all: a connection or a byte."""
         return bool(self.connections or self.bytes_up or self.bytes_down)
 
 
 @dataclass(slots=True)
 class _Side:
-    """What the deepest message delivered to one side was."""
+    """The deepest message that was delivered to one side."""
 
     depth: int = 0
     without_handshake: int = 0
@@ -149,13 +149,13 @@ class Counter:
             self._opened[connection] = self._sides[True].depth + 2
 
     def taken(self, message: Message) -> None:
-        """What a client sent with a connection's first packet was taken: only what it sends on it beyond that waits for
-        the handshake."""
+        """Note that the server took what a client sent with a connection's first packet: only later bytes wait for the
+        handshake."""
         self._taken[message.connection] = message.depth + 1
 
     def refused(self, message: Message) -> None:
-        """What a client sent with a connection's first packet was not taken: it waits for a handshake, and sends it
-        again."""
+        """Note that the server refused what a client sent with a connection's first packet: the client waits for a
+        handshake and sends it again."""
         self._opened[message.connection] = message.depth + 1
         self._bytes[message.up] -= message.size
         self._flights[message.up] -= 1
@@ -229,7 +229,7 @@ class Counter:
         self._repeated += packets
 
     def delivered(self, message: Message, now: int) -> None:
-        """Some of a message comes out at the far end."""
+        """Some of a message comes out at the remote end."""
         if message.delivered is None:
             message.delivered = now / 1e9
         receiver = self._sides[not message.up]

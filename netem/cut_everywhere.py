@@ -34,12 +34,12 @@ INSIDE = 20
 S = TypeVar("S")
 
 Frames = Callable[[bytes], Iterable[int]]
-"""Where frames end in all that one direction of a connection carried."""
+"""A function that gives the ends of frames in all that one direction of a connection carried."""
 
 
 @dataclass(frozen=True)
 class CutPoint:
-    """Where a link is cut: for both ends, when so many bytes of one direction have come out."""
+    """A place at which a link is cut: for both ends, when so many bytes of one direction have come out."""
 
     connection: int
     """Which of those that the operation opens, from 1 on."""
@@ -61,15 +61,15 @@ class CutPoint:
 
 @dataclass(frozen=True)
 class Trial(Generic[S]):
-    """What one cut came to."""
+    """The outcome of one cut."""
 
     point: CutPoint
     state: S
-    """As `make` gave it; its network is whole again."""
+    """The state that `make` gave; its network is whole again."""
     result: object
-    """What the operation returned; None where it raised."""
+    """The operation's return value; None where it raised."""
     error: Exception | None
-    """What it raised, of the kinds in `lost`."""
+    """The error that it raised, of the kinds in `lost`."""
 
 
 def cut_everywhere(

@@ -37,7 +37,8 @@ class Link:
     tcp: TcpModel | None = None
     """The congestion window of each direction of a connection made on this link, in the simulator; None: none."""
     seed: int | str = 0
-    """Of all that happens by chance. Each effect has a chance of its own in each direction of each connection."""
+    """The seed of all that happens by chance. Each effect has a chance of its own in each direction of each
+    connection."""
 
     def __post_init__(self) -> None:
         """Refuse a link that cannot be."""
@@ -47,22 +48,14 @@ class Link:
         self._effects(self.up)
 
     def check_streams(self, *, simulated: bool = False) -> None:
-        """Refuse a link with something that means nothing where streams of bytes pass, in simulator and proxy.
-
-        Raises:
-            ValueError: it has it.
-        """
+        """Refuse a link with something that means nothing where streams of bytes pass, in simulator and proxy."""
         if self.tcp is not None and not simulated:
             raise ValueError("a link with TCP's model, and here are sockets: only the simulated network has one")
         for effect in (*self.up, *self.down):
             effect.check_streams()
 
     def check_packets(self) -> None:
-        """Refuse a link with something that means nothing where packets pass.
-
-        Raises:
-            ValueError: it has it.
-        """
+        """Refuse a link with something that means nothing where packets pass."""
         if self.tcp is not None:
             raise ValueError("a link with TCP's model, and here are packets: only the simulated network has one")
         if (self.buffer, self.window) != (BUFFER, WINDOW):
@@ -88,16 +81,16 @@ class Link:
         return Lane(self, up=up, connection=connection)
 
     def stages(self, *, up: bool, connection: int) -> list[Stage]:
-        """What happens to the bytes of one direction of the connection with that number."""
+        """The stages that the bytes of one direction of the connection with that number pass."""
         return [effect.begin() for effect in self._seeded(str(connection), up=up)]
 
     def packet_stages(self, *, up: bool) -> list[Stage]:
-        """What happens to the packets of one direction, all connections together."""
+        """The stages that the packets of one direction pass, all connections together."""
         return [effect.begin_packets() for effect in self._seeded("packets", up=up)]
 
     @property
     def trains(self) -> bool:
-        """Whether packets may pass as trains of segments: nothing is done to them one by one."""
+        """True if packets may pass as trains of segments: nothing is done to them one by one."""
         return not any(effect.splits_trains for effect in (*self._effects(self.up), *self.down))
 
     def one_way(self, *, up: bool) -> int:
@@ -167,11 +160,7 @@ class Lane:
         return self._queue[0].at if self._queue else NEVER
 
     def take(self) -> Parcel:
-        """The next parcel, taken out of the queue.
-
-        Raises:
-            IndexError: there is none.
-        """
+        """The next parcel, taken out of the queue."""
         parcel = self._queue.popleft()
         self.undelivered -= len(parcel.content)
         return parcel

@@ -97,7 +97,7 @@ def doubt(found: Slope, late: Sequence[float]) -> str:
 
 
 def apart(found: Slope, counted: Sequence[int]) -> str:
-    """What to say of a slope that is a whole round trip from what was counted in every run; empty when it is not.
+    """A remark on a slope that differs by a whole round trip from the count of every run; empty when it does not.
 
     Neither is wrong: they tell of different things.
     """

@@ -1,4 +1,4 @@
-"""What every network of netem has, whatever carries its bytes; `tests/conformance` holds each to it.
+"""The interface of every network of netem, whatever carries its bytes; `tests/conformance` holds each to it.
 
 How a connection is opened differs (a stream of the simulator, a port of the proxy, a socket of a namespace), so that is
 not here.
@@ -18,7 +18,7 @@ class Network(Protocol):
 
     @property
     def link(self) -> Link:
-        """What it is made of now."""
+        """The link that it has now."""
 
     def change(self, link: Link) -> None:
         """Make it another link from now on, for open connections too.

@@ -1,4 +1,4 @@
-"""How the sockets of a running program are reached: methods of their classes, replaced for a time.
+"""Patches that reach the sockets of a running program: methods of their classes, replaced for a time.
 
 The classes are the standard library's, and Twisted's once the program has loaded it: nothing is imported here that the
 program did not ask for. asyncio and Twisted buffer what is written and send it from their loops, so their `write`
@@ -19,7 +19,7 @@ Method = Callable[..., Any]
 
 
 class Witness(Protocol):
-    """What is told of a program's sockets."""
+    """An observer of a program's sockets."""
 
     def connect(self, sock: socket.socket, address: Any, connect: Callable[[Any], Any]) -> Any:
         """The program connects a socket; `connect` does it, to the address it is given."""
@@ -35,7 +35,7 @@ class Witness(Protocol):
 
 
 CONTENT = ("data", "list_of_data", "iovec")
-"""What those methods that take it by name call what is sent."""
+"""The names of the argument with the bytes to send, in methods that take it by name."""
 
 
 def size_of(content: Any) -> int:
@@ -49,7 +49,7 @@ def sum_of(contents: Any) -> int:
 
 
 def _content(arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """What is sent, of the arguments of a method that sends."""
+    """The bytes to send, among the arguments of a method that sends."""
     return arguments[0] if arguments else next((named[name] for name in CONTENT if name in named), None)
 
 

@@ -27,10 +27,11 @@ REFILL = 0.02
 """Seconds of the rate that wait for the link at the least."""
 
 TURNS = 6
-"""Of the loop, in which what was just being accepted becomes a connection, and is lost as the others are."""
+"""Turns of the loop in which a socket that was just being accepted becomes a connection, and is lost as the others
+are."""
 
 DOORS: set[tuple[str, int]] = set()
-"""Where the proxies of this process listen: what is connected to them is counted there."""
+"""The addresses on which the proxies of this process listen: connections to them are counted there."""
 
 
 def filled(link: Link) -> Link:
@@ -118,7 +119,6 @@ class Proxy:
 
         Raises:
             OSError: it cannot listen there.
-            ProxyError: its thread failed, or does not listen in time.
         """
         self._thread.start()
 
@@ -127,11 +127,7 @@ class Proxy:
         self._thread.stop()
 
     def check(self) -> None:
-        """Whether all is well.
-
-        Raises:
-            ProxyError: the thread failed.
-        """
+        """Check that all is well."""
         self._thread.check()
 
     def change(self, link: Link) -> None:
@@ -142,13 +138,12 @@ class Proxy:
 
         Raises:
             ValueError: an effect has no meaning for streams.
-            ProxyError: the proxy's thread failed, or does not answer.
         """
         link.check_streams()
         self._thread.ask(lambda: self._change(filled(link), also_new=True))
 
     def change_open(self, link: Link) -> None:
-        """As `change`, but only for connections that are open, as if a router had forgotten them; not for new ones.
+        """Change the link as `change` does, but only for connections that are open, as if a router had forgotten them.
 
         Raises:
             ValueError, ProxyError: as `change`.
@@ -168,7 +163,6 @@ class Proxy:
 
         Raises:
             OSError: it cannot listen there.
-            ProxyError: it does not run, or does not answer.
         """
         return self._thread.ask_running(lambda: self._listen(upstream, listen))
 
@@ -176,18 +170,11 @@ class Proxy:
         """The counts since the last `take` (or the start), over all connections; a new operation begins.
 
         What a client has read is counted. After `close` it gives what was left.
-
-        Raises:
-            ProxyError: the proxy's thread failed, or does not answer.
         """
         return self._thread.ask(self._take)
 
     def counts(self) -> Counts:
-        """The counts so far; nothing is begun anew.
-
-        Raises:
-            ProxyError: the proxy's thread failed, or does not answer.
-        """
+        """The counts so far; nothing is begun anew."""
         return self._thread.ask(lambda: self._counter.counts())
 
     def _take(self) -> Counts:

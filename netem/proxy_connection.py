@@ -26,7 +26,7 @@ from netem.units import NANOSECONDS, NEVER
 Address = tuple[str, int]
 
 Ends = tuple[Address, Address]
-"""Of one connection: where the client is, and where it is connected to. A later one may have the same."""
+"""The addresses of a connection's client and of its server. A later connection may have the same."""
 
 SLACK = 50_000
 """Nanoseconds a parcel may come out early: less than one turn of the loop, and it saves arming a timer for it."""
@@ -44,7 +44,7 @@ FLUSHING = 0.005
 
 @dataclass(frozen=True)
 class ConnectionObserver:
-    """Who hears of what happens to a connection, on the proxy's thread."""
+    """An observer of a connection, called on the proxy's thread."""
 
     ended: Callable[[ProxyConnection], None]
     """Nothing of it is left."""
@@ -127,7 +127,7 @@ class ProxyConnection:
                 self._told.established(self.number)
 
     def sites(self, size: int) -> Callable[[], CallSites] | None:
-        """Who sent the next `size` bytes of the client, if there is one who knows."""
+        """The lines that sent the next `size` bytes of the client, where they are known."""
         if self._told.sites is None:
             return None
         found = self._told.sites(self.number, size)
@@ -200,7 +200,7 @@ class ProxySocket(asyncio.Protocol):
         """It sends no more: its end of stream has entered the link, or it is gone."""
         self.end_delivered = False
         self.not_before = 0
-        """What it sends earlier counts as sent then: connections are made late here."""
+        """The least time at which its bytes count as sent: connections are made late here."""
         self.peer: ProxySocket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

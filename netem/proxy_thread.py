@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 
 class ProxyError(Exception):
-    """The proxy's own thread failed; what it measured is worth nothing."""
+    """The proxy's own thread failed, or does not answer; what it measured is worth nothing. Any call may raise it."""
 
 
 class ProxyThread:
@@ -43,7 +43,6 @@ class ProxyThread:
 
         Raises:
             OSError: it cannot listen there.
-            ProxyError: it failed, or does not listen in time.
         """
         self.thread = threading.Thread(target=self.run, name=THREAD, daemon=True)
         self.thread.start()
@@ -66,20 +65,12 @@ class ProxyThread:
         self.thread.join()
 
     def check(self) -> None:
-        """Whether all is well.
-
-        Raises:
-            ProxyError: it failed.
-        """
+        """Check that all is well."""
         if self._failure is not None:
             raise ProxyError(f"the proxy's thread failed: {self._failure!r}") from self._failure
 
     def ask(self, question: Callable[[], _T]) -> _T:
-        """What a function gives that is called there; here, where it does not run.
-
-        Raises:
-            ProxyError: it failed, or does not answer.
-        """
+        """Call a function there and return its result; call it here if the thread does not run."""
         self.check()
         loop, thread = self.loop, self.thread
         if loop is None or thread is None or not thread.is_alive() or thread is threading.current_thread():
@@ -102,11 +93,7 @@ class ProxyThread:
         return _answer(answered)
 
     def ask_running(self, question: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """What a coroutine gives that is run there.
-
-        Raises:
-            ProxyError: it does not run, failed, or does not answer.
-        """
+        """Run a coroutine there and return its result."""
         self.check()
         if self.loop is None or self.loop.is_closed():
             raise ProxyError("the proxy was not started, or is closed")
@@ -120,7 +107,7 @@ class ProxyThread:
             self.stopping.set()
 
     def run(self) -> None:
-        """What the thread does."""
+        """Run the thread."""
         try:
             asyncio.run(self._main())
         except BaseException as error:  # the thread's end: told to whoever asks next
@@ -141,7 +128,7 @@ class ProxyThread:
 
 
 def _answer(future: Future[_T]) -> _T:
-    """What the thread gives."""
+    """Return the thread's answer."""
     try:
         return future.result(STARTING)
     except TimeoutError as error:

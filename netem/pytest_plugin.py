@@ -87,21 +87,21 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _not_all(config: pytest.Config) -> str:
-    """What keeps tests from being collected, so that nobody knows what they need; empty when nothing does."""
+    """The reason why not all tests are collected, so that nobody knows what they need; empty when all are."""
     if config.args_source is pytest.Config.ArgsSource.ARGS:
         return " ".join(config.args)
     if config.inipath is not None and config.invocation_params.dir != config.inipath.parent:
         return f"the tests of {config.invocation_params.dir} alone"
-    return next((each for each in config.invocation_params.args if each.startswith(UNCOLLECTED)), "")
+    return next((arg for arg in config.invocation_params.args if arg.startswith(UNCOLLECTED)), "")
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What a mark says."""
+    """The content of a mark."""
 
     at_most: int
     handshake: bool
-    """Whether opening connections counts."""
+    """True if opening connections counts."""
     budget: str = ""
     """The name of the budget, if it is one."""
 
@@ -170,7 +170,7 @@ class Limits:
                 terminalreporter.write_line(line)
 
     def _limit(self, mark: pytest.Mark) -> Limit:
-        """What a mark says; one that says nothing fails its test."""
+        """Read a mark; an empty one fails its test."""
         handshake = mark.kwargs.get("handshake", True)
         if type(handshake) is bool and not set(mark.kwargs) - {"handshake"} and len(mark.args) == 1:
             (limit,) = mark.args

@@ -1,4 +1,4 @@
-"""What was asked again and again: the same bytes more than once, or one line of the program that waited each time."""
+"""Repeated requests: the same bytes more than once, or one line of the program that waited each time."""
 
 from __future__ import annotations
 

@@ -6,14 +6,14 @@ import shlex
 import signal
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from netem.counter import Counts
-from netem.lateness import Lateness
 from netem.packets.command import Command
 from netem.packets.network import CLIENT, SERVER, Packets
+from netem.units import show_status
 
 LISTENING = 15.0
 """Seconds a server may take until it listens."""
@@ -32,16 +32,16 @@ class RunError(Exception):
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a client did."""
+    """The outcome of a client's run."""
 
     status: int
     """Its exit status; negative: the signal that ended it."""
     seconds: float
     """Wall time, from its start to its end."""
     counts: Counts
-    lateness: Lateness
-    """Of packets, at the most: see `Packets.lateness`."""
-    least_lateness: Lateness = field(default_factory=Lateness)
+    lateness: float = 0.0
+    """The lateness of packets, at the most: see `Packets.lateness`."""
+    least_lateness: float = 0.0
     """At the least."""
 
 
@@ -79,7 +79,6 @@ class Crossing:
         Raises:
             RunError: one does not, or there is no such setting.
             Unavailable: there are no packet networks here.
-            PacketsError: the network failed.
             ValueError: an effect of its link has no meaning for packets.
         """
         self.network.start()
@@ -103,7 +102,6 @@ class Crossing:
 
         Raises:
             RunError: it could not be started.
-            PacketsError: the network failed.
         """
         words = [self._with_address(word) for word in command]
         self.network.take()
@@ -155,7 +153,9 @@ class Crossing:
             while self.network.listening(SERVER, besides=self._servers) <= before:
                 # One that ended well may have left a daemon behind.
                 if server.ended() and (status := server.wait()):
-                    raise RunError(f"the server {shlex.join(command)} ended with status {status} before it listened")
+                    raise RunError(
+                        f"the server {shlex.join(command)} ended with {show_status(status)} before it listened"
+                    )
                 waited = time.monotonic() - begun
                 if waited > WAITING and tell is not None:
                     tell(f"waiting for the server {shlex.join(command)} to listen on a TCP port")

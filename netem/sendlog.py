@@ -1,4 +1,4 @@
-"""Who sent which byte of one connection: what the program hands to a socket, matched with what arrives on the link.
+"""The senders of each byte of one connection: bytes handed to a socket, matched with those that arrive on the link.
 
 A program sends at once (`socket.send`), or writes to a transport that sends later, when no line of the program is being
 run. Offsets in the stream join the two, so buffers cannot mix senders up, nor can threads that send in turns; of two
@@ -16,7 +16,7 @@ from netem.callsites import CallSites
 
 
 class _OfThread(threading.local):
-    """What each thread knows of itself."""
+    """The state of each thread."""
 
     sent = 0
     """Bytes the socket took from it."""
@@ -59,7 +59,7 @@ class SendLog:
         return size
 
     def received(self, size: int) -> CallSites:
-        """Who sent the first of the next `size` bytes that came onto the link."""
+        """The lines that sent the first of the next `size` bytes that came onto the link."""
         with self._lock:
             while len(self._begun) > 1 and self._begun[1][0] <= self._received:
                 self._begun.popleft()

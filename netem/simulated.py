@@ -34,12 +34,12 @@ class SimulatedNetwork:
         link.check_streams(simulated=True)
         self.link = link
         self.links: deque[Link] = deque()
-        """Those of the next connections, one each; when there is none left, `link`."""
+        """The links of the next connections, one each; when there is none left, `link`."""
         self.tap: Tap | None = None
         """Is told of all bytes that enter the link."""
         self.clock = Clock() if clock is None else clock
         self.counter = Counter()
-        """What is told of the present operation."""
+        """The counter of the present operation."""
         self.opened = 0
         """Connections so far; the last one has this number."""
         self._waiting = Waiting()
@@ -49,9 +49,6 @@ class SimulatedNetwork:
         """Make it another link from now on, for open connections too; effects that count bytes begin anew.
 
         What is on the way comes out as it would have; what was held for ever is sent again.
-
-        Raises:
-            ValueError: an effect has no meaning for streams.
         """
         link.check_streams(simulated=True)
         self.link = link

@@ -20,7 +20,7 @@ Tap = Callable[[int, bool, bytes], object]
 
 
 class Surroundings(Protocol):
-    """What an end needs of the network it is on."""
+    """The part of the network that an end needs."""
 
     clock: Clock
     counter: Counter
@@ -41,7 +41,7 @@ class Endpoint(ABC):
         self._network = network
         self._clock = network.clock
         self.link = link
-        """What it goes over now."""
+        """The link that it goes over now."""
         self._up = up
         self._number = number
         self._lane: Lane = link.lane(up=up, connection=number)

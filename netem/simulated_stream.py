@@ -25,11 +25,11 @@ class SimulatedStream(Endpoint):
         return self._buffered
 
     def readable(self) -> bool:
-        """Whether `read` would return (or raise) at once; no time passes."""
+        """True if `read` would return (or raise) at once; no time passes."""
         return bool(self._buffered or self._eof or self._error is not None)
 
     def writable(self) -> bool:
-        """Whether a third of the socket buffer is free (the kernel's rule), or writing would raise; no time passes."""
+        """True if a third of the socket buffer is free (the kernel's rule), or writing would raise; no time passes."""
         return self._error is not None or self._room() * 3 >= min(self.link.buffer, self.link.window)
 
     def write_some(self, content: bytes | bytearray | memoryview) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 class Waiting:
-    """What the client of one operation waited; times are nanoseconds.
+    """The time that the client of one operation waited, in nanoseconds.
 
     A wait may be inside another one, where a server is a client too: that time is the inner one's alone.
     """
@@ -51,7 +51,7 @@ class Waiting:
                 self._note(rtt)
 
     def rest(self, now: int) -> Waiting:
-        """What is waited from now on, as another operation's: waits that are open go on there."""
+        """Begin another operation, with the time that is waited from now on: open waits continue there."""
         self.charge(now)
         rest = Waiting()
         for rtt, connecting in self._open:

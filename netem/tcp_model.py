@@ -1,4 +1,4 @@
-"""What TCP's congestion window adds on the simulated network: slow start by acknowledgements, and its beginning anew.
+"""A model of TCP's congestion window for the simulated network: slow start by acknowledgements, and its restart.
 
 The rules are the Linux kernel's while nothing is lost (slow start has no end then). Nagle's algorithm is off. Windows
 are counted in bytes, where the kernel counts segments: many writes smaller than one, sent without waiting, fill the
@@ -23,7 +23,7 @@ MIN_VARIANCE = 0.2
 
 @dataclass(frozen=True)
 class TcpModel:
-    """How a connection's congestion window begins, and whether it begins again after idleness."""
+    """The initial congestion window of a connection, and its restart after idleness."""
 
     initial_window: int = INITIAL_WINDOW
     """Segments."""
@@ -52,7 +52,7 @@ class TcpModel:
 
 
 class CongestionWindow:
-    """How much one direction of one connection may have under way. It reads no clock; times are nanoseconds."""
+    """The bytes that one direction of one connection may have under way. It reads no clock; times are nanoseconds."""
 
     def __init__(self, model: TcpModel, round_trip: int) -> None:
         self._model = model

@@ -1,9 +1,11 @@
-"""Times, sizes and rates as people write them, and back. A time or a rate without its unit is refused."""
+"""Times, sizes and rates as people write them, and back. A time or a rate without its unit is refused, as all
+that is none: with a `ValueError` that says why."""
 
 from __future__ import annotations
 
 import math
 import re
+import signal
 
 NANOSECONDS = 1_000_000_000
 """Every time inside netem is a whole number of nanoseconds, so that sums are exact; the interface speaks seconds."""
@@ -32,11 +34,7 @@ def _split(text: str, what: str, example: str) -> tuple[float, str]:
 
 
 def parse_time(text: str) -> float:
-    """Seconds of `1000ms`, `1s`, `50us`, `0`.
-
-    Raises:
-        ValueError: no number, no unit, an unknown one, or more than a link can wait.
-    """
+    """Seconds of `1000ms`, `1s`, `50us`, `0`."""
     number, unit = _split(text, "time", "1000ms or 1s")
     if not number:
         return 0.0
@@ -53,11 +51,7 @@ def parse_time(text: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """Bytes of `65536`, `64KiB`, `1.5MB`.
-
-    Raises:
-        ValueError: no number, an unknown unit, or more than can be computed with.
-    """
+    """Bytes of `65536`, `64KiB`, `1.5MB`."""
     number, unit = _split(text, "size", "65536 or 64KiB")
     if unit not in _SIZES:
         raise ValueError(f"{text!r}: unknown unit of size {unit!r}; known: B, kB, MB, GB, KiB, MiB, GiB")
@@ -68,11 +62,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_rate(text: str) -> float:
-    """Bytes a second of `1mbit` (125,000), `125kB/s`, `10MB/s`.
-
-    Raises:
-        ValueError: no number, no unit, an unknown one, nothing a second, or more than can be computed with.
-    """
+    """Bytes a second of `1mbit` (125,000), `125kB/s`, `10MB/s`."""
     number, unit = _split(text, "rate", "1mbit or 125kB/s")
     if not number:
         raise ValueError(f"{text!r}: a rate is more than nothing; to stop a link use the effect stall")
@@ -89,11 +79,7 @@ def parse_rate(text: str) -> float:
 
 
 def parse_share(text: str) -> float:
-    """The share from 0 to 1 that `1%` or `0.01` says.
-
-    Raises:
-        ValueError: no number, or beyond the whole.
-    """
+    """The share from 0 to 1 that `1%` or `0.01` says."""
     number, sign = text.strip(), text.strip().endswith("%")
     try:
         share = float(number.removesuffix("%")) / (100 if sign else 1)
@@ -105,11 +91,7 @@ def parse_share(text: str) -> float:
 
 
 def nanoseconds(seconds: float) -> int:
-    """The nearest whole number of nanoseconds.
-
-    Raises:
-        ValueError: a time before zero, one that does not come, or not a number.
-    """
+    """The nearest whole number of nanoseconds."""
     if not 0 <= seconds < NEVER / NANOSECONDS:
         raise ValueError(f"{seconds!r} seconds: expected a time from 0 on")
     return round(seconds * NANOSECONDS)
@@ -131,6 +113,11 @@ def show_address(address: tuple[str, int]) -> str:
     """`example.org:9418`, `[::1]:9418`: as it is written on the command line."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def show_status(status: int) -> str:
+    """`status 3`, `signal 11 (Segmentation fault)` for -11."""
+    return f"status {status}" if status >= 0 else f"signal {-status} ({signal.strsignal(-status)})"
 
 
 def plural(number: int, noun: str) -> str:

@@ -76,11 +76,11 @@ class Watched:
         self._proxy.sites = self._received
         self._doors: dict[Address, Address] = {}
         self._opening_door = threading.Lock()
-        """Of `_doors`. Who holds it waits for the proxy's thread, which therefore must never want it."""
+        """The lock of `_doors`. Its holder waits for the proxy's thread, which therefore must never want it."""
         self._clients: dict[Ends, _Client] = {}
         """The last one with those ends: what is left of an earlier one may still be in the proxy."""
         self._lock = threading.Lock()
-        """Of `_clients`. Nobody waits who holds it."""
+        """The lock of `_clients`. Its holder never waits."""
         self._numbered: dict[int, _Client] = {}
         """By their numbers in the proxy; of its thread alone."""
         self._patches = Patches(self)
@@ -121,7 +121,7 @@ class Watched:
 
     @property
     def link(self) -> Link:
-        """What it is made of now."""
+        """The link that it has now."""
         return self._proxy.link
 
     def change(self, link: Link) -> None:
@@ -129,11 +129,7 @@ class Watched:
         self._proxy.change(link)
 
     def take(self) -> Counts:
-        """The counts since the last `take` (or the beginning), over all connections; a new operation begins.
-
-        Raises:
-            ProxyError: the proxy failed.
-        """
+        """The counts since the last `take` (or the beginning), over all connections; a new operation begins."""
         return self._proxy.take()
 
     def counts(self) -> Counts:
@@ -141,11 +137,7 @@ class Watched:
         return self._proxy.counts()
 
     def connect(self, sock: socket.socket, address: Any, connect: Callable[[Any], Any]) -> Any:
-        """Lead a connection through the proxy, if it is one of those meant. Who blocks waits for the handshake.
-
-        Raises:
-            ProxyError: the proxy failed, or does not answer.
-        """
+        """Lead a connection through the proxy, if it is one of those meant. Who blocks waits for the handshake."""
         door = self._door(sock, address)
         if door is None:
             return connect(address)
@@ -231,7 +223,7 @@ class Watched:
         return self._numbered[number].log.received(size)
 
     def _door(self, sock: socket.socket, address: Any) -> Address | None:
-        """Where the proxy listens for that server; None when the connection is left alone."""
+        """The address on which the proxy listens for that server; None when the connection is left alone."""
         if sock.family not in (socket.AF_INET, socket.AF_INET6) or sock.type != socket.SOCK_STREAM:
             return None
         if threading.current_thread().name == THREAD:  # a proxy on its way to the server
@@ -254,7 +246,7 @@ class Watched:
 
 
 def _addresses(host: str, port: int, family: int = socket.AF_UNSPEC) -> list[Address]:
-    """What a name stands for."""
+    """The addresses of a name."""
     found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
     return [(str(address[0]), int(address[1])) for *_, address in found]
 
@@ -273,7 +265,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_door(server: Address) -> bool:
-    """Whether a proxy of this process listens there, or on all addresses of that family."""
+    """True if a proxy of this process listens there, or on all addresses of that family."""
     found = _reached(server[0])
     for host, port in list(DOORS):
         if port == server[1] and found is not None:

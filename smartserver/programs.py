@@ -1,4 +1,4 @@
-"""The other programs that are started here: which variables of the environment each gets.
+"""The other programs that are started here: which variables of the environment each gets, and how each ended.
 
 Every start of git, ssh and Python takes its environment from a function of this module, so that what a user, or a
 program above this one, set for something else does not reach it. Under the agent the waiting command starts what asks
@@ -45,3 +45,15 @@ def python(*words: str) -> list[str]:
     in (-P), and reads what this one reads of its variables."""
     flags = {"-E": sys.flags.ignore_environment, "-s": sys.flags.no_user_site}
     return [sys.executable, "-P", *[flag for flag, is_set in flags.items() if is_set], *words]
+
+
+def exit_reason(status: int) -> str:
+    """The words for an exit status as `subprocess` gives it: `status 3`, or `signal SIGSEGV` for -11."""
+    if status >= 0:
+        return f"status {status}"
+    import signal  # Loaded late: few programs end by one.
+
+    try:
+        return f"signal {signal.Signals(-status).name}"
+    except ValueError:  # A real-time signal has no name.
+        return f"signal {-status}"

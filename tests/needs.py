@@ -65,7 +65,7 @@ def _has_network_namespaces() -> bool:
     from netem.packets.network import Packets
 
     try:
-        with Packets(Link(0.001), backend="veth"):
+        with Packets(Link(0.001)):
             return True
     except Unavailable:
         return False

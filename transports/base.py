@@ -25,7 +25,7 @@ RECORD = "record"
 
 
 class Capability(enum.Flag):
-    """What a transport can do beyond plain files."""
+    """The capabilities of a transport beyond plain files."""
 
     NONE = 0
     ROUND_TRIPS = enum.auto()
@@ -39,7 +39,7 @@ class Capability(enum.Flag):
 
 
 class EntryKind(enum.Enum):
-    """What a path names."""
+    """The kind of thing that a path names."""
 
     FILE = "file"
     DIRECTORY = "directory"
@@ -69,7 +69,7 @@ class ReadFile(abc.ABC):
         """
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """As `read_at` of each (offset, size), in that order, in as few trips as the store allows.
+        """Read each (offset, size) as `read_at` does, in that order, in as few trips as the store allows.
 
         Raises:
             TransportFailed: the store failed.
@@ -97,7 +97,7 @@ class BytesFile(ReadFile):
         self._content = content
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """As of any file."""
+        """Return bytes as any file does."""
         return self._content[offset : offset + size]
 
     def size(self) -> int:
@@ -160,7 +160,7 @@ class Step(abc.ABC):
 
 
 def published_folder(source: str) -> str:
-    """Where `Transport.publish` makes a folder of `source`, if it must."""
+    """The path at which `Transport.publish` makes a folder of `source`, if it must."""
     return f"{source}.folder"
 
 
@@ -186,7 +186,7 @@ class Transport(abc.ABC):
         """The path as a person would name it, for messages on this machine only: it may say where the store is."""
 
     def real_path(self, path: str = "") -> str:
-        """Where `path` leads when every link on the way is followed; it need not exist.
+        """The place to which `path` leads when every link on the way is followed; it need not exist.
 
         What stays inside this place is `real_path()` itself or begins with it and a `/`.
         """
@@ -199,7 +199,7 @@ class Transport(abc.ABC):
 
     @property
     def connections(self) -> int:
-        """How many connections were made to it so far; it counts no others. After another one was made, what was read
+        """The number of connections made to it so far; it counts no others. After another one was made, what was read
         before may not be there any more: the machine behind it may have lost power."""
         return 0
 
@@ -294,7 +294,7 @@ class Transport(abc.ABC):
             self.delete(source)
 
     def publish_as_folder(self, source: str, target: str) -> None:
-        """As `publish`, without links. No rename replaces a file by a folder, or a folder that is not empty: so a
+        """Publish without links. No rename replaces a file by a folder, or a folder that is not empty: so a
         folder with the file in it is renamed to `target`."""
         paths.check(target)
         self.open_read(source).close()  # A folder would be renamed as well.
@@ -306,13 +306,13 @@ class Transport(abc.ABC):
             self.rename(source, record)
             self.sync_directory(folder)
             self.rename(folder, target)
-        except TransportError as wrong:
+        except TransportError as error:
             with contextlib.suppress(TransportError):
                 self.rename(record, source)
             with contextlib.suppress(TransportError):
                 self.remove_directory(folder)
-            if isinstance(wrong, DirectoryNotEmpty) or (isinstance(wrong, NotADirectory) and self.exists(target)):
-                raise FileExists(wrong.path) from None
+            if isinstance(error, DirectoryNotEmpty) or (isinstance(error, NotADirectory) and self.exists(target)):
+                raise FileExists(error.path) from None
             raise
 
     def open_published(self, path: str) -> ReadFile:
@@ -326,8 +326,8 @@ class Transport(abc.ABC):
             return self.open_read(paths.join(path, RECORD))
         except NotADirectory:
             return self.open_read(path)
-        except NoSuchFile as wrong:
-            raise NoSuchFile(wrong.path.removesuffix(RECORD).rstrip("/")) from None
+        except NoSuchFile as error:
+            raise NoSuchFile(error.path.removesuffix(RECORD).rstrip("/")) from None
 
     def get_published(self, path: str) -> bytes:
         """The whole content of what was published, in either form.
@@ -391,7 +391,7 @@ class Transport(abc.ABC):
 
     @abc.abstractmethod
     def stat(self, path: str) -> Stat:
-        """What is there.
+        """The stat of a file or folder.
 
         Raises:
             NoSuchFile, PermissionDenied.
@@ -418,7 +418,7 @@ class Transport(abc.ABC):
             step.do(self)
 
     def exists(self, path: str) -> bool:
-        """Whether anything has that name."""
+        """True if anything has that name."""
         try:
             self.stat(path)
         except (NoSuchFile, NotADirectory):

@@ -26,7 +26,7 @@ class CodedError(Exception):
 
     code: ClassVar[str] = "error"
     retryable: ClassVar[bool] = False
-    """Whether the same request may succeed a moment later."""
+    """True if the same request may succeed a moment later."""
     by_code: ClassVar[dict[str, type[CodedError]]] = {}
 
     def __init_subclass__(cls, *, code: str | None = None, retryable: bool = False) -> None:

@@ -7,7 +7,7 @@ import errno
 import fcntl
 import os
 import stat as stat_bits
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -25,7 +25,7 @@ from transports.errors import (
     TransportFailed,
 )
 
-ERRORS: dict[int, type[NoSuchFile | FileExists | PermissionDenied | NotADirectory | DirectoryNotEmpty | NoSpace]] = {
+ERRORS: dict[int, Callable[[str], TransportError]] = {
     errno.ENOENT: NoSuchFile,
     errno.EEXIST: FileExists,
     errno.EACCES: PermissionDenied,
@@ -35,10 +35,10 @@ ERRORS: dict[int, type[NoSuchFile | FileExists | PermissionDenied | NotADirector
     errno.ENOSPC: NoSpace,
     errno.EDQUOT: NoSpace,
 }
-"""What the system says, as what a transport raises; all else is `TransportFailed`."""
+"""The system's error numbers and the errors of a transport; any other is `TransportFailed`."""
 
 NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
-"""What the system says of a hard link where a file system has none."""
+"""The system's errors for a hard link on a file system without them."""
 
 READ_ONLY = "read-only file system"
 """Why everybody is denied there: other permissions would not help."""
@@ -51,20 +51,20 @@ SMALL = 4096
 """Bytes of what is read at once, before it is known how long it is."""
 
 
-def translate(wrong: OSError, path: str) -> TransportError:
+def translate(error: OSError, path: str) -> TransportError:
     """The error of ours for one of the system's."""
-    if wrong.errno == errno.EROFS:
+    if error.errno == errno.EROFS:
         return PermissionDenied(path, READ_ONLY)
-    cls = ERRORS.get(wrong.errno or 0)
-    return cls(path) if cls is not None else TransportFailed(path, wrong.strerror or str(wrong))
+    cls = ERRORS.get(error.errno or 0)
+    return cls(path) if cls is not None else TransportFailed(path, error.strerror or str(error))
 
 
 @contextlib.contextmanager
 def _translated(path: str) -> Iterator[None]:
     try:
         yield
-    except OSError as wrong:
-        raise translate(wrong, path) from wrong
+    except OSError as error:
+        raise translate(error, path) from error
 
 
 def _sync(descriptor: int, path: str) -> None:
@@ -76,8 +76,8 @@ def _sync(descriptor: int, path: str) -> None:
             fcntl.fcntl(descriptor, _FULL_SYNC)
         else:
             os.fsync(descriptor)
-    except OSError as wrong:
-        raise TransportFailed(path, f"sync failed: {wrong.strerror}") from wrong
+    except OSError as error:
+        raise TransportFailed(path, f"sync failed: {error.strerror}") from error
 
 
 class _Descriptor:
@@ -221,8 +221,8 @@ class LocalTransport(Transport):
         # A request looks for a few small files, most of which are not there: 4 us each, where the general way takes 20.
         try:
             descriptor = os.open(self._at(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError as wrong:
-            raise translate(wrong, self._name(path)) from None
+        except OSError as error:
+            raise translate(error, self._name(path)) from None
         try:
             content = os.pread(descriptor, SMALL, 0)
             if len(content) < SMALL:
@@ -250,20 +250,20 @@ class LocalTransport(Transport):
         with self._naming(source, target):
             try:
                 os.link(self._at(source), self._at(target), follow_symlinks=False)
-            except OSError as wrong:
-                if wrong.errno in NO_LINKS:
-                    raise NotSupported("link") from wrong
+            except OSError as error:
+                if error.errno in NO_LINKS:
+                    raise NotSupported("link") from error
                 raise
 
     @contextlib.contextmanager
     def _naming(self, source: str, target: str) -> Iterator[None]:
         try:
             yield
-        except FileNotFoundError as wrong:
+        except FileNotFoundError as error:
             missing = target if os.path.lexists(self._at(source)) else source
-            raise NoSuchFile(self._name(missing)) from wrong
-        except OSError as wrong:
-            raise translate(wrong, self._name(target)) from wrong
+            raise NoSuchFile(self._name(missing)) from error
+        except OSError as error:
+            raise translate(error, self._name(target)) from error
 
     def delete(self, path: str) -> None:
         with _translated(self._name(path)):

@@ -26,7 +26,7 @@ from transports.errors import (
 
 
 class Aftermath(enum.Enum):
-    """What of the unsynced work reached the disk before the power went."""
+    """The part of the unsynced work that reached the disk before the power went."""
 
     DURABLE_ONLY = "durable only"
     """Nothing: names never synced are absent, replaced and removed ones are back, content ends at its last sync."""
@@ -202,7 +202,7 @@ def _folders(folder: _Folder) -> Iterator[_Folder]:
 
 
 class _OpenFile:
-    """What reading and writing have in common."""
+    """The common part of files that are read and written."""
 
     def __init__(self, disk: _Disk, file: _File, path: str) -> None:
         self._disk = disk
@@ -270,7 +270,7 @@ class MemoryTransport(Transport):
             yield full
 
     def crash(self, aftermath: Aftermath = Aftermath.DURABLE_ONLY, seed: int = 0) -> MemoryTransport:
-        """What the machine finds when the power is back, as a new transport of the whole tree; this one is dead, with
+        """Return the tree that the machine finds when the power is back, as a new transport; this one is dead, with
         its children and open files: every call raises `TransportFailed`. Equal seeds give equal results.
         """
         with self._disk.mutex:
@@ -389,14 +389,3 @@ class MemoryTransport(Transport):
     def sync_directory(self, path: str) -> None:
         with self._at(path) as full:
             self._disk.find_folder(full).settle(lambda: True)
-
-
-def from_url(url: str) -> MemoryTransport:
-    """A new, empty tree in memory: `memory:`.
-
-    Raises:
-        ValueError: something follows the colon.
-    """
-    if url != "memory:":
-        raise ValueError(f"{url!r}: a tree in memory has no name; say memory:")
-    return MemoryTransport()

@@ -9,26 +9,11 @@ from transports.base import Transport
 
 OPENERS: dict[str, str] = {
     "file": "transports.local:from_url",
-    "memory": "transports.memory:from_url",
     "s3": "transports.s3:from_url",
     "sftp": "transports.sftp:from_url",
     "vfs": "smartserver.client.vfs_transport:from_url",
 }
 """Scheme -> `module:function`; the function takes the URL and gives a `Transport`."""
-
-
-def register(scheme: str, opener: str) -> None:
-    """Name what opens the URLs of a scheme, as `module:function`; nothing is loaded yet.
-
-    Raises:
-        ValueError: the scheme has another opener, or `opener` is not of that form.
-    """
-    module, _, function = opener.partition(":")
-    if not (module and function):
-        raise ValueError(f"opener {opener!r} is not of the form module:function")
-    owner = OPENERS.setdefault(scheme, opener)
-    if owner != opener:
-        raise ValueError(f"scheme {scheme!r} is opened by {owner} already")
 
 
 def open_url(url: str) -> Transport:
@@ -45,7 +30,7 @@ def open_url(url: str) -> Transport:
     module, _, function = opener.partition(":")
     try:
         loaded = importlib.import_module(module)
-    except ModuleNotFoundError as wrong:
-        raise ValueError(f"{scheme}:// needs {wrong.name}: pip install 'smartserver[{scheme}]'") from None
+    except ModuleNotFoundError as error:
+        raise ValueError(f"{scheme}:// needs {error.name}: pip install 'smartserver[{scheme}]'") from None
     transport: Transport = getattr(loaded, function)(url)
     return transport

@@ -160,8 +160,8 @@ class S3Transport(Transport):
             got = partial(obstore.get, store, key, options={"range": piece})
             try:
                 return self._bucket.call("GET", full, lambda: bytes(got().bytes()))
-            except TransportFailed as wrong:
-                if wrong.reason.startswith("InvalidRange:"):  # It begins behind the end.
+            except TransportFailed as error:
+                if error.reason.startswith("InvalidRange:"):  # It begins behind the end.
                     return b""
                 raise
 
@@ -195,7 +195,8 @@ class S3Transport(Transport):
             raise
 
     def _clock(self, path: str) -> float:
-        """How far the store's clock is ahead; asked once, of a file that is made in the place of an own one."""
+        """The seconds by which the store's clock is ahead; asked once, of a file that is made in the place of an own
+        one."""
         bucket, (full, key) = self._bucket, self._at(path)
         if bucket.ahead is None:
             store = bucket.store()
@@ -205,11 +206,11 @@ class S3Transport(Transport):
         return bucket.ahead
 
     def _is_kept(self, key: str) -> bool:
-        """Whether it is a folder that no file need lie in."""
+        """True if it is a folder that no file need lie in."""
         return key == self._root or key in self._bucket.folders or paths.split(key)[1] == INCOMING
 
     def _listing(self, path: str) -> dict[str, Stat]:
-        """What the bucket has in a folder."""
+        """The files and folders that the bucket has in a folder."""
         full, key = self._at(path)
         store = self._bucket.store()
         found = self._bucket.call("LIST", full, lambda: obstore.list_with_delimiter(store, key or None))
@@ -240,7 +241,7 @@ class S3Transport(Transport):
 
     @staticmethod
     def _is_own(key: str) -> bool:
-        """Whether a file that is made under this name is of this process."""
+        """True if a file that is made under this name is of this process."""
         return paths.split(paths.split(key)[0])[1] == INCOMING
 
     def _upload_new(self, path: str, spooled: SpooledFile) -> None:
@@ -265,7 +266,7 @@ class S3Transport(Transport):
         return content
 
     def publish_as_folder(self, source: str, target: str) -> None:
-        """As `publish`: there is one form."""
+        """Publish: there is one form."""
         self._publish(source, target)
 
     def rename(self, source: str, target: str) -> None:
@@ -331,7 +332,7 @@ class S3Transport(Transport):
                 reads.append(step)
             elif not isinstance(step, SyncDirectory):
                 is_upload = self._is_upload(step)
-                if reads or not is_upload or any(step.paths[-1] in each.paths for each in uploads):
+                if reads or not is_upload or any(step.paths[-1] in upload.paths for upload in uploads):
                     self._read(reads, uploads)
                     uploads, reads = [], []
                 for path in step.paths:
@@ -345,13 +346,13 @@ class S3Transport(Transport):
         self._read(reads, uploads)
 
     def _is_upload(self, step: Step) -> bool:
-        """Whether it brings a file of this process into the bucket, under a name that nothing else needs."""
+        """True if it brings a file of this process into the bucket, under a name that nothing else needs."""
         if isinstance(step, Rename) and self._at(step.path)[1] not in self._bucket.spool:
             return False
         return isinstance(step, Put | Rename) and not self._is_own(self._at(step.paths[-1])[1])
 
     def _upload_and_ask(self, uploads: Sequence[Put | Rename], asked: Sequence[Query[Any]]) -> dict[Query[Any], object]:
-        """What is asked while files are uploaded."""
+        """Upload files, and ask meanwhile."""
         answers: dict[Query[Any], object] = {}
 
         def ask() -> None:
@@ -368,22 +369,22 @@ class S3Transport(Transport):
                 step.do(self)
             else:
                 self._send(step.path, step.target)
-        except TransportError as wrong:
-            return wrong
+        except TransportError as error:
+            return error
         return None
 
     def _settle(self, uploads: Sequence[Put | Rename], failures: Sequence[TransportError | None]) -> None:
         """Give up the uploads after one that failed, and the files of this process that are in the bucket now."""
-        wrong: TransportError | None = None
+        error: TransportError | None = None
         for step, failure in zip(uploads, failures, strict=True):
-            wrong = wrong or failure
-            if wrong is None and isinstance(step, Rename):
+            error = error or failure
+            if error is None and isinstance(step, Rename):
                 self._bucket.spool.pop(self._at(step.path)[1], None)
-            elif wrong is not None and failure is None:
+            elif error is not None and failure is None:
                 with contextlib.suppress(TransportError):
                     self.delete(step.paths[-1])
-        if wrong is not None:
-            raise wrong
+        if error is not None:
+            raise error
 
     def _read(self, steps: Sequence[Query[Any]], uploads: Sequence[Put | Rename] = ()) -> None:
         """Make uploads, and perform steps that change nothing."""
@@ -445,8 +446,8 @@ class S3Transport(Transport):
         """Looks at files of one folder."""
         try:
             found = self._listing(folder)
-        except TransportError as wrong:
-            return [(step, wrong) for step in steps]
+        except TransportError as error:
+            return [(step, error) for step in steps]
         there = {step: found.get(paths.split(step.path)[1]) for step in steps}
         keys = {step: self._at(step.path)[1] for step in steps}
         own = [step for step in steps if keys[step] in self._bucket.spool or self._is_kept(keys[step])]
@@ -457,8 +458,8 @@ class S3Transport(Transport):
         for step in steps:
             try:
                 answers.append((step, self._answer(step)))
-            except TransportError as wrong:
-                answers.append((step, wrong))
+            except TransportError as error:
+                answers.append((step, error))
         return answers
 
     def _answer(self, step: Query[Any]) -> object:

@@ -31,9 +31,9 @@ _user: int | None = None
 """The process that has used the library."""
 
 
-def _failure(path: str, wrong: Exception) -> TransportError:
-    """What an error of the library means. Its text may name keys, so a part of it alone is told."""
-    text = str(wrong)
+def _failure(path: str, error: Exception) -> TransportError:
+    """The error for one of the library. Its text may name keys, so only a part of it is told."""
+    text = str(error)
     code, message = (
         found[1] if (found := re.search(f"<{name}>([^<]*)</{name}>", text)) else "" for name in ("Code", "Message")
     )
@@ -44,11 +44,11 @@ def _failure(path: str, wrong: Exception) -> TransportError:
     if code == "RequestTimeTooSkewed":
         return TransportFailed(path, "the clock of this machine differs too much from that of the S3 store: set it")
     is_stranger = not code and re.match(r".*status code: 404 [^:]*: *\S", text)  # It answers, and is no S3 store.
-    if isinstance(wrong, FileNotFoundError) and code in ("", "NoSuchKey") and not is_stranger:
+    if isinstance(error, FileNotFoundError) and code in ("", "NoSuchKey") and not is_stranger:
         return NoSuchFile(path)
-    if isinstance(wrong, AlreadyExistsError):
+    if isinstance(error, AlreadyExistsError):
         return FileExists(path)
-    if isinstance(wrong, PermissionDeniedError | UnauthenticatedError) or "status code: 403" in text:
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or "status code: 403" in text:
         return PermissionDenied(path, "" if code in ("", "AccessDenied") else f"the S3 store refuses the keys ({code})")
     if code:
         return TransportFailed(path, f"{code}: {message}")
@@ -58,7 +58,7 @@ def _failure(path: str, wrong: Exception) -> TransportError:
 
 
 def _is_url(value: str) -> bool:
-    """Whether it is one of a store, as the library takes it."""
+    """True if it is one of a store, as the library takes it."""
     try:
         parts = urlsplit(value)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -67,7 +67,7 @@ def _is_url(value: str) -> bool:
 
 
 class Bucket:
-    """What the transports of one place share; usable from several threads."""
+    """The state that the transports of one place share; usable from several threads."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -82,11 +82,7 @@ class Bucket:
         self._pools: dict[str, ThreadPoolExecutor] = {}
 
     def store(self, *, once: bool = False) -> S3Store:
-        """What makes calls. `once`: it sends none again.
-
-        Raises:
-            TransportFailed: the library was used before this process was forked, or a variable has a wrong value.
-        """
+        """The library's store, which makes calls. `once`: it sends none again."""
         global _user
         with self.guard:
             _user = _user or os.getpid()
@@ -106,26 +102,22 @@ class Bucket:
                 disable_bulk_delete=True,
                 retry_config={"retry_timeout": timedelta(seconds=RETRIES), "max_retries": retries},
             )
-        except BaseError as wrong:
-            why = str(wrong).partition("\n")[0]
+        except BaseError as error:
+            why = str(error).partition("\n")[0]
             raise TransportFailed("", f"a variable AWS_... has a wrong value: {why}") from None
 
     def call(self, method: str, path: str, ask: Callable[[], Result]) -> Result:
-        """Make one call.
-
-        Raises:
-            TransportError: it failed, at the file with this path.
-        """
+        """Make one call."""
         with self.guard:
             self.calls[method] += 1
         try:
             return ask()
-        except (BaseError, FileNotFoundError, ValueError) as wrong:
-            raise _failure(path, wrong) from None
-        except BaseException as wrong:
-            if type(wrong).__name__ != "PanicException":
+        except (BaseError, FileNotFoundError, ValueError) as error:
+            raise _failure(path, error) from None
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":
                 raise
-            why = f"the S3 library failed ({wrong}): are the keys right?"
+            why = f"the S3 library failed ({error}): are the keys right?"
             raise TransportFailed(path, why) from None
 
     def all_of(self, asks: Sequence[Callable[[], Result]], pool: str) -> list[Result]:

@@ -34,17 +34,13 @@ class SpooledFile:
         self._guard = threading.Lock()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append.
-
-        Raises:
-            NoSpace: the folder of temporary files is full.
-        """
+        """Append."""
         with self._guard:
             try:
                 self._file.seek(0, os.SEEK_END)
                 self._file.write(data)
-            except OSError as wrong:
-                raise translate(wrong, tempfile.gettempdir()) from wrong
+            except OSError as error:
+                raise translate(error, tempfile.gettempdir()) from error
             self.size = self._file.tell()
 
     def read_at(self, offset: int, size: int) -> bytes:

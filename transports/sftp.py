@@ -15,7 +15,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from transports import paths
@@ -36,6 +36,7 @@ from transports.steps import (
     MakeDirectory,
     Publish,
     Put,
+    Query,
     ReadRanges,
     Rename,
     SyncDirectory,
@@ -49,11 +50,7 @@ Result = TypeVar("Result")
 
 
 def converse(session: Session, talk: Talk[Result]) -> Result:
-    """What comes of a talk, had alone.
-
-    Raises:
-        TransportError: as the talk, or the connection is lost.
-    """
+    """Hold one talk, and return its result."""
     try:
         asked = next(talk)
         while True:
@@ -77,11 +74,7 @@ class Line:
         """False once a link was refused that a server with `HARDLINK` was asked for: its file system has none."""
 
     def session(self) -> Session:
-        """One that was not lost when last heard of. What fails on it is not tried again: nobody knows how far it came.
-
-        Raises:
-            TransportFailed: nobody can be reached, or logged in to.
-        """
+        """A session that was not lost when last heard of. Nothing that fails on it is tried again."""
         with self._guard:
             if self._session is None or self._session.lost:
                 self._close()
@@ -137,7 +130,8 @@ class _SftpReadFile(ReadFile):
 
 
 class _SftpWriteFile(WriteFile):
-    """What is written is sent at once and answered whenever: whoever reads after it, over the same session, sees it."""
+    """A file being written. Bytes are sent at once and answered later: whoever reads after it, over the same session,
+    sees them."""
 
     def __init__(self, line: Line, session: Session, place: RemotePath, handle: bytes) -> None:
         self._line = line
@@ -250,8 +244,8 @@ class _Part:
             self.asked = next(self.talk) if answers is None else self.talk.send(answers)
         except StopIteration as ended:
             self.settle = ended.value
-        except TransportError as wrong:
-            self.error = wrong
+        except TransportError as error:
+            self.error = error
 
 
 class SftpTransport(Transport):
@@ -341,7 +335,7 @@ class SftpTransport(Transport):
 
     def get_published(self, path: str) -> bytes:
         place = self._at(path)
-        return self._have(talks.must(place, talks.published(place, [], both=True)))
+        return self._have(talks.must(place, talks.content(place, [], is_published=True, both=True)))
 
     def withdraw(self, path: str, aside: str) -> None:
         self.perform([Withdraw(path, aside)])
@@ -361,10 +355,10 @@ class SftpTransport(Transport):
 
     def stat(self, path: str) -> Stat:
         place = self._at(path)
-        return self._have(talks.must(place, talks.look(place))).stat
+        return self._have(talks.must(place, talks.stat(place)))
 
     def exists(self, path: str) -> bool:
-        return self._have(talks.look(self._at(path))) is not None
+        return self._have(talks.stat(self._at(path))) is not None
 
     def sync_directory(self, path: str) -> None:
         self.perform([SyncDirectory(path)])
@@ -381,8 +375,8 @@ class SftpTransport(Transport):
         for group in _groups(steps):
             try:
                 self._fly(session, group)
-            except NotSupported as wrong:
-                if wrong.capability != "link":
+            except NotSupported as error:
+                if error.capability != "link":
                     raise
                 self._line.links = False
                 self._fly(session, group)
@@ -422,28 +416,25 @@ class SftpTransport(Transport):
             raise error
 
     def _talk(self, session: Session, step: Step, undo: list[sftp.Request]) -> Talk[Callable[[], object]]:
-        place = self._at(step.path)
+        talk = self._result(session, self._at(step.path), step, undo)
+        return _settling(talk, step.settle if isinstance(step, Query) else lambda _: None)
+
+    def _result(self, session: Session, place: RemotePath, step: Step, undo: list[sftp.Request]) -> Talk[Any]:
+        """The talk of a step, with its result. Reads do not ask what the server has, since that takes a trip."""
         match step:
             case Get():
-                expected = {} if step.size is None else {"size": step.size}
-                return _settling(talks.content(place, undo, **expected), step.settle)
+                return talks.content(place, undo, step.size or 0)
             case GetPublished():
                 # OpenSSH's server has links, so a folder is seldom there.
-                return _settling(talks.published(place, undo, both=not session.is_openssh), step.settle)
+                return talks.content(place, undo, is_published=True, both=not session.is_openssh)
             case ReadRanges():
-                return _settling(talks.read_ranges(place, step.ranges, undo), step.settle)
+                return talks.read_ranges(place, step.ranges, undo)
             case GetStat():
-                return _settling(talks.look(place), lambda found: step.settle(found.stat if found else None))
+                return talks.stat(place)
             case ListDirectory():
-                return _settling(talks.names_of_folder(place, undo), step.settle)
+                return talks.names_of_folder(place, undo)
             case SyncDirectory():
-                talk = changes.sync_directory(place, fsync=session.has(sftp.FSYNC), undo=undo)
-                return _settling(talk, lambda _: None)
-        changing = self._change(session, place, step, undo)
-        return _settling(changing, lambda _: None)
-
-    def _change(self, session: Session, place: RemotePath, step: Step, undo: list[sftp.Request]) -> Talk[None]:
-        match step:
+                return changes.sync_directory(place, fsync=session.has(sftp.FSYNC), undo=undo)
             case Put():
                 return changes.put(place, step.content, fsync=session.has(sftp.FSYNC), undo=undo)
             case MakeDirectory():

@@ -100,11 +100,7 @@ class _Way:
 
 
 def log_in(account: Account, patience: float = PATIENCE) -> Session:
-    """A session of SFTP.
-
-    Raises:
-        TransportFailed: with the reason in one line.
-    """
+    """A session of SFTP."""
     with _told(f"cannot read {account.config}"):
         way = _way(account)
     with _told(f"cannot connect to {way.where}"):
@@ -126,12 +122,12 @@ def _told(what: str) -> Iterator[None]:
         yield
     except TimeoutError:
         raise TransportFailed("", f"{what}: no answer within {TIMEOUT:.0f} s") from None
-    except OSError as wrong:
-        raise TransportFailed("", f"{what}: {wrong.strerror or wrong}") from None
+    except OSError as error:
+        raise TransportFailed("", f"{what}: {error.strerror or error}") from None
     except UnicodeError:  # Of the encoding of names, whose own words (IDNA) help nobody.
         raise TransportFailed("", f"{what}: no host can have that name") from None
-    except (paramiko.SSHException, EOFError, ValueError) as wrong:
-        raise TransportFailed("", f"{what}: {_words(wrong)}") from None
+    except (paramiko.SSHException, EOFError, ValueError) as error:
+        raise TransportFailed("", f"{what}: {_words(error)}") from None
 
 
 class _Refused(paramiko.SSHException):
@@ -185,9 +181,9 @@ class _Carrier:
         """Wait for bytes."""
         assert self._channel is not None, "it is given by `channel`"
         received: bytes = self._channel.recv(nbytes)
-        wrong = None if received else self._connection.get_exception()
-        if wrong is not None:
-            raise OSError(_words(wrong))
+        error = None if received else self._connection.get_exception()
+        if error is not None:
+            raise OSError(_words(error))
         return received
 
     def sendall(self, s: bytes, /) -> None:
@@ -195,8 +191,8 @@ class _Carrier:
         assert self._channel is not None, "it is given by `channel`"
         try:
             self._channel.sendall(s)
-        except (paramiko.SSHException, EOFError) as wrong:
-            raise OSError(_words(wrong)) from None
+        except (paramiko.SSHException, EOFError) as error:
+            raise OSError(_words(error)) from None
 
     def hang_up(self) -> None:
         """Let paramiko's own thread see the end, and by it whoever waits."""
@@ -212,8 +208,8 @@ class _Carrier:
             self._process.wait()
 
 
-def _words(wrong: BaseException) -> str:
-    said = (wrong.strerror if isinstance(wrong, OSError) else "") or str(wrong) or "the server ended the connection"
+def _words(error: BaseException) -> str:
+    said = (error.strerror if isinstance(error, OSError) else "") or str(error) or "the server ended the connection"
     if not said.startswith(NO_BANNER):
         return said
     why = said.removeprefix(NO_BANNER).strip()
@@ -379,8 +375,8 @@ def _authenticate(connection: paramiko.Transport, way: _Way) -> None:
         for name, key in _keys(way, agent, tried):
             try:
                 more = connection.auth_publickey(way.user, key)
-            except paramiko.BadAuthenticationType as wrong:
-                raise _Refused(f"it takes no keys, only {', '.join(wrong.allowed_types)}") from None
+            except paramiko.BadAuthenticationType as error:
+                raise _Refused(f"it takes no keys, only {', '.join(error.allowed_types)}") from None
             except paramiko.AuthenticationException:
                 tried.append(name)
             else:
@@ -402,8 +398,8 @@ def _keys(way: _Way, agent: paramiko.Agent, tried: list[str]) -> Iterator[tuple[
             key = paramiko.PKey.from_path(path)
         except FileNotFoundError:
             continue
-        except (OSError, ValueError, TypeError, paramiko.SSHException, UnknownKeyType) as wrong:
-            tried.append(f"{path} cannot be used: {_words(wrong)}")
+        except (OSError, ValueError, TypeError, paramiko.SSHException, UnknownKeyType) as error:
+            tried.append(f"{path} cannot be used: {_words(error)}")
         else:
             offered.add(key.asbytes())
             yield path, key

@@ -106,11 +106,7 @@ class Session:
         return bool(self._why)
 
     def has(self, extension: bytes) -> bool:
-        """Tell whether the server has the extension; wait for its first packet.
-
-        Raises:
-            TransportFailed: the connection is lost.
-        """
+        """Tell whether the server has the extension; wait for its first packet."""
         if not self._greeted.is_set():
             with self._sending:
                 self._check()
@@ -124,11 +120,7 @@ class Session:
     def exchange(self, requests: Sequence[sftp.Request | sftp.Following]) -> list[sftp.Answer]:
         """Send them in order and wait for the answers, which come in the same order. Requests over `window` wait for
         answers to those under way. An opening is sent with all that follows it, or a folder that is read on under its
-        own handle would lack the names that came before.
-
-        Raises:
-            TransportFailed: the connection is lost: what the server did of them is unknown.
-        """
+        own handle would lack the names that came before."""
         box: _Box = queue.SimpleQueue()
         answers: dict[int, sftp.Answer] = {}
         filled: list[sftp.Request | None] = []
@@ -154,11 +146,7 @@ class Session:
         return _counted(requests, filled, [answers[place] for place in range(len(requests))])
 
     def send(self, request: sftp.Request) -> Pending:
-        """Send it; its answer is asked for later.
-
-        Raises:
-            TransportFailed: the connection is lost.
-        """
+        """Send it; its answer is asked for later."""
         box: _Box = queue.SimpleQueue()
         self._post([request], box, 0)
         return Pending(self, box)
@@ -208,11 +196,11 @@ class Session:
         except TimeoutError:
             self._end(self._takes_nothing)
             self._check()
-        except OSError as wrong:
-            self._end(str(wrong))
+        except OSError as error:
+            self._end(str(error))
             self._check()
-        except BaseException as wrong:
-            self._end(f"sending was interrupted ({type(wrong).__name__})")
+        except BaseException as error:
+            self._end(f"sending was interrupted ({type(error).__name__})")
             raise
 
     @property
@@ -234,11 +222,7 @@ class Session:
         return [each for each in taken if each is not None]
 
     def _check_heard(self, before: int) -> int:
-        """The number of times that the server has sent something, which is more than before.
-
-        Raises:
-            TransportFailed: it was silent for too long.
-        """
+        """The number of times that the server has sent something, which is more than before."""
         if self._heard == before:
             self._end(f"no sign of life for {self._patience:.0f} s")
         self._check()
@@ -266,8 +250,8 @@ class Session:
                 self._heard += 1
                 for answer in packets.receive(received):
                     self._answered(answer)
-        except (OSError, sftp.BadPacket) as wrong:
-            self._end(str(wrong))
+        except (OSError, sftp.BadPacket) as error:
+            self._end(str(error))
         began = "" if self._greeted.is_set() else " before it said anything: has it SFTP?"
         self._end(f"the server ended it{began}")  # Unless there was another reason.
 
@@ -326,10 +310,6 @@ class Pending:
         self._box = box
 
     def answer(self) -> sftp.Answer:
-        """Wait for it; once.
-
-        Raises:
-            TransportFailed: the connection is lost.
-        """
+        """Wait for it; once."""
         ((_, answer),) = self._session._take(self._box)
         return answer

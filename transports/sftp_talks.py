@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Generator, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from transports import sftp_packets as sftp
-from transports.base import RECORD, EntryKind
+from transports.base import RECORD, EntryKind, Stat
 from transports.errors import (
     DirectoryNotEmpty,
     FileExists,
@@ -36,10 +36,7 @@ Result = TypeVar("Result")
 Asked = Request | Following
 Talk = Generator[Sequence[Asked], Sequence[sftp.Answer], Result]
 
-ERRORS: dict[
-    int,
-    type[NoSuchFile | FileExists | PermissionDenied | NotADirectory | DirectoryNotEmpty | NoSpace],
-] = {
+ERRORS: dict[int, Callable[[str], TransportError]] = {
     Code.NO_SUCH_FILE: NoSuchFile,
     Code.PERMISSION_DENIED: PermissionDenied,
     Code.WRITE_PROTECT: PermissionDenied,
@@ -72,7 +69,6 @@ NO_FILE = "not a plain file"
 PIECES = 1024
 """Reads in one flight: 32 MiB, eight times what a session has under way. A file that is larger takes a flight more for
 each of them; one whose server only says so costs no more than these."""
-
 
 EARLY = 64
 """Reads, or writes, of a file that are sent with its opening: 2 MiB. Of a larger one a trip is a small part."""
@@ -146,11 +142,11 @@ def refusal(answer: sftp.Answer) -> Status | None:
 # -- what asks
 
 
-def look(place: RemotePath) -> Talk[Attributes | None]:
-    """The attributes of a path; None where nothing is there."""
+def stat(place: RemotePath) -> Talk[Stat | None]:
+    """The stat of a path; None where nothing is there."""
     (answer,) = yield [sftp.stat(place.path)]
     if isinstance(answer, Attributes):
-        return answer
+        return answer.stat
     yield from _nothing(place, answer)
     return None
 
@@ -307,7 +303,7 @@ def _joined(ranges: Sequence[tuple[int, int]], pieces: Sequence[_Piece]) -> list
     parts: list[list[bytes]] = [[] for _ in ranges]
     for piece in pieces:
         parts[piece.at].append(piece.got)
-    return [b"".join(each) for each in parts]
+    return [b"".join(part) for part in parts]
 
 
 class _Opening:
@@ -395,7 +391,7 @@ def _read_once(
     """Ask for all of them, each range until it comes short, and close the file in the last flight, and `others`."""
     pieces, ended = list[_Piece](), set[int]()
     to_come = _pieces(ranges, ended)
-    closes, last = [sftp.close(each) for each in (handle, *others)], False
+    closes, last = [sftp.close(other) for other in (handle, *others)], False
     undo[:] = closes
     while not last:
         asked = list(itertools.islice(to_come, PIECES))
@@ -416,15 +412,30 @@ def _read_once(
     return pieces
 
 
-def content(place: RemotePath, undo: list[Request], size: int = 0) -> Talk[bytes | None]:
-    """All of a file; None where there is none. `size`: bytes it is expected to have."""
+def content(
+    place: RemotePath, undo: list[Request], size: int = 0, *, is_published: bool = False, both: bool = False
+) -> Talk[bytes | None]:
+    """All of a file; None where there is none. `size`: bytes it is expected to have. `is_published`: in either form.
+    `both`: both forms are asked for at once; else the second one only where there is a folder, which takes another
+    trip, and half the bytes."""
     for _ in range(TRIES):
-        opening = _Opening(place, _more_than(size))
-        opening.take((yield opening.requests))
+        file, record = (_Opening(path, _more_than(size)) for path in (place, place.record))
+        answers = yield [*file.requests, *(record.requests if both else [])]
+        file.take(answers[: len(file.requests)])
+        in_folder = is_published and file.kind is EntryKind.DIRECTORY
+        if both:
+            record.take(answers[len(file.requests) :])
+        elif in_folder:
+            record.take((yield record.requests))
+        in_folder = in_folder or record.is_open
+        at, opening = (place.record, record) if in_folder else (place, file)
+        others = [file.handle] if in_folder and file.handle else []  # Some servers open a folder.
         found = yield from opening.file()
         if found is None:
+            if others:
+                yield [sftp.close(other) for other in others]
             return None
-        whole = yield from _read_whole(place, opening, *found, undo)
+        whole = yield from _read_whole(at, opening, *found, undo, others)
         if whole is not None:
             return whole
         size = found[1].size
@@ -446,7 +457,7 @@ def _read_whole(
     else:
         pieces = opening.read()
         if others:
-            yield [sftp.close(each) for each in others]
+            yield [sftp.close(other) for other in others]
         if not any(piece.short for piece in pieces):  # There may be more.
             return None
     whole = b"".join(piece.got for piece in pieces)
@@ -456,33 +467,6 @@ def _read_whole(
 def _more_than(size: int) -> list[tuple[int, int]]:
     """A range of whole pieces that has that many bytes and more."""
     return [(0, (size // sftp.PIECE + 1) * sftp.PIECE)]
-
-
-def published(place: RemotePath, undo: list[Request], *, both: bool) -> Talk[bytes | None]:
-    """All of what was published. `both`: both forms are asked for at once; else the second one only where there is a
-    folder, which takes another trip, and half the bytes."""
-    size = 0
-    for _ in range(TRIES):
-        file, record = (_Opening(each, _more_than(size)) for each in (place, place.record))
-        answers = yield [*file.requests, *(record.requests if both else [])]
-        file.take(answers[: len(file.requests)])
-        if both:
-            record.take(answers[len(file.requests) :])
-        elif file.kind is EntryKind.DIRECTORY:
-            record.take((yield record.requests))
-        in_folder = file.kind is EntryKind.DIRECTORY or record.is_open
-        at, opening = (place.record, record) if in_folder else (place, file)
-        others = [file.handle] if in_folder and file.handle else []  # Some servers open a folder.
-        found = yield from opening.file()
-        if found is None:
-            if others:
-                yield [sftp.close(each) for each in others]
-            return None
-        whole = yield from _read_whole(at, opening, *found, undo, others)
-        if whole is not None:
-            return whole
-        size = found[1].size
-    raise TransportFailed(place.name, "it is another each time it is read")
 
 
 def read_ranges(place: RemotePath, ranges: Sequence[tuple[int, int]], undo: list[Request]) -> Talk[list[bytes]]:

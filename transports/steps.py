@@ -5,6 +5,8 @@ A step says what is wanted and, once performed, holds what came of it. It is per
 
 from __future__ import annotations
 
+import abc
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Self, TypeVar
@@ -24,7 +26,7 @@ class Query(Step, Generic[Result]):
 
     @property
     def result(self) -> Result:
-        """What came of it.
+        """The result.
 
         Raises:
             LookupError: it was not performed.
@@ -35,7 +37,7 @@ class Query(Step, Generic[Result]):
 
     @property
     def was_performed(self) -> bool:
-        """Whether there is a result."""
+        """True if there is a result."""
         return bool(self._results)
 
     def settle(self, result: Result) -> None:
@@ -50,8 +52,28 @@ class Query(Step, Generic[Result]):
 
 
 @dataclass(eq=False, slots=True)
-class Get(Query[bytes | None]):
-    """The whole content of a file; None where there is no such file, which stops nothing."""
+class OptionalQuery(Query[Result | None]):
+    """A query whose result is None where nothing is there, which stops nothing."""
+
+    @abc.abstractmethod
+    def ask(self, transport: Transport) -> Result:
+        """Ask by the call of one file.
+
+        Raises:
+            TransportError: as that call.
+        """
+
+    def do(self, transport: Transport) -> None:
+        try:
+            found: Result | None = self.ask(transport)
+        except (NoSuchFile, NotADirectory):
+            found = None
+        self.settle(found)
+
+
+@dataclass(eq=False, slots=True)
+class Get(OptionalQuery[bytes]):
+    """The whole content of a file."""
 
     size: int | None = None
     """Bytes it is expected to have, where that is known: it saves a store from asking. It may have others."""
@@ -68,24 +90,32 @@ class Get(Query[bytes | None]):
             raise NoSuchFile(self.path)
         return content
 
-    def do(self, transport: Transport) -> None:
-        try:
-            content: bytes | None = transport.get(self.path)
-        except (NoSuchFile, NotADirectory):
-            content = None
-        self.settle(content)
+    def ask(self, transport: Transport) -> bytes:
+        return transport.get(self.path)
 
 
 @dataclass(eq=False, slots=True)
-class GetPublished(Query[bytes | None]):
-    """The whole content of what was published there; None where nothing is, which stops nothing."""
+class GetPublished(OptionalQuery[bytes]):
+    """The whole content of a published file."""
 
-    def do(self, transport: Transport) -> None:
-        try:
-            content: bytes | None = transport.get_published(self.path)
-        except (NoSuchFile, NotADirectory):
-            content = None
-        self.settle(content)
+    def ask(self, transport: Transport) -> bytes:
+        return transport.get_published(self.path)
+
+
+@dataclass(eq=False, slots=True)
+class GetStat(OptionalQuery[Stat]):
+    """The stat of a path."""
+
+    def ask(self, transport: Transport) -> Stat:
+        return transport.stat(self.path)
+
+
+@dataclass(eq=False, slots=True)
+class ListDirectory(OptionalQuery[list[str]]):
+    """The names in a folder, sorted."""
+
+    def ask(self, transport: Transport) -> list[str]:
+        return transport.list_directory(self.path)
 
 
 @dataclass(eq=False, slots=True)
@@ -95,35 +125,8 @@ class ReadRanges(Query[list[bytes]]):
     ranges: Sequence[tuple[int, int]] = ()
 
     def do(self, transport: Transport) -> None:
-        file = transport.open_read(self.path)
-        try:
+        with contextlib.closing(transport.open_read(self.path)) as file:
             self.settle(file.read_ranges(self.ranges))
-        finally:
-            file.close()
-
-
-@dataclass(eq=False, slots=True)
-class GetStat(Query["Stat | None"]):
-    """What is at the path; None where nothing is, which stops nothing."""
-
-    def do(self, transport: Transport) -> None:
-        try:
-            found: Stat | None = transport.stat(self.path)
-        except (NoSuchFile, NotADirectory):
-            found = None
-        self.settle(found)
-
-
-@dataclass(eq=False, slots=True)
-class ListDirectory(Query["list[str] | None"]):
-    """The names in a folder, sorted; None where there is no such folder, which stops nothing."""
-
-    def do(self, transport: Transport) -> None:
-        try:
-            names: list[str] | None = transport.list_directory(self.path)
-        except (NoSuchFile, NotADirectory):
-            names = None
-        self.settle(names)
 
 
 @dataclass(eq=False, slots=True)
@@ -146,7 +149,7 @@ class MakeDirectory(Step):
 
 @dataclass(eq=False, slots=True)
 class _ToTarget(Step):
-    """What has a target too."""
+    """A step with a target."""
 
     target: str = ""
 
@@ -162,7 +165,7 @@ class _ToTarget(Step):
 
 @dataclass(eq=False, slots=True)
 class Rename(_ToTarget):
-    """As `Transport.rename` to `target`."""
+    """Rename a file to `target` as `Transport.rename` does."""
 
     def do(self, transport: Transport) -> None:
         transport.rename(self.path, self.target)
@@ -170,7 +173,7 @@ class Rename(_ToTarget):
 
 @dataclass(eq=False, slots=True)
 class Publish(_ToTarget):
-    """As `Transport.publish` as `target`."""
+    """Publish a file as `target` as `Transport.publish` does."""
 
     def do(self, transport: Transport) -> None:
         transport.publish(self.path, self.target)
@@ -178,7 +181,7 @@ class Publish(_ToTarget):
 
 @dataclass(eq=False, slots=True)
 class Withdraw(_ToTarget):
-    """As `Transport.withdraw`, by way of `target`."""
+    """Withdraw a file by way of `target` as `Transport.withdraw` does."""
 
     def do(self, transport: Transport) -> None:
         transport.withdraw(self.path, self.target)

@@ -16,7 +16,7 @@ MAGIC: Final = b"ustar"
 """In every header, at `MAGIC_AT`."""
 MAGIC_AT: Final = 257
 END: Final = bytes(2 * tarfile.BLOCKSIZE)
-"""What an archive ends with."""
+"""The bytes at the end of an archive."""
 
 
 class DamagedArchive(Exception):
@@ -122,7 +122,7 @@ class TarTransport(Transport):
 
 
 def is_archive(file: BinaryIO) -> bool:
-    """Whether a file begins as an archive, whatever follows."""
+    """True if a file begins as an archive, whatever follows."""
     return os.pread(file.fileno(), len(MAGIC), MAGIC_AT) == MAGIC
 
 
@@ -137,9 +137,9 @@ def _members(name: str, archive: BinaryIO) -> list[tarfile.TarInfo]:
         with tarfile.open(fileobj=archive, mode="r:") as opened:
             members = opened.getmembers()
             at = opened.offset
-    except tarfile.TarError as wrong:
+    except tarfile.TarError as error:
         at = min(archive.tell(), archive.seek(0, os.SEEK_END))
-        raise DamagedArchive(name, at, str(wrong)) from wrong
+        raise DamagedArchive(name, at, str(error)) from error
     rest = os.pread(archive.fileno(), len(END), at)
     if rest != END:
         why = "it ends here, before its end" if len(rest) < len(END) else "neither a file nor the end"

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from netem.cli import accuracy, meter, proxy
+from netem.cli import meter, proxy
 from netem.cli import run as across
 from netem.cli.words import complain, problem
 
@@ -28,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
         prog="netem", description="Emulate a slow link, and count the round trips on it.", allow_abbrev=False
     )
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (proxy, across, meter, accuracy):
+    for command in (proxy, across, meter):
         command.add(commands)
     return made
 

@@ -18,7 +18,7 @@ from netem.meter import MOST_RESIDUAL, MOST_TILT, MOST_TILT_SHARE, Slope, apart,
 from netem.proxy import Proxy, ProxyError
 from netem.timed_command import CommandResult, timed
 from netem.timekeeping import Timekeeping
-from netem.units import parse_time, plural, show_address
+from netem.units import parse_time, plural, show_address, show_status
 
 NOT_JUDGED = 3
 """Exit status when there are figures that should not be believed."""
@@ -57,11 +57,7 @@ class NothingToMeasure(Exception):
 
 
 def parse_rtts(text: str) -> list[float]:
-    """Seconds of `200ms,600ms,1s`.
-
-    Raises:
-        ValueError: one is no time, or they are fewer than three.
-    """
+    """Seconds of `200ms,600ms,1s`."""
     found = [parse_time(word) for word in text.split(",")]
     if len(set(found)) < 3 or 0 in found:
         raise ValueError(f"{text!r}: expected three different RTTs or more, none of them 0, to see a straight line")
@@ -69,11 +65,7 @@ def parse_rtts(text: str) -> list[float]:
 
 
 def parse_count(text: str) -> int:
-    """A number from 1 on.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """A number from 1 on."""
     if not (text.isascii() and text.isdigit() and int(text)):
         raise ValueError(f"{text!r}: expected a number from 1 on")
     return int(text)
@@ -127,7 +119,6 @@ class Measurement:
         Raises:
             Unmeasured: it failed, did not use the proxy, which cannot listen, or the server could not be reached.
             OSError: the system has no room for what is to be run.
-            ProxyError: the proxy failed.
         """
         with contextlib.ExitStack() as entered:
             try:
@@ -167,7 +158,7 @@ class Measurement:
             if self.refused is not None:
                 complain(cannot("connect to", self.to, self.refused))
             sys.stderr.write(ended.stderr)
-            raise NothingToMeasure(ended.status, f"{what} ended with status {ended.status}")
+            raise NothingToMeasure(ended.status, f"{what} ended with {show_status(ended.status)}")
 
     def _refused(self, error: OSError) -> None:
         self.refused = error

@@ -46,11 +46,7 @@ def argument(parse: Callable[[str], _T]) -> Callable[[str], _T]:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Host and port of `:4001` (this machine), `example.org:9418`, `[::1]:4001`.
-
-    Raises:
-        ValueError: no port, or one out of range.
-    """
+    """Host and port of `:4001` (this machine), `example.org:9418`, `[::1]:4001`."""
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ValueError(f"{text!r} is not an address; write HOST:PORT or :PORT, PORT from 0 to 65535")
@@ -62,11 +58,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def parse_server(text: str) -> tuple[str, int]:
-    """The same, of a server that can be connected to.
-
-    Raises:
-        ValueError: no port, or none that a server has.
-    """
+    """The same, of a server that can be connected to."""
     host, port = parse_address(text)
     if not port:
         raise ValueError(f"{text!r} is not an address of a server; PORT is from 1 to 65535")
@@ -97,7 +89,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def add_listen(parser: argparse.ArgumentParser, default: str | None = None) -> None:
-    """Where a proxy listens; without `default` it must be said."""
+    """Add the address on which a proxy listens; it is required if there is no `default`."""
     told = "" if default is None else f" (default: {default})"
     parser.add_argument(
         "--listen", required=default is None, type=argument(parse_address), default=default, metavar="HOST:PORT",

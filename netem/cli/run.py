@@ -20,7 +20,7 @@ from netem.cli.signals import ending
 from netem.cli.words import complain, line, misses, numbers, problem, tell
 from netem.effects import Loss
 from netem.link import Link
-from netem.packets.devices import BACKENDS, check_setting
+from netem.packets.devices import check_setting
 from netem.packets.errors import PacketsError, Unavailable
 from netem.packets.network import CONGESTION, Packets
 from netem.run import Crossing, RunError, RunResult
@@ -82,12 +82,6 @@ def add(commands: Commands) -> None:
     add_json(run, "the cost as one JSON object to stdout, not to stderr")
     run.add_argument("--svg", metavar="FILE", help="draw the messages over time")
     run.add_argument(
-        "--backend",
-        choices=("auto", *BACKENDS),
-        default="auto",
-        help="how packets are intercepted (default: what works)",
-    )
-    run.add_argument(
         "--congestion", default=CONGESTION, metavar="NAME", help=f"TCP's congestion control (default {CONGESTION})"
     )
 
@@ -102,12 +96,12 @@ def run_client(arguments: argparse.Namespace) -> int:
         complain(f"run: {error}")
         return 2
     try:
-        network = Packets(link, backend=arguments.backend, congestion=arguments.congestion)
+        network = Packets(link, congestion=arguments.congestion)
         run = Crossing(network, arguments.server, arguments.settings, on_waiting=complain)
         with _opened(arguments.svg) as picture:
             with _signals(run) as crossing:
                 crossed = crossing.run(arguments.client, stdout=2 if arguments.json else 1)
-                report(crossed, link, crossing.network.backend, as_json=arguments.json)
+                report(crossed, link, as_json=arguments.json)
                 title = shlex.join(arguments.client)
                 drawn = "" if picture is None else svg(crossed.counts, link.round_trip / NANOSECONDS, title)
             if picture is not None:  # Now nothing but the disk can make the run a failed one.
@@ -127,11 +121,7 @@ def run_client(arguments: argparse.Namespace) -> int:
 
 
 def make_link(arguments: argparse.Namespace) -> Link:
-    """The link that is asked for.
-
-    Raises:
-        ValueError: an effect has no meaning for packets.
-    """
+    """The link that is asked for."""
     loss = [] if arguments.loss is None else [Loss(arguments.loss)]
     up, down = [*loss, *arguments.up], [*loss, *arguments.down]
     link = Link(arguments.rtt, arguments.rate, up, down, seed=arguments.seed)
@@ -140,11 +130,7 @@ def make_link(arguments: argparse.Namespace) -> Link:
 
 
 def parse_setting(text: str) -> tuple[str, str]:
-    """NAME=VALUE.
-
-    Raises:
-        ValueError: it is none, or the setting is not the network's.
-    """
+    """NAME=VALUE."""
     name, equals, value = text.partition("=")
     if not equals or not all(part.replace("-", "_").isidentifier() for part in name.split(".")):
         raise ValueError(f"{text!r}: expected NAME=VALUE, e.g. net.ipv4.tcp_fastopen=3")
@@ -198,8 +184,8 @@ def _signals(crossing: Crossing) -> Iterator[Crossing]:
             signal.signal(number, action)
 
 
-def costs(crossed: RunResult, backend: str) -> dict[str, int | float | str]:
-    """What is printed as JSON."""
+def costs(crossed: RunResult) -> dict[str, int | float | str]:
+    """The fields of the JSON form."""
     counts = crossed.counts
     return {
         **numbers(counts),
@@ -209,19 +195,18 @@ def costs(crossed: RunResult, backend: str) -> dict[str, int | float | str]:
         "repeated": counts.repeated,
         "not_tcp": counts.not_tcp,
         "wall_seconds": round(crossed.seconds, 6),
-        "late_seconds": round(crossed.lateness.p99, 6),
-        "least_late_seconds": round(crossed.least_lateness.p99, 6),
+        "late_seconds": round(crossed.lateness, 6),
+        "least_late_seconds": round(crossed.least_lateness, 6),
         "status": crossed.status,
-        "backend": backend,
     }
 
 
-def report(crossed: RunResult, link: Link, backend: str, *, as_json: bool, out: TextIO | None = None) -> None:
+def report(crossed: RunResult, link: Link, *, as_json: bool, out: TextIO | None = None) -> None:
     """One line of what it cost; and one more if the machine was too busy to trust it, or may have been."""
     counts = crossed.counts
     trip = link.round_trip / NANOSECONDS
     if as_json:
-        tell(json.dumps(costs(crossed, backend)), out)
+        tell(json.dumps(costs(crossed)), out)
     else:
         took = f" ({counts.seconds / trip:.1f} RTT)" if trip else ""
         lost = f", {counts.dropped} dropped, {counts.repeated} repeated" if counts.dropped or counts.repeated else ""
@@ -230,7 +215,7 @@ def report(crossed: RunResult, link: Link, backend: str, *, as_json: bool, out: 
     if counts.not_tcp:
         were = f"{plural(counts.not_tcp, 'packet')} passed that {'are' if counts.not_tcp > 1 else 'is'} not TCP"
         complain(f"{were} (UDP, say): what they carry is in no count of round trips, nor in the seconds")
-    late, least = crossed.lateness.p99, crossed.least_lateness.p99
+    late, least = crossed.lateness, crossed.least_lateness
     if least > LATE * trip > 0:
         complain(f"one packet in a hundred came {least * 1000:.1f} ms late: the machine is too busy to trust the times")
     elif late > LATE * trip > 0:

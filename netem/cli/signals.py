@@ -18,7 +18,7 @@ def ending() -> list[signal.Signals]:
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """What ends a command raises KeyboardInterrupt."""
+    """Have the signals that end a command raise KeyboardInterrupt."""
     before = {number: signal.signal(number, signal.default_int_handler) for number in ending()}
     try:
         yield

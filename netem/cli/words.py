@@ -15,12 +15,12 @@ SIDE_BY_SIDE = """\
 Connections that are opened one after the other within a round trip count as one handshake: this machine accepts
 them at once, and the proxy cannot make connect() wait. For a program that opens connections in a loop use
 `netem run`."""
-"""What the commands that use a proxy say of it."""
+"""A remark of the commands that use a proxy."""
 
 
 @dataclass
 class Totals:
-    """What all operations did, one after the other."""
+    """The sums of the counts of all operations, one after the other."""
 
     operations: int = 0
     rounds: int = 0
@@ -40,7 +40,7 @@ class Totals:
 
 
 def numbers(counts: Counts | Totals) -> dict[str, int | float]:
-    """What is printed, by the names of the JSON form."""
+    """The numbers that are printed, by the names of the JSON form."""
     return {
         "rounds": counts.rounds,
         "handshake_rounds": counts.handshake_rounds,
@@ -63,7 +63,7 @@ def line(counts: Counts | Totals) -> str:
 
 
 def reason(error: OSError) -> str:
-    """What the system calls it: asyncio puts the address into `strerror`."""
+    """The system's own words for an error: asyncio puts the address into `strerror`."""
     if isinstance(error, socket.gaierror) or not error.errno:
         return str(error.strerror or error)
     return os.strerror(error.errno)
@@ -76,7 +76,7 @@ def problem(error: OSError) -> str:
 
 
 def tell(text: str, out: TextIO | None = None) -> None:
-    """What was found, a line or more on stdout.
+    """Print a result, a line or more, on stdout.
 
     Raises:
         OSError: it could not be written; `standard output` is the file's name.

@@ -1,4 +1,4 @@
-"""What a describer is: a function from the first bytes of a message to a few words, or none if it does not know them.
+"""A describer is a function from the first bytes of a message to a few words, or none if it does not know them.
 
 Nobody says which protocol is spoken: the describers are asked in turn, and the first that knows the bytes is believed.
 So a describer knows its own by their form, and says nothing where it is in doubt.
@@ -24,7 +24,7 @@ def register(describer: Describer) -> Describer:
 
 
 def describe(content: bytes) -> str:
-    """What the message says in one line of printable characters; nothing when no describer knows it, or it is empty.
+    """Describe a message in one line of printable characters; empty when no describer knows it, or it is empty.
 
     A describer that fails is named there with its error, before what another one says.
     """

@@ -1,4 +1,4 @@
-"""What a link does to the bytes on it, one small file an effect; importing this package registers them all."""
+"""Effects of a link on the bytes on it, one small file each; importing this package registers them all."""
 
 from netem.effects.base import EFFECTS, Effect, Ending, Parcel, Stage, parse_effect, register
 from netem.effects.blackhole import Blackhole

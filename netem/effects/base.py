@@ -1,4 +1,4 @@
-"""What an effect is: it changes when the bytes of one direction come out of the link, or whether they do.
+"""An effect changes when the bytes of one direction come out of the link, or whether they do.
 
 An effect is a frozen dataclass that registers itself under a name; its fields are its arguments, on the command line
 too (`stall:1MB:5s`). `begin` starts it for one direction of one connection. Effects read no clock: they are given the
@@ -17,7 +17,7 @@ from netem.units import NEVER
 
 
 class Ending(enum.Enum):
-    """What follows the bytes of a parcel."""
+    """The end of a stream that follows the bytes of a parcel, if one does."""
 
     MORE = "more"
     EOF = "end of stream"
@@ -31,7 +31,7 @@ class Parcel:
 
     content: bytes | memoryview
     at: int
-    """When they come out at the far end (ns): effects move it later, never before that of the parcel ahead."""
+    """When they come out at the remote end (ns): effects move it later, never before that of the parcel ahead."""
     left: int
     """When they have left the sender's buffer (ns). Bytes that have left are under way and take no room there."""
     ending: Ending = Ending.MORE
@@ -76,15 +76,15 @@ class Effect(ABC):
 
     name: ClassVar[str]
     arguments: ClassVar[str]
-    """How the command line writes them, for its help: `BYTES[:TIME]`."""
+    """The form in which the command line has them, for its help: `BYTES[:TIME]`."""
     of_streams: ClassVar[bool] = True
-    """Whether it means something where there are no packets, in simulator and proxy."""
+    """True if it means something where there are no packets, in simulator and proxy."""
     of_packets: ClassVar[bool] = True
-    """Whether it means something in the packet network."""
+    """True if it means something in the packet network."""
     on_the_way: ClassVar[bool] = False
-    """Whether it befalls what has left the sender: such effects act after the rate of the link, all others before."""
+    """True if it befalls what has left the sender: such effects act after the rate of the link, all others before."""
     splits_trains: ClassVar[bool] = False
-    """Whether it must see packets one by one (see `packets.trains`)."""
+    """True if it must see packets one by one (see `packets.trains`)."""
 
     @abstractmethod
     def begin(self) -> Stage:
@@ -99,32 +99,19 @@ class Effect(ABC):
         return self
 
     def check_streams(self) -> None:
-        """Refuse to work on streams where that means nothing.
-
-        Raises:
-            ValueError: it does.
-        """
+        """Refuse to work on streams where that means nothing."""
         if not self.of_streams:
             raise ValueError(f"the effect {self.name} is of packets, and here are streams of bytes: use `netem run`")
 
     def check_packets(self) -> None:
-        """Refuse to work on packets where that means nothing.
-
-        Raises:
-            ValueError: it does.
-        """
+        """Refuse to work on packets where that means nothing."""
         if not self.of_packets:
             raise ValueError(f"the effect {self.name} is of streams of bytes, and here are packets: use `netem proxy`")
 
     @classmethod
     @abstractmethod
     def parse(cls, *words: Any, **_: Any) -> Effect:
-        """The effect those words write (an override takes as many as it needs).
-
-        Raises:
-            ValueError: a word is wrong.
-            TypeError: one is missing, or one too many.
-        """
+        """The effect those words write (an override takes as many as it needs)."""
 
 
 def register(effect: _E) -> _E:
@@ -136,11 +123,7 @@ def register(effect: _E) -> _E:
 
 
 def parse_effect(text: str) -> Effect:
-    """The effect that `name:argument:argument` writes.
-
-    Raises:
-        ValueError: no such effect, or wrong arguments.
-    """
+    """The effect that `name:argument:argument` writes."""
     name, *words = text.split(":")
     effect = EFFECTS.get(name)
     if effect is None:

@@ -1,4 +1,4 @@
-"""What effects have in common that spare the first bytes of a direction, and say what becomes of those after them."""
+"""The common part of effects that spare the first bytes of a direction and act on those after them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from netem.effects.base import Parcel, Stage
 
 Fate = Callable[[Parcel], Iterable[Parcel]]
-"""What becomes of a parcel, in parcels."""
+"""A function from a parcel to the parcels that take its place."""
 
 
 def beyond(after: int, fate: Fate) -> Stage:
-    """Of a stream: what comes after byte `after` has that `fate`, an end of the stream too, and only that."""
+    """Apply `fate` to all of a stream that comes after byte `after`, its end too, and to nothing else."""
     left = after
 
     def stage(parcel: Parcel) -> Iterable[Parcel]:
@@ -29,7 +29,7 @@ def beyond(after: int, fate: Fate) -> Stage:
 
 
 def packets_beyond(after: int, fate: Fate) -> Stage:
-    """Of packets, which stay whole: the one that holds byte `after` of all has that `fate`, and all after it."""
+    """Apply `fate` to the packet that holds byte `after` of all, and to all packets after it; packets stay whole."""
     left = after
 
     def stage(parcel: Parcel) -> Iterable[Parcel]:

@@ -1,4 +1,4 @@
-"""What effects have in common that befall each packet, or each segment of a stream, with some probability."""
+"""The common part of effects that befall each packet, or each segment of a stream, with some probability."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Corrupt: some packets arrive with a bit changed.
 
-In the packet network the far kernel finds the checksum wrong and drops it: a loss that costs bandwidth. On a stream the
-change reaches the program, as after a broken router or a faulty memory: so a protocol's own checks are tested.
-"""
+In the packet network the remote kernel finds the checksum wrong and drops it: a loss that costs bandwidth. On a stream
+the change reaches the program, as after a broken router or a faulty memory: so a protocol's own checks are tested."""
 
 from __future__ import annotations
 

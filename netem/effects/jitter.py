@@ -18,7 +18,7 @@ class Jitter(Effect):
 
     seconds: float
     ordered: bool = True
-    """Whether a packet waits for those sent before it."""
+    """True if a packet waits for those sent before it."""
     seed: int | str = 0
     name: ClassVar[str] = "jitter"
     arguments: ClassVar[str] = "TIME[:reorder]"
@@ -50,11 +50,7 @@ class Jitter(Effect):
         return replace(self, seed=f"{self.seed} {stream}")
 
     def check_streams(self) -> None:
-        """A stream keeps its order.
-
-        Raises:
-            ValueError: it need not here.
-        """
+        """A stream keeps its order."""
         if not self.ordered:
             raise ValueError(
                 "the effect jitter with reorder is of packets, and a stream keeps its order: use `netem run`"

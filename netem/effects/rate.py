@@ -78,11 +78,7 @@ class Rate(Effect):
         return stage
 
     def check_streams(self) -> None:
-        """A stream's queue is its sender's buffer.
-
-        Raises:
-            ValueError: another is asked for.
-        """
+        """A stream's queue is its sender's buffer."""
         if self.queue is not None:
             raise ValueError(
                 "the effect rate with a queue is of packets, and here are streams of bytes: use `netem run`"

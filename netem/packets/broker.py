@@ -25,7 +25,7 @@ from netem.packets.errors import Unavailable
 from netem.packets.namespaces import Namespace, become_owner, die_with_parent, show_own_processes
 
 Answer = tuple[Any, list[int]]
-"""What is answered, and descriptors that go along; they are closed here."""
+"""An answer, and descriptors that go along; they are closed here."""
 
 
 class Broker:
@@ -101,7 +101,7 @@ class Broker:
             return None, [socket.socket(family, kind).detach()]
 
     def _on_listening(self, side: int, besides: Sequence[int]) -> Answer:
-        """How many TCP sockets listen there, besides those that processes of some sessions hold."""
+        """The number of TCP sockets that listen there, besides those that processes of some sessions hold."""
         with self._sides[side].entered():
             found = [each for name in ("tcp", "tcp6") for each in _listening(f"/proc/thread-self/net/{name}")]
         held = _sockets(set(besides)) if besides else set()
@@ -133,26 +133,18 @@ def _sockets(sessions: Container[int]) -> set[str]:
     return found
 
 
-def _join(backends: Sequence[str], congestion: str) -> tuple[str, tuple[Namespace, Namespace], Any]:
-    """Make both sides and the devices between them, of the first kind that works: its name, the sides, the ports.
+def _join(congestion: str) -> tuple[tuple[Namespace, Namespace], tuple[devices.Port, devices.Port]]:
+    """Make both sides, and the ports of the devices between them.
 
     Raises:
-        Unavailable: none does.
+        Unavailable: the system has none.
     """
-    reasons: dict[str, str] = {}
-    for backend in backends:
-        sides: list[Namespace] = []
-        try:
-            sides.append(Namespace())
-            sides.append(Namespace())
-            client, server = sides
-            return backend, (client, server), devices.join(backend, (client, server), congestion=congestion)
-        except OSError as error:
-            for side in sides:
-                side.close()
-            reasons[backend] = f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror)
-    each = "; ".join(f"{backend}: {reason}" for backend, reason in reasons.items())
-    raise Unavailable(f"no packet network here: {each}")
+    try:
+        sides = Namespace(), Namespace()
+        return sides, devices.join(sides, congestion=congestion)
+    except OSError as error:  # This process ends then, and what it has made with it.
+        reason = f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror)
+        raise Unavailable(f"no packet network here: {reason}") from error
 
 
 def _start_emulator(ports: tuple[devices.Port, devices.Port], link: Link, others: Channel) -> tuple[int, Channel]:
@@ -181,13 +173,13 @@ def main(descriptor: int) -> None:
     channel = Channel.inherited(descriptor)
     for number in (signal.SIGINT, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)  # commands would inherit that it is ignored
-    (link, backends, congestion), _ = channel.receive()
+    (link, congestion), _ = channel.receive()
     try:
         try:
             become_owner()
         except OSError as error:
             raise Unavailable(f"no packet network here: {error.strerror}") from error
-        backend, sides, ports = _join(backends, congestion)
+        sides, ports = _join(congestion)
     except Unavailable as error:
         with contextlib.suppress(BrokenPipeError):  # Who asked was interrupted meanwhile.
             channel.send(error)
@@ -198,7 +190,7 @@ def main(descriptor: int) -> None:
         for port in ports:
             os.close(port.descriptor)
         with contextlib.suppress(BrokenPipeError):  # The same.
-            channel.send(backend, [control.fileno()])
+            channel.send(None, [control.fileno()])
             control.close()
             broker.serve(channel)
     finally:

@@ -1,7 +1,7 @@
 """Messages between the processes of one network, with descriptors where one goes along.
 
-Pickled: both ends are this package, on a socket that nobody else can open.
-"""
+Pickled: both ends are this package, on a socket that nobody else can open. Where the other process is gone a send
+raises `OSError`, all else `EOFError`."""
 
 from __future__ import annotations
 
@@ -38,21 +38,13 @@ class Channel:
         return self._end.fileno()
 
     def send(self, message: object, descriptors: Sequence[int] = ()) -> None:
-        """Send one message; the receiver gets copies of the descriptors.
-
-        Raises:
-            OSError: the other end is gone.
-        """
+        """Send one message; the receiver gets copies of the descriptors."""
         content = pickle.dumps(message)
         socket.send_fds(self._end, [_HEAD.pack(len(content), len(descriptors))], descriptors)
         self._end.sendall(content)
 
     def receive(self) -> tuple[Any, list[int]]:
-        """The next message and its descriptors.
-
-        Raises:
-            EOFError: the other end is gone.
-        """
+        """The next message and its descriptors."""
         try:
             return self._receive()
         except ConnectionError as error:  # what it did not read was lost with it
@@ -79,11 +71,7 @@ class Channel:
             raise
 
     def ask(self, question: str, *arguments: Any, descriptors: Sequence[int] = ()) -> tuple[Any, list[int]]:
-        """Send a question; its answer, and descriptors that came with it. An exception for an answer is raised.
-
-        Raises:
-            EOFError: the other end is gone.
-        """
+        """Send a question; its answer, and descriptors that came with it. An exception for an answer is raised."""
         try:
             self.send((question, *arguments), descriptors)
             answer, given = self.receive()

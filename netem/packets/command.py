@@ -42,15 +42,11 @@ class Command:
         return self._status
 
     def ended(self) -> bool:
-        """Whether it has ended: `wait` would return at once."""
+        """True if it has ended: `wait` would return at once."""
         return self._ended is not None or readable(self._status)
 
     def wait(self) -> int:
-        """Its exit status; negative: the signal that ended it.
-
-        Raises:
-            PacketsError: the network ended before it did.
-        """
+        """Its exit status; negative: the signal that ended it."""
         if self._ended is None:
             # Python runs the handler of a signal between its own steps: of one that comes just before a read that waits
             # it would run it only after the read.

@@ -1,21 +1,19 @@
 """The two ends of an emulated link: an interface in a namespace, and a descriptor that its packets come out of.
 
-Two kinds. `tun`: one interface a namespace and no Ethernet; needs the node /dev/net/tun. `veth`: a pair of interfaces,
-the near one read through a packet socket; needs no node, so an ordinary user's namespaces have it anywhere. A packet
-may be a train of segments, up to 64 KB, each of them no longer than the link allows: see `trains`.
+Each side has a pair of interfaces (veth); the emulator reads the local one through a packet socket. That needs no node
+of a device, so an ordinary user's namespaces have it anywhere. A packet may be a train of segments, up to 64 KB, each
+of them no longer than the link allows: see `trains`.
 
 Before each packet comes the header of virtio (linux/virtio_net.h), which says how long a train's segments are, and that
-a checksum is yet to be made; the far kernel needs neither it nor the checksum, so both are passed on.
+a checksum is yet to be made; the remote kernel needs neither it nor the checksum, so both are passed on.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import socket
-import struct
 from dataclasses import dataclass
 
 from netem.packets import netlink
@@ -23,10 +21,8 @@ from netem.packets.namespaces import Namespace
 from netem.packets.trains import VIRTIO_BYTES
 from netem.tcp_model import INITIAL_WINDOW
 
-BACKENDS = ("tun", "veth")
-"""Tried in this order: `tun` is a little faster, and needs a node that may be closed to users."""
 ADDRESSES = ("10.201.0.1", "10.201.0.2")
-"""Of the client's side and the server's, inside their namespaces."""
+"""The addresses of the client's side and the server's, inside their namespaces."""
 INTERFACE = "emu0"
 """The interface's name in both namespaces."""
 MTU = 1500
@@ -36,10 +32,6 @@ QUEUE = 50_000
 SOCKET_BUFFER = 64 << 20
 """Bytes of a packet socket's buffers, for the same reason."""
 
-TUN = "/dev/net/tun"
-_SET_INTERFACE, _SET_OFFLOAD = 0x400454CA, 0x400454D0
-_IS_TUN, _NO_INFORMATION, _VIRTIO_HEADER = 0x0001, 0x1000, 0x4000
-_CHECKSUM, _SEGMENTS = 1, 2 | 4
 _PACKET_LEVEL, _PACKET_VIRTIO_HEADER, _PACKET_IGNORE_OUTGOING = 263, 15, 23
 _IPV4 = 0x0800
 _FORCE_RECEIVE_BUFFER, _FORCE_SEND_BUFFER = 33, 32
@@ -55,75 +47,49 @@ _SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """Where packets that one side sends come out, and those for it go in, whole packets at a time."""
+    """An end at which packets that one side sends come out, and those for it go in, whole packets at a time."""
 
     descriptor: int
     header: int
     """Bytes before the IP packet: offload's and Ethernet's. They are passed on as they are."""
 
 
-def join(backend: str, sides: tuple[Namespace, Namespace], *, congestion: str) -> tuple[Port, Port]:
+def join(sides: tuple[Namespace, Namespace], *, congestion: str) -> tuple[Port, Port]:
     """Give both sides an interface, addresses and routes to each other, and return what is to be joined.
 
     What fails half-way leaves no descriptor open; the interfaces it made go with the namespaces.
-
-    Raises:
-        OSError: not possible here; the message names the step.
     """
-    hub = None if backend == "tun" else Namespace()
+    hub = Namespace()
     ports: list[Port] = []
     try:
         for number, side in enumerate(sides):
-            ports.append(_open_tun(side) if hub is None else _open_veth(side, hub, number))
+            ports.append(_open_port(side, hub, number))
         for number, side in enumerate(sides):
-            _set_up(side, number, ethernet=hub is not None, congestion=congestion)
+            _set_up(side, number, congestion=congestion)
     except BaseException:
         for port in ports:
             os.close(port.descriptor)
         raise
     finally:
-        if hub is not None:
-            hub.close()  # the sockets keep it
+        hub.close()  # the sockets keep it
     return ports[0], ports[1]
 
 
 def check_setting(name: str) -> None:
-    """Whether a setting is a namespace's own.
-
-    Raises:
-        ValueError: it is not of the network, so it would be the whole machine's; or it is no name.
-    """
+    """Check that a setting is a namespace's own."""
     first, *rest = name.split(".")
     if first != "net" or not rest or not all(part.replace("-", "_").isidentifier() for part in rest):
         raise ValueError(f"{name!r} is no setting of the network: its name begins with net.")
 
 
 def set_kernel(namespace: Namespace, name: str, value: str) -> None:
-    """Set one of a namespace's own settings, as `sysctl -w net.ipv4.tcp_fastopen=3` does.
-
-    Raises:
-        ValueError: it is not of the network, so it would be the whole machine's.
-        OSError: there is none, or it does not take the value.
-    """
+    """Set one of a namespace's own settings, as `sysctl -w net.ipv4.tcp_fastopen=3` does."""
     check_setting(name)
     with namespace.entered(), open(f"/proc/sys/{name.replace('.', '/')}", "w", encoding="ascii") as file:
         file.write(value)
 
 
-def _open_tun(namespace: Namespace) -> Port:
-    with namespace.entered():
-        descriptor = os.open(TUN, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            flags = _IS_TUN | _NO_INFORMATION | _VIRTIO_HEADER
-            fcntl.ioctl(descriptor, _SET_INTERFACE, struct.pack("16sH22x", INTERFACE.encode(), flags))
-            fcntl.ioctl(descriptor, _SET_OFFLOAD, _CHECKSUM | _SEGMENTS)
-        except BaseException:
-            os.close(descriptor)
-            raise
-    return Port(descriptor, VIRTIO_BYTES)
-
-
-def _open_veth(namespace: Namespace, hub: Namespace, number: int) -> Port:
+def _open_port(namespace: Namespace, hub: Namespace, number: int) -> Port:
     """A pair from a namespace into `hub`, where the emulator reads; `number` tells the pairs of a hub apart."""
     name = f"hub{number}"
     with hub.entered():
@@ -144,7 +110,7 @@ def _open_veth(namespace: Namespace, hub: Namespace, number: int) -> Port:
             return Port(packets.detach(), VIRTIO_BYTES + _ETHERNET_BYTES)
 
 
-def _set_up(namespace: Namespace, number: int, *, ethernet: bool, congestion: str) -> None:
+def _set_up(namespace: Namespace, number: int, *, congestion: str) -> None:
     """Address the interface of side `number`, and lead everything for the other side through it."""
     own, other = ADDRESSES[number], ADDRESSES[1 - number]
     for name, value in _SETTINGS.items():
@@ -154,8 +120,7 @@ def _set_up(namespace: Namespace, number: int, *, ethernet: bool, congestion: st
         netlink.set_up("lo")
         netlink.set_up(INTERFACE, mtu=MTU, queue=QUEUE)
         netlink.add_address(INTERFACE, own, 30)
-        if ethernet:
-            netlink.add_neighbour(INTERFACE, other, _hardware(1 - number))
+        netlink.add_neighbour(INTERFACE, other, _hardware(1 - number))
         # Linux's own default, said so that no system's differs.
         netlink.set_route(INTERFACE, other, congestion=congestion, initial_window=INITIAL_WINDOW)
 

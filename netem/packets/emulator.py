@@ -22,14 +22,13 @@ from typing import Any
 
 from netem.counter import Counter
 from netem.effects import Parcel, Stage
-from netem.lateness import quantile
 from netem.link import Link
 from netem.packets.channel import Channel
 from netem.packets.devices import Port
 from netem.packets.namespaces import wake_up_in_time
 from netem.packets.segments import Delivery, SegmentCounter
 from netem.packets.trains import cut, packets_in
-from netem.timekeeping import PAUSE
+from netem.timekeeping import PAUSE, percentile_99
 from netem.units import NANOSECONDS, NEVER, nanoseconds
 
 AT_ONCE = 32
@@ -39,10 +38,10 @@ LARGEST = 65536 + 64
 NAP = nanoseconds(PAUSE)
 """Nanoseconds the loop sleeps at the most: what it oversleeps it knows, but not when in its sleep a packet came."""
 KEPT_DELAYS = 100_000
-"""Lateness of the last packets that is kept, for its median and 99th percentile."""
+"""Lateness of the last packets that is kept, for its 99th percentile."""
 
 _TRANSIENT = (errno.EIO, errno.EINVAL, errno.EAGAIN, errno.ENOBUFS, errno.ENETDOWN)
-"""What a device says of a packet that it cannot take now, or that an effect has damaged."""
+"""The errors of a device that cannot take a packet now, or a packet that an effect has damaged."""
 _UNCHECKED = b"\0"
 """The first byte of a virtio header that promises nothing of the checksum: it is there, and to be looked at."""
 _AT = attrgetter("at")
@@ -54,11 +53,11 @@ class PacketCounts:
 
     packets: int = 0
     dropped: int = 0
-    """By an effect, a full queue of the link, or because the far end could take no more."""
+    """By an effect, a full queue of the link, or because the remote end could take no more."""
 
 
 _Carried = tuple[bytes, memoryview, Delivery | None, int, int]
-"""What goes with a parcel: the frame it is, what of it the parcel holds (from the IP header on), what it means to the
+"""The companions of a parcel: its frame, the part in the parcel (from the IP header on), its meaning to the
 counter, how many packets it is on the wire (more than one if it is a train), and how many nanoseconds late it was read.
 A tuple, for there are a hundred thousand a second."""
 
@@ -70,7 +69,7 @@ class _Direction:
     target: Port
     stages: Sequence[Stage]
     whole: bool
-    """Whether trains pass as they are; else they are cut, for the stages to see each packet."""
+    """True if trains pass as they are; else they are cut, for the stages to see each packet."""
     passed: PacketCounts = field(default_factory=PacketCounts)
     queue: deque[Parcel] = field(default_factory=deque)
     """By when they are due; those due at one time in the order in which they came."""
@@ -91,11 +90,7 @@ class Emulator:
         """At the least: after it was due."""
 
     def run(self, control: Channel) -> None:
-        """Emulate until the other end of `control` is gone; it answers what is asked there.
-
-        Raises:
-            OSError: a port failed.
-        """
+        """Emulate until the other end of `control` is gone; it answers what is asked there."""
         wake_up_in_time()
         ports = {direction.source.descriptor: direction for direction in self._directions}
         waiting = [*ports, control.fileno()]
@@ -169,7 +164,7 @@ class Emulator:
                         seen.delivered(clock())
                         told = seen
                     os.write(target.descriptor, frame)
-                else:  # damaged: the far kernel is to find that out, and drops it
+                else:  # damaged: the remote kernel is to find that out, and drops it
                     os.writev(target.descriptor, [_UNCHECKED + frame[1 : target.header], parcel.content])
             except OSError as error:
                 if error.errno not in _TRANSIENT:
@@ -198,11 +193,11 @@ class Emulator:
         up, down = (direction.passed for direction in self._directions)
         return replace(self._segments.counter.counts(), not_tcp=self._segments.not_tcp), up, down
 
-    def _on_lateness(self) -> tuple[int, int, int]:
-        return _summary(self._late)
+    def _on_lateness(self) -> float:
+        return percentile_99(self._late)
 
-    def _on_least_lateness(self) -> tuple[int, int, int]:
-        return _summary(self._least_late)
+    def _on_least_lateness(self) -> float:
+        return percentile_99(self._least_late)
 
     def _on_take(self) -> Any:
         taken = self._on_counts()
@@ -223,9 +218,3 @@ class Emulator:
                 if parcel.stuck:
                     frame, _, seen, packets, waited = parcel.tag
                     self._enter(direction, frame, seen, packets, now, waited)
-
-
-def _summary(times: Iterable[int]) -> tuple[int, int, int]:
-    """The median, the 99th percentile and the greatest; of none they are 0."""
-    late = sorted(times)
-    return (quantile(late, 50), quantile(late, 99), late[-1]) if late else (0, 0, 0)

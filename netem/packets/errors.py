@@ -1,10 +1,10 @@
-"""What goes wrong with a packet network, apart from what a system call says itself."""
+"""The errors of a packet network, apart from those of system calls."""
 
 from __future__ import annotations
 
 
 class Unavailable(Exception):
-    """There are no packet networks here; the message says why, for each way that was tried."""
+    """There are no packet networks here; the message says why."""
 
 
 class PacketsError(Exception):

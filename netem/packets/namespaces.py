@@ -3,7 +3,8 @@
 A network namespace lives as long as a process is in it or a descriptor of it is open. An ordinary user makes them
 inside a user namespace of his own, where the kernel allows that; only the process that made it, and its children, can
 enter.
-A PID namespace dies with its first process, and whatever runs in it dies then too.
+A PID namespace dies with its first process, and whatever runs in it dies then too. What the system does not allow
+raises `OSError`.
 """
 
 from __future__ import annotations
@@ -26,11 +27,7 @@ class Namespace:
     """One network namespace."""
 
     def __init__(self) -> None:
-        """Make a new one; the calling thread stays where it is.
-
-        Raises:
-            OSError: not allowed, or not on this system.
-        """
+        """Make a new one; the calling thread stays where it is."""
         with _staying():
             _call("a network namespace", "unshare", _NEW_NETWORK)
             self._descriptor = os.open(_THIS_THREAD, os.O_RDONLY | os.O_CLOEXEC)
@@ -41,11 +38,7 @@ class Namespace:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """The calling thread is in it; sockets made meanwhile, and processes started, stay there.
-
-        Raises:
-            OSError: not allowed.
-        """
+        """The calling thread is in it; sockets made meanwhile, and processes started, stay there."""
         with _staying():
             _call("entering a network namespace", "setns", self._descriptor, _NEW_NETWORK)
             yield
@@ -62,9 +55,6 @@ def become_owner() -> None:
 
     The first child is that namespace's first process: when it ends, the kernel kills all others, and nobody can be
     started there any more. An ordinary user stays himself.
-
-    Raises:
-        OSError: the system does not allow it.
     """
     try:
         _call("namespaces", "unshare", _NEW_PIDS | _NEW_NETWORK)

@@ -1,6 +1,7 @@
 """Rtnetlink, as far as a link needs it: make, set up and address interfaces of the calling thread's network namespace.
 
 Formats: rtnetlink(7), linux/rtnetlink.h and linux/if_link.h. Nothing but the standard library and no command is needed.
+Each function raises `OSError`, which names the step, where the kernel refuses it.
 """
 
 from __future__ import annotations
@@ -31,11 +32,7 @@ _numbers = itertools.count(1)
 
 
 def set_up(interface: str, *, mtu: int | None = None, queue: int | None = None) -> None:
-    """Bring an interface up; `mtu`: bytes of a packet, `queue`: packets that may wait.
-
-    Raises:
-        OSError: there is none, or it is not allowed.
-    """
+    """Bring an interface up; `mtu`: bytes of a packet, `queue`: packets that may wait."""
     attributes = b""
     for kind, number in ((_LINK_MTU, mtu), (_LINK_QUEUE, queue)):
         if number is not None:
@@ -44,11 +41,7 @@ def set_up(interface: str, *, mtu: int | None = None, queue: int | None = None) 
 
 
 def add_address(interface: str, address: str, prefix: int) -> None:
-    """Give an interface an IPv4 address.
-
-    Raises:
-        OSError: the kernel refuses.
-    """
+    """Give an interface an IPv4 address."""
     packed = socket.inet_aton(address)
     head = struct.pack("=BBBBI", socket.AF_INET, prefix, 0, 0, socket.if_nametoindex(interface))
     body = attribute(_LOCAL, packed) + attribute(_ADDRESS, packed)
@@ -56,11 +49,7 @@ def add_address(interface: str, address: str, prefix: int) -> None:
 
 
 def set_route(interface: str, destination: str, *, congestion: str, initial_window: int) -> None:
-    """Route one IPv4 address through an interface, with the TCP metrics of `ip route ... congctl initcwnd`.
-
-    Raises:
-        OSError: the kernel refuses; ENOENT: it has no such congestion control.
-    """
+    """Route one IPv4 address through an interface, with the TCP metrics of `ip route ... congctl initcwnd`."""
     metrics = attribute(_METRIC_CONGESTION, congestion.encode() + b"\0")
     metrics += attribute(_METRIC_WINDOW, struct.pack("=I", initial_window))
     head = struct.pack("=BBBBBBBBI", socket.AF_INET, 32, 0, 0, _TABLE_MAIN, _PROTOCOL_BOOT, _SCOPE_LINK, _UNICAST, 0)
@@ -71,22 +60,14 @@ def set_route(interface: str, destination: str, *, congestion: str, initial_wind
 
 
 def add_neighbour(interface: str, address: str, hardware: bytes) -> None:
-    """Say which Ethernet address an IPv4 address has, so that nobody asks for it over the link.
-
-    Raises:
-        OSError: the kernel refuses.
-    """
+    """Say which Ethernet address an IPv4 address has, so that nobody asks for it over the link."""
     head = struct.pack("=BxxxIHBB", socket.AF_INET, socket.if_nametoindex(interface), _PERMANENT, 0, 0)
     body = attribute(_NEIGHBOUR_ADDRESS, socket.inet_aton(address)) + attribute(_NEIGHBOUR_HARDWARE, hardware)
     _ask(f"neighbour {address}", _NEWNEIGHBOUR, _CREATE | _REPLACE, head + body)
 
 
 def add_pair(name: str, peer: str, namespace: int, *, peer_hardware: bytes) -> None:
-    """A pair of joined Ethernet interfaces: `name` here, `peer` in the network namespace of that descriptor.
-
-    Raises:
-        OSError: the kernel refuses, or knows no such interfaces.
-    """
+    """A pair of joined Ethernet interfaces: `name` here, `peer` in the network namespace of that descriptor."""
     other = _link(0, 0) + attribute(_LINK_NAME, peer.encode() + b"\0") + attribute(_LINK_ADDRESS, peer_hardware)
     other += attribute(_LINK_NAMESPACE, struct.pack("=I", namespace))
     kind = attribute(_DETAILS_KIND, b"veth\0")

@@ -18,12 +18,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from netem.counter import Counts
-from netem.lateness import Lateness
 from netem.link import Link
 from netem.packets.channel import Channel
 from netem.packets.command import Command, readable
-from netem.packets.devices import ADDRESSES, BACKENDS
+from netem.packets.devices import ADDRESSES
 from netem.packets.errors import PacketsError, Unavailable
+from netem.units import NANOSECONDS
 
 CLIENT, SERVER = 0, 1
 """The two sides."""
@@ -34,13 +34,8 @@ CONGESTION = "cubic"
 class Packets:
     """A link between two namespaces; use it as a context manager."""
 
-    def __init__(self, link: Link, *, backend: str = "auto", congestion: str = CONGESTION) -> None:
-        """`backend`: `tun`, `veth`, or `auto` for the first of them that works."""
-        if backend not in ("auto", *BACKENDS):
-            raise ValueError(f"no backend {backend!r}; there are auto, {', '.join(BACKENDS)}")
+    def __init__(self, link: Link, *, congestion: str = CONGESTION) -> None:
         self.link = link
-        self.backend = backend
-        """After `start` the one that is used."""
         self.congestion = congestion
         self._broker: Channel | None = None
         self._emulator: Channel | None = None
@@ -83,9 +78,8 @@ class Packets:
             [sys.executable, "-c", start], pass_fds=[there.fileno()], start_new_session=True
         )
         there.close()
-        backends = BACKENDS if self.backend == "auto" else (self.backend,)
         try:
-            self._broker.send((self.link, backends, self.congestion))
+            self._broker.send((self.link, self.congestion))
             answer, given = self._broker.receive()
             if isinstance(answer, Unavailable):
                 raise answer
@@ -96,7 +90,6 @@ class Packets:
         except BaseException:
             self.close()
             raise
-        self.backend = answer
         self._emulator = Channel.inherited(given[0])
 
     def close(self) -> None:
@@ -110,11 +103,7 @@ class Packets:
             self._process = None
 
     def check(self) -> None:
-        """Whether all is well.
-
-        Raises:
-            PacketsError: a process of the network failed, or it was not started, or is closed.
-        """
+        """Check that all is well."""
         with self._asking:
             self._check()
 
@@ -189,7 +178,8 @@ class Packets:
         return Command(pid, ended)
 
     def listening(self, side: int, *, besides: Sequence[int] = ()) -> int:
-        """How many TCP sockets listen on a side; `besides`: the `pid` of commands whose sessions' are not counted."""
+        """The number of TCP sockets that listen on a side; `besides`: the `pid` of commands whose sessions' are not
+        counted."""
         number: int = self._ask(self._broker, "listening", side, list(besides))[0]
         return number
 
@@ -217,31 +207,28 @@ class Packets:
         self.link = link
 
     def take(self) -> Counts:
-        """The counts since the last `take` (or the start), over all connections; a new operation begins.
-
-        Raises:
-            PacketsError: a process of the network failed.
-        """
+        """The counts since the last `take` (or the start), over all connections; a new operation begins."""
         return self._counts("take")
 
     def counts(self) -> Counts:
         """The counts so far; nothing is begun anew."""
         return self._counts("counts")
 
-    def lateness(self) -> Lateness:
-        """How much later than they should packets came out since the last `take`, at the most.
+    def lateness(self) -> float:
+        """The seconds by which 99 in 100 packets came out late since the last `take`, at the most.
 
         With the time for which each may have lain unread. When it came the emulator knows no better than that, so a
         time in which it was kept from the processor counts for what it finds then, also where nothing was waiting.
         """
         return self._lateness("lateness")
 
-    def least_lateness(self) -> Lateness:
+    def least_lateness(self) -> float:
         """The same at the least: by how much they were let out after they were due."""
         return self._lateness("least_lateness")
 
-    def _lateness(self, question: str) -> Lateness:
-        return Lateness(*[nanoseconds / 1e9 for nanoseconds in self._ask(self._emulator, question)[0]])
+    def _lateness(self, question: str) -> float:
+        nanoseconds: float = self._ask(self._emulator, question)[0]
+        return nanoseconds / NANOSECONDS
 
     def _counts(self, question: str) -> Counts:
         counts: Counts

@@ -35,25 +35,26 @@ class _Stream:
 class _Connection:
     number: int
     ends: bytes
-    """Of what its client sends."""
+    """The addresses and ports of both ends, as in the packets of its client."""
     opening: int
     """The sequence number of its SYN: another one is another connection between the same ports."""
     undecided: Delivery | None = None
-    """Of a SYN that carries bytes (TCP Fast Open), until the answer to it says whether the server took them."""
+    """The delivery of a SYN that carries bytes (TCP Fast Open), until the answer to it says whether the server took
+    them."""
     up: _Stream = field(default_factory=_Stream)
     down: _Stream = field(default_factory=_Stream)
 
 
 @dataclass(slots=True)
 class Delivery:
-    """What delivering a packet means to the counter of the operation in which it was sent."""
+    """The meaning of a packet's delivery to the counter of the operation in which it was sent."""
 
     counter: Counter
     established: int = 0
     """The number of a connection whose client now knows that it is open, or refused."""
     message: Message | None = None
     closing: Callable[[], None] | None = None
-    """What is done when it may have been the last of its connection."""
+    """A call that is made when it may have been the last of its connection."""
 
     def delivered(self, now: int) -> None:
         """The packet came out of the link."""
@@ -135,7 +136,7 @@ class SegmentCounter:
         return made
 
     def _decide(self, connection: _Connection, first: Delivery, answer: Segment, now: int) -> None:
-        """Whether the bytes of a SYN were delivered, by what the answer to it acknowledges."""
+        """Decide if the bytes of a SYN were delivered, by what the answer to it acknowledges."""
         connection.undecided = None
         begin = (connection.opening + 1) & _ALL
         if answer.flags & SYN and _ahead(answer.acknowledged, begin) > 0:
@@ -165,6 +166,6 @@ class SegmentCounter:
 
 
 def _ahead(number: int, before: int) -> int:
-    """How far a sequence number is beyond another, which it may be behind; they wrap."""
+    """The distance of a sequence number beyond another, negative where it is behind; they wrap."""
     difference = (number - before) & _ALL
     return difference if difference < _HALF else difference - _ALL - 1

@@ -1,4 +1,4 @@
-"""What an IPv4 packet says of TCP. Pure: bytes in, a segment out; of anything else, and of a broken packet, none."""
+"""The TCP part of an IPv4 packet. Pure: bytes in, a segment out; of anything else, and of a broken packet, none."""
 
 from __future__ import annotations
 

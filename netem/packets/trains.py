@@ -28,7 +28,7 @@ _OF_THE_FIRST = 0x80
 
 
 def packets_in(frame: bytes, at: int) -> int:
-    """How many packets a frame is on the wire; its IPv4 header is at `at`."""
+    """The number of packets that a frame is on the wire; its IPv4 header is at `at`."""
     size, first = _content(frame, at)
     return max(1, -(-(len(frame) - first) // size)) if size else 1
 
@@ -91,5 +91,5 @@ def _sum(words: bytes | bytearray) -> int:
 
 
 def _folded(number: int) -> int:
-    """As the checksums of the Internet add: what is carried comes in again at the low end (RFC 1071)."""
+    """Fold a sum as the checksums of the Internet do: the carry comes in again at the low end (RFC 1071)."""
     return number % 0xFFFF

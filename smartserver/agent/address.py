@@ -28,7 +28,7 @@ MAX_PATH = 107
 
 
 class NoAgent(Exception):
-    """There is none to be used, and why."""
+    """There is no agent to be used, and why. What needs one may raise it; a peer that is gone is an `OSError`."""
 
 
 def is_wanted(environment: Mapping[str, str]) -> bool:
@@ -39,11 +39,7 @@ def is_wanted(environment: Mapping[str, str]) -> bool:
 
 
 def runtime_folder(environment: Mapping[str, str], *, make: bool = False) -> str:
-    """The folder of the sockets, below the first of `BASES` that is the user's own.
-
-    Raises:
-        NoAgent: there is none, or it is not the user's alone.
-    """
+    """The folder of the sockets, below the first of `BASES` that is the user's own."""
     user = os.geteuid()
     own = (f"{environment[name]}/{below}" for name, below in BASES if _is_of(environment.get(name, ""), user))
     folder = next(own, f"/tmp/smartserver-{user}")
@@ -73,12 +69,7 @@ def _is_of(folder: str, user: int) -> bool:
 def path_of(part: str, environment: Mapping[str, str], *, make: bool = False) -> str:
     """The path of a socket. Its name tells agents apart that must not serve each other's commands: of another release,
     another installation (also one that replaced the first in its folder), another network namespace, and another
-    machine with the same home.
-
-    Raises:
-        NoAgent: as `runtime_folder`, the path is too long for a socket, or this system does not say who is at the other
-            end of one.
-    """
+    machine with the same home."""
     if not hasattr(_socket, "SO_PEERCRED"):
         raise NoAgent("this system does not tell which user is at the other end of a socket")
     try:

@@ -27,11 +27,7 @@ class Circumstances(NamedTuple):
 
 
 def circumstances(folder: int, environment: Mapping[bytes, bytes]) -> Circumstances:
-    """The rights and settings of a process. `folder`: its own, in /proc. `environment`: as Python has it there.
-
-    Raises:
-        OSError: it is gone, or the system does not tell.
-    """
+    """The rights and settings of a process. `folder`: its own, in /proc. `environment`: as Python has it there."""
     status = read("status", folder).splitlines()
     stat = read("stat", folder).rpartition(b")")[2].split()
     facts = [

@@ -17,6 +17,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 
 import smartserver
 from smartserver.agent.reading import NAME, READING
+from smartserver.programs import exit_reason
 
 OURS = NAME.decode()
 
@@ -86,8 +87,8 @@ def installed() -> list[str]:
         files = distribution("smartserver").files or []
     except PackageNotFoundError:
         return []
-    paths = [os.path.normpath(str(each.locate())) for each in files if each.name in PROGRAMS]
-    return sorted({each for each in paths if os.path.isfile(each)})
+    paths = [os.path.normpath(str(file.locate())) for file in files if file.name in PROGRAMS]
+    return sorted({path for path in paths if os.path.isfile(path)})
 
 
 def _run(words: list[str], environment: Mapping[str, str]) -> str:
@@ -98,7 +99,7 @@ def _run(words: list[str], environment: Mapping[str, str]) -> str:
     except subprocess.TimeoutExpired:
         raise NotCompiled(f"{words[0]} takes more than {SECONDS} s") from None
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines() or [f"status {done.returncode}"]
+        said = done.stderr.decode(errors="replace").strip().splitlines() or [exit_reason(done.returncode)]
         raise NotCompiled(f"{words[0]}: {said[0]}")
     return os.fsdecode(done.stdout)
 
@@ -118,7 +119,7 @@ def _definitions(environment: Mapping[str, str]) -> list[str]:
     if _run([sys.executable, "-E", "-P", "-c", code], environment) != here:
         raise NotCompiled(f"{sys.executable} loads another smartserver than {_folder()}")
     paths = [os.path.join(_folder(), each) for each in KNOWN]
-    files = ", ".join(f"{{{_quoted(each)}, {os.stat(each).st_mtime_ns}LL}}" for each in paths)
+    files = ", ".join(f"{{{_quoted(path)}, {os.stat(path).st_mtime_ns}LL}}" for path in paths)
     texts = {"PYTHON": sys.executable, "VERSION": smartserver.__version__, "FOLDER": _folder()}
     return [*[_defined(*each) for each in texts.items()], f"-DFILES={files}"]
 

@@ -49,11 +49,7 @@ def give(given: Give, descriptors: Sequence[int], environment: Mapping[str, str]
 def ask(
     message: Message, decode: Callable[[bytes], T], environment: Mapping[str, str], *, foreign: bool = False
 ) -> tuple[T, list[int]]:
-    """Ask the keeper, and wait for its answer. `foreign`: as of `connect`.
-
-    Raises:
-        NoAgent: there is none, or it does not answer.
-    """
+    """Ask the keeper, and wait for its answer. `foreign`: as of `connect`."""
     with _keeper(environment, waits=True, foreign=foreign) as keeper:
         try:
             send(keeper, message)

@@ -81,20 +81,12 @@ decode_held, decode_count = msgspec.json.Decoder(Held).decode, msgspec.json.Deco
 
 
 def send(connection: socket.socket, message: object, descriptors: Sequence[int] = ()) -> None:
-    """Send one packet.
-
-    Raises:
-        OSError: it could not be sent.
-    """
+    """Send one packet."""
     socket.send_fds(connection, [msgspec.json.encode(message)], list(descriptors))
 
 
 def receive(connection: socket.socket, decode: Callable[[bytes], T]) -> tuple[T, list[int]]:
-    """Receive one packet and what descriptors come with it.
-
-    Raises:
-        NoAgent: none came, or none that `decode` takes.
-    """
+    """Receive one packet and what descriptors come with it."""
     descriptors: list[int] = []
     try:
         packet, descriptors, flags, _ = socket.recv_fds(connection, MAX_PACKET, MAX_DESCRIPTORS)
@@ -102,8 +94,8 @@ def receive(connection: socket.socket, decode: Callable[[bytes], T]) -> tuple[T,
             raise NoAgent(
                 f"expected a packet of at most {MAX_PACKET} bytes and {MAX_DESCRIPTORS} descriptors, got more"
             )
-        for each in descriptors:
-            os.set_inheritable(each, False)
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
         return decode(packet), descriptors
     except (OSError, msgspec.DecodeError, NoAgent) as error:
         close_all(descriptors)
@@ -112,6 +104,6 @@ def receive(connection: socket.socket, decode: Callable[[bytes], T]) -> tuple[T,
 
 def close_all(descriptors: Sequence[int]) -> None:
     """Close what is not lent on."""
-    for each in descriptors:
+    for descriptor in descriptors:
         with contextlib.suppress(OSError):
-            os.close(each)
+            os.close(descriptor)

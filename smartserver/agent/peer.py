@@ -51,7 +51,6 @@ def connect(part: str, environment: Mapping[str, str], *, waits: bool = False, f
 
     Raises:
         Gone: the process that made the socket has ended, and no agent listens there yet.
-        NoAgent: as `path_of`, nobody listens, or a process that may be none of an agent.
     """
     path = path_of(part, environment)
     made = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
@@ -88,11 +87,7 @@ def _wait_until_refused(connection: _socket.socket) -> None:
 
 
 def check_user(connection: _socket.socket) -> int:
-    """The number of the process that made a connection, or that listened when it was made.
-
-    Raises:
-        NoAgent: it is of another user.
-    """
+    """The number of the process that made a connection, or that listened when it was made."""
     process, user, _ = CREDENTIALS.unpack(
         connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, CREDENTIALS.size)
     )
@@ -107,7 +102,6 @@ def open_peer(connection: _socket.socket) -> int:
 
     Raises:
         Gone: it has ended.
-        NoAgent: it is of another user, or in another namespace of processes.
     """
     process = check_user(connection)
     if process == 0:
@@ -130,11 +124,7 @@ def open_process(process: str) -> int:
 
 
 def _check_number(connection: _socket.socket) -> None:
-    """Check that the process at the other end has its number still. A kernel before Linux 6.5 cannot tell.
-
-    Raises:
-        OSError: it has ended.
-    """
+    """Check that the process at the other end has its number still. A kernel before Linux 6.5 cannot tell."""
     try:
         process = connection.getsockopt(_socket.SOL_SOCKET, SO_PEERPIDFD)
     except OSError as error:
@@ -148,12 +138,7 @@ def _check_number(connection: _socket.socket) -> None:
 
 
 def _check_agent(connection: _socket.socket) -> None:
-    """Accept a process that runs this interpreter and may do the same as this process.
-
-    Raises:
-        OSError: the system does not tell.
-        NoAgent: it is another.
-    """
+    """Accept a process that runs this interpreter and may do the same as this process."""
     folder = open_peer(connection)
     try:
         here = open_process("self")
@@ -169,11 +154,7 @@ def _check_agent(connection: _socket.socket) -> None:
 
 def bounds(folder: int) -> bytes:
     """A text about the bounds of a process: the same where neither of two is locked in, or both in one place. `folder`:
-    of the process, in /proc.
-
-    Raises:
-        OSError: it has ended, or the system does not tell.
-    """
+    of the process, in /proc."""
     root = os.stat("root", dir_fd=folder)
     facts = [
         *[_if_there(_link, f"ns/{name}", folder) for name in NAMESPACES],

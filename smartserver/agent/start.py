@@ -22,11 +22,7 @@ BACKLOG = 64
 
 
 def start(environment: Mapping[str, str], *, here: bool = False) -> bool:
-    """Start one, unless there is one; `here`: as this process, which does not return then. Whether it was started.
-
-    Raises:
-        NoAgent: the folder is not the user's alone, or its sockets cannot be made.
-    """
+    """Start one, unless there is one; `here`: as this process, which does not return then. Whether it was started."""
     paths = [path_of(part, environment, make=True) for part in (KEEPER, ZYGOTE)]
     try:
         lock = os.open(f"{paths[0]}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

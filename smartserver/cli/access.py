@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import click
 
 from smartserver.cli.access_files import FILE, is_shared, open_access, open_tokens
 from smartserver.cli.errors import CommandError
-from smartserver.cli.logs import log_to
+from smartserver.cli.logs import NO_SYSLOG, SYSLOG, log_to
 from smartserver.server import jail
 from smartserver.server.patterns import split_entry
 from smartserver.server.rules import ANONYMOUS, EVERYBODY, WORDS, AccessLevel, PublicKey, is_user_name
@@ -117,9 +118,11 @@ def explain(ctx: click.Context, file: str, user: str, level: str, path: str, ref
     of, entry = split_entry(ref)
     name = (f"{of}\0{entry}" if entry else of).encode(errors="surrogateescape")
     found, rule = open_access(file).rules.decides(user, PERMISSIONS[needed], path, name)
-    verdict = "yes" if found >= needed else "no"
-    click.echo(f"{verdict}: {rule if rule is not None else 'no rule is about that'}")
-    ctx.exit(0 if found >= needed else 1)
+    is_allowed = found >= needed
+    verdict = f"yes: {user} has" if is_allowed else f"no: {user} does not have"
+    about = f"the right {level!r} to {path or '.'}" + (f", {ref}" if ref else "")
+    click.echo(f"{verdict} {about}, by {rule}" if rule is not None else f"{verdict} {about}: no rule is about that")
+    ctx.exit(0 if is_allowed else 1)
 
 
 @command.command(short_help="Print the authorized_keys lines of an access file's keys.")
@@ -156,6 +159,11 @@ def keys(file: str, root: str, lookup: tuple[str, str] | None, place: str) -> No
                 log_to(place, False, journal=False, audits=False)
                 logging.getLogger("smartserver").error("nobody can log in by a key: %s", error)
         raise
+    if lookup is None:
+        if not Path(root).is_dir():
+            click.echo(f"{root} is not a folder: nobody can log in by these keys until it is", err=True)
+        if place == "syslog" and not os.path.exists(SYSLOG):
+            click.echo(f"{NO_SYSLOG}: log-ins by these keys are not logged; --log FILE logs to a file", err=True)
     for key in found:
         if lookup is None or lookup == (key.kind, key.content):
             click.echo(
@@ -164,7 +172,7 @@ def keys(file: str, root: str, lookup: tuple[str, str] | None, place: str) -> No
 
 
 def _serve(file: str, root: str, place: str, key: PublicKey) -> str:
-    """The command of a key, by full paths: sshd runs it in the account's home."""
+    """Return the command of a key, by full paths: sshd runs it in the account's home."""
     program = Path(sys.argv[0]).absolute()
     if not program.is_file():
         raise CommandError(f"{program} is not a program that sshd can run: call `smartserver` by its path")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from smartserver.cli.errors import CommandError
-from smartserver.cli.place import cluster_of, is_store_url, near, open_store, postgres
+from smartserver.cli.place import cluster_of, is_store_url, local_place, open_store, postgres
 from smartserver.server.rules import AccessFile
 from smartserver.server.tokens import TokenFile, TokenPlace, token_path
 from smartserver.server.watched import UnusableFile, WatchedSource
@@ -71,12 +71,8 @@ def _shared_files(place: str) -> SharedFiles:
 
 
 def database_of(store: str) -> Database:
-    """The database of a store's logs.
-
-    Raises:
-        CommandError: it has none.
-    """
-    store = near(store)
+    """The database of a store's logs."""
+    store = local_place(store)
     found = cluster_of(store, open_store(store))
     if found is None:
         raise CommandError(f"{store} has no logs in a database: see `smartserver cluster --help`")

@@ -49,11 +49,7 @@ def name_of(path: str) -> bytes:
 
 @contextmanager
 def browsing(place: str, flags: Set[str], selector: Selector) -> Iterator[ContentStream]:
-    """The answer to a selector of the repository at a place: a folder, the URL of a server or that of a store.
-
-    Raises:
-        CommandError: it cannot be had, whole; or what is done in the block fails for what came.
-    """
+    """The answer to a selector of the repository at a place: a folder, the URL of a server or that of a store."""
     if not (is_url(place) or is_store_url(place) or os.path.isdir(place) or "/" in place):
         raise CommandError(f"{place!r} is not there")
     with one_line(place), _repository_at(place, flags) as repository:

@@ -11,7 +11,7 @@ import click
 
 from smartserver.cli.access_files import database_of, open_access
 from smartserver.cli.errors import CommandError, one_line
-from smartserver.cli.place import above, cluster_of, count, near, open_store, postgres
+from smartserver.cli.place import above, cluster_of, count, local_place, open_store, postgres
 from smartserver.store.cluster import Cluster, mark
 from smartserver.trace.text import size
 from transports.base import Transport
@@ -43,7 +43,7 @@ def init(flags: frozenset[str], store: str, log_place: str) -> None:
     smartserver cluster init /mnt/shared/code --log postgresql://code@db.example.org/code
     smartserver cluster init s3://bucket/code --log postgresql://code@db.example.org/code
     """
-    library, store = postgres(), near(store)
+    library, store = postgres(), local_place(store)
     _check_address(log_place, library.secrets_in)
     if "://" in store and not store.startswith("s3://"):
         raise CommandError(f"{store}: servers share a folder, or s3://bucket/prefix")

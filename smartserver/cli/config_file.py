@@ -50,11 +50,7 @@ class GroupedCommand(click.Command):
 
 
 def read_config(ctx: click.Context, _: click.Parameter, path: str | None) -> None:
-    """Take defaults of the command's options from a file; the callback of an eager option.
-
-    Raises:
-        CommandError: the file cannot be read, is no TOML, or has an unknown key or a wrong value.
-    """
+    """Take defaults of the command's options from a file; the callback of an eager option."""
     if path is None or ctx.resilient_parsing:
         return
     try:
@@ -64,18 +60,28 @@ def read_config(ctx: click.Context, _: click.Parameter, path: str | None) -> Non
         raise CommandError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CommandError(f"{path}: no TOML: {error}") from None
-    options = {_key(each): each for each in ctx.command.params if isinstance(each, click.Option)}
+    options = {_key(param): param for param in ctx.command.params if isinstance(param, click.Option)}
     del options["config"]
     ctx.meta[FILE] = path
     ctx.default_map = {}
     for key, value in content.items():
         option = options.get(key)
         if option is None:
-            near = difflib.get_close_matches(key, options, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(options))}"
-            raise CommandError(f"{path}: unknown key {key!r}: {hint}")
+            raise CommandError(f"{path}: {_unknown(ctx, key, value, options)}")
         assert option.name is not None  # Each option has one.
         ctx.default_map[option.name] = _checked(ctx, option, value, f"{path}: {key}")
+
+
+def _unknown(ctx: click.Context, key: str, value: object, options: Mapping[str, click.Option]) -> str:
+    """Return what is wrong with a key that no option has, and what to write."""
+    if isinstance(value, dict):
+        return f"[{key}] is a table: write the options without it, as {next(iter(value), 'workers')} = ..."
+    if key in [param.name for param in ctx.command.params if isinstance(param, click.Argument)]:
+        word = key.upper()
+        return f"{key!r} is not an option: give {word} on the command line, as {ctx.info_name} {word} --config FILE"
+    close = difflib.get_close_matches(key, options, 1)
+    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(options))}"
+    return f"unknown key {key!r}: {hint}"
 
 
 def _key(option: click.Option) -> str:

@@ -24,7 +24,7 @@ from smartserver.cli.place import (
     count,
     is_store_url,
     is_url,
-    near,
+    local_place,
     open_store,
 )
 from smartserver.cli.progress import ProgressLine
@@ -99,7 +99,7 @@ def _parts(place: str) -> tuple[str, str]:
     this machine the innermost that is there is served. So is whatever has a part that no server would serve under that
     name, and the store that a place of a bucket lies in whose logs are in a database.
     """
-    place = near(place)
+    place = local_place(place)
     if not is_store_url(place):
         parts = os.path.abspath(place).strip("/").split("/")
         there = next((at for at in range(len(parts) - 1, 1, -1) if os.path.isdir(f"/{'/'.join(parts[:at])}")), 1)
@@ -234,7 +234,7 @@ def report(pushed: PushOutcome, kept: int) -> None:
         *[(each.update.map.encode(), each.error) for each in pushed.maps],
     ]
     wrong = [f"{shown(name)}: {error}" for name, error in refused if not isinstance(error, NotDone | None)]
-    changed = [each for each in pushed.refs if each.outcome is Outcome.DONE]
+    changed = [ref for ref in pushed.refs if ref.outcome is Outcome.DONE]
     entries = [entry for update in pushed.maps for entry in update.entries]
     done = sum(entry.verdict is Verdict.DONE for entry in entries)
     if changed or done or pushed.revisions or pushed.created:

@@ -37,11 +37,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def write_tree(stream: ContentStream, folder: str, single: bytes) -> None:
-    """Write the tree into a folder that is empty or not there. `single`: the name of what is no folder itself.
-
-    Raises:
-        CommandError: the folder has something in it, or something cannot be written.
-    """
+    """Write the tree into a folder that is empty or not there. `single`: the name of what is no folder itself."""
     with _beside(folder) as (made, finish):
         writer = _Writer(stream, made, folder)
         try:
@@ -160,7 +156,7 @@ def is_of_tool(name: bytes) -> bool:
     return plain_name in OF_TOOLS
 
 
-def _why(wrong: OSError) -> str:
-    if wrong.errno == errno.EEXIST:
+def _why(error: OSError) -> str:
+    if error.errno == errno.EEXIST:
         return "it came twice, or differs from another only in what this file system takes for the same"
-    return wrong.strerror or str(wrong)
+    return error.strerror or str(error)

@@ -77,24 +77,24 @@ def serve(
     return INTERRUPTED if interrupts.number else status
 
 
-def _say(wrong: BaseException, url: str, environment: Mapping[str, str]) -> None:
+def _say(error: BaseException, url: str, environment: Mapping[str, str]) -> None:
     """Say it in a line. What no run may end with is raised."""
-    match wrong:
+    match error:
         case BrokenPipeError():
             return  # Git is gone, and has said why.
         case MediumError() | ProtocolError() | NotOurProtocol():
-            place = "" if isinstance(wrong, CannotConnect) else f"{parse_place(url).where}: "
-            line = f"{place}{plain(str(wrong))}"
+            place = "" if isinstance(error, CannotConnect) else f"{parse_place(url).where}: "
+            line = f"{place}{plain(str(error))}"
         case VcsError() | CodedError():
-            line = plain(in_words(wrong, parse_place(url)))
+            line = plain(in_words(error, parse_place(url)))
         case CannotGoOn() | BadUrl() | BadFlag():
-            line = plain(str(wrong))
+            line = plain(str(error))
         case OSError():
             # What is written without a name is the repository's.
-            place = wrong.filename or environment.get("GIT_DIR") or "this machine"
-            line = f"{place}: {wrong.strerror or wrong}"
+            place = error.filename or environment.get("GIT_DIR") or "this machine"
+            line = f"{place}: {error.strerror or error}"
         case _:
-            raise wrong
+            raise error
     sys.stderr.write(f"fatal: hpss: {line}\n")
 
 

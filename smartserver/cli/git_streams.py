@@ -63,7 +63,6 @@ class StreamRun(NamedTuple):
         """Check the files of marks, before anything is received.
 
         Raises:
-            CommandError: the file of marks to be read is missing.
             FileNotFoundError: the folder of the file of marks to be written is missing.
         """
         if self.import_marks and not os.path.isfile(self.import_marks):
@@ -82,7 +81,6 @@ def fast_export(run: StreamRun, refs: Sequence[str], options: Sequence[str]) -> 
     """Write a stream of a repository to standard output. `refs`: none for all; `options`: of git.
 
     Raises:
-        CommandError: the repository cannot be read.
         NotGit: it is another system's.
     """
     options = [*options, *_mark_options(run.import_marks, run.export_marks)]
@@ -114,7 +112,6 @@ def fast_import(run: StreamRun, stream: str, vcs: str, *, force: bool) -> None:
     created.
 
     Raises:
-        CommandError: nothing was changed.
         NotGit: it is another system's; nothing was read of the stream.
     """
     with contextlib.ExitStack() as until:
@@ -179,7 +176,6 @@ def bring(
 
     Raises:
         NotGit: it is another system's.
-        CommandError: what came is damaged.
         CannotCopy: there is no such ref.
         CodedError, MediumError, ProtocolError, NotOurProtocol: as `RemoteRepository.pull`.
         VcsError: it cannot be copied.

@@ -16,10 +16,11 @@ import click
 
 from smartserver.cli.access_files import open_access
 from smartserver.cli.errors import CommandError
-from smartserver.cli.place import is_store_url, near, repository_in
+from smartserver.cli.place import is_store_url, local_place, repository_in
 from smartserver.cli.serve_options import hook_environment
 from smartserver.client.plain import plain
 from smartserver.errors import shown
+from smartserver.programs import exit_reason
 from smartserver.records.system import system_of
 from smartserver.server import jail
 from smartserver.server.hook_process import run_command
@@ -80,13 +81,13 @@ def test(ctx: click.Context, file: str, root: str, path: str, ref: str | None, n
     """
     try:
         path = jail.clean(path)
-    except CodedError as wrong:
-        raise CommandError(str(wrong)) from None
+    except CodedError as error:
+        raise CommandError(str(error)) from None
     hooks = [hook for hook in open_access(file).rules.hooks if hook.fits(path)]
     if not hooks:
         click.echo(f"{file} has no hook for {path or '.'}")
         return
-    folder = os.path.abspath(os.path.join(near(root), path))
+    folder = os.path.abspath(os.path.join(local_place(root), path))
     with repository_in(folder, ctx.obj or frozenset(), writes=False) as repository:
         snapshot = repository.snapshot()
         said: dict[str, object] = {
@@ -108,12 +109,12 @@ def _change(snapshot: Snapshot, ref: str | None) -> dict[str, object]:
         tips = next(iter(refs.values()), ())
         return {"ref": EXAMPLE, "old": [], "new": [system.id_text(tip.id) for tip in tips]}
     names = [each.encode(errors="surrogateescape") for each in (ref, f"refs/heads/{ref}", f"refs/tags/{ref}")]
-    found = next((each for each in names if each in refs), None)
+    found = next((name for name in names if name in refs), None)
     if found is None:
         listed = ", ".join(shown(each) for each in list(refs)[:5])
         raise CommandError(f"there is no ref {ref!r}; there is {listed or 'none at all'}")
     ordinals = [snapshot.graph.ordinal(tip.id) for tip in refs[found]]
-    parents = [parent for each in ordinals if each is not None for parent in snapshot.graph.parents(each)[:1]]
+    parents = [parent for ordinal in ordinals if ordinal is not None for parent in snapshot.graph.parents(ordinal)[:1]]
     old = [system.id_text(snapshot.graph.revision(each)) for each in dict.fromkeys(parents)]
     return {"ref": shown(found), "old": old, "new": [system.id_text(tip.id) for tip in refs[found]]}
 
@@ -127,8 +128,8 @@ def _try(hook: Hook, said: Mapping[str, object], environment: Mapping[str, str],
         with tempfile.TemporaryDirectory(prefix="smartserver-hook-") as place:
             try:
                 ended = run_command(hook.before, said, {**environment, NEW: folder}, Path(place), hook.time_limit)
-            except OSError as wrong:
-                raise CommandError(f"{hook.before[0]} cannot be run: {wrong.strerror}") from None
+            except OSError as error:
+                raise CommandError(f"{hook.before[0]} cannot be run: {error.strerror}") from None
         accepts = not ended.why
         click.echo(plain(f"before {hook.before[0]}: {'accepts' if accepts else f'refuses: {ended.why}'}"))
     if not hook.receiver:
@@ -139,8 +140,8 @@ def _try(hook: Hook, said: Mapping[str, object], environment: Mapping[str, str],
         return accepts
     try:
         tell(hook, said, environment, folder)
-    except ReceiverFailed as wrong:
-        click.echo(plain(f"{receiver}: fails: {wrong}"))
+    except ReceiverFailed as error:
+        click.echo(plain(f"{receiver}: fails: {error}"))
         return False
     click.echo(plain(f"{receiver}: was told"))
     return accepts
@@ -180,21 +181,18 @@ def mirror(url: str, folder: str) -> None:
     if not os.path.isdir(clone):
         form = "sha256" if "sha256" in vcs else "sha1"
         _git(environment, "init", "--quiet", "--bare", f"--object-format={form}", clone)
-    near_by = {**environment, "GIT_SSH_COMMAND": LOCAL_SSH}
+    local_environment = {**environment, "GIT_SSH_COMMAND": LOCAL_SSH}
     place = f"hpss+ssh://localhost{quote(os.path.abspath(source))}"
-    _git(near_by, "-C", clone, "fetch", "--quiet", "--prune", "--no-tags", place, "+refs/*:refs/*")
+    _git(local_environment, "-C", clone, "fetch", "--quiet", "--prune", "--no-tags", place, "+refs/*:refs/*")
     _git(environment, "-C", clone, "push", "--quiet", "--mirror", url)
 
 
 def _git(environment: Mapping[str, str], *words: str) -> None:
-    """Run git, without a question.
-
-    Raises:
-        CommandError: it failed; it has said why.
-    """
+    """Run git, without a question."""
     try:
         done = subprocess.run(["git", *words], env={**environment, "GIT_TERMINAL_PROMPT": "0"}, check=False)
-    except OSError as wrong:
-        raise CommandError(f"git cannot be run: {wrong.strerror}") from None
+    except OSError as error:
+        raise CommandError(f"git cannot be run: {error.strerror}") from None
     if done.returncode:
-        raise CommandError(f"git {words[0] if words[0] != '-C' else words[2]} failed with status {done.returncode}")
+        name = words[0] if words[0] != "-C" else words[2]
+        raise CommandError(f"git {name} failed with {exit_reason(done.returncode)}")

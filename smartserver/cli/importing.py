@@ -81,11 +81,7 @@ _bases = msgspec.msgpack.Decoder(Base)
 def import_folder(
     folder: str, place: str, branch: str, message: str | None, author: str | None, flags: Set[str]
 ) -> None:
-    """Do it, and say what was done.
-
-    Raises:
-        CommandError: it cannot be done; nothing was changed.
-    """
+    """Do it, and say what was done."""
     text = (message if message is not None else f"Import {os.path.basename(os.path.abspath(folder))}").strip()
     if not text or "\0" in text:
         raise click.UsageError("a message without text" if not text else "a message with a NUL byte")
@@ -152,15 +148,15 @@ class FolderImport:
             new = NewRepository(NEW_VCS, GIT[NEW_VCS].kinds, {HEAD: base.branch})
         try:
             done = self._remote.push(PushRequest([RefUpdate(base.branch, commit.id)], commit, new))
-            wrong = done.error()
-            if wrong is not None:
-                raise wrong
-        except STALE as wrong:
+            refusal = done.error()
+            if refusal is not None:
+                raise refusal
+        except STALE as error:
             if not asked:
                 return False
-            if isinstance(wrong, DivergedBranches):
+            if isinstance(error, DivergedBranches):
                 why = f"{shown(base.branch)} was moved meanwhile; nothing was changed: try again"
-                raise CommandError(why) from wrong
+                raise CommandError(why) from error
             raise
         files, sent = len(self._tree.files), len(commit.files)
         made = " (a new repository)" if done.created else "" if base.tip else " (a new branch)"

@@ -19,6 +19,8 @@ from smartserver.server.logfmt import logfmt
 SYSLOG = "/dev/log"
 """The socket of syslog, which systemd gives to the journal."""
 
+NO_SYSLOG = f"there is no syslog on this machine ({SYSLOG})"
+
 AS_JSON = "json:"
 
 LINES, PERIOD = 10, 60.0
@@ -89,15 +91,18 @@ def is_journal(file: int, environment: Mapping[str, str]) -> bool:
     return False  # It is closed.
 
 
-def log_to(place: str | None, verbose: bool, *, journal: bool, audits: bool) -> None:
+def log_to(place: str | None, verbose: bool, *, journal: bool, audits: bool, is_login: bool = False) -> None:
     """Send what is logged to a file, to syslog, or (None) to standard error, which `journal` says is the journal.
 
-    `audits`: with the lines on changes.
+    `audits`: with the lines on changes. `is_login`: one user logs in, which a missing syslog does not prevent.
     """
     stream: logging.Handler
     try:
         if place is None:
             stream = logging.StreamHandler(sys.stderr)
+        elif place == "syslog" and is_login and not os.path.exists(SYSLOG):
+            print(f"smartserver: {NO_SYSLOG}: nothing is logged", file=sys.stderr)
+            stream = logging.NullHandler()
         elif place == "syslog":
             os.stat(SYSLOG)  # Python goes on without it, and complains of each line on standard error.
             stream = logging.handlers.SysLogHandler(SYSLOG)

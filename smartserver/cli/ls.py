@@ -49,7 +49,7 @@ def command(flags: frozenset[str], place: str, path: str, deep: bool, long: bool
     with browsing(place, flags, selector) as stream:
         entries = (each for each in stream.entries(texts=False) if each.path or each.type is not NodeType.FOLDER)
         if as_json:
-            write_json(_fields(each, single) for each in entries)
+            write_json(_fields(entry, single) for entry in entries)
         else:
             sys.stdout.writelines(_line(each, single, long=long) for each in entries)
 

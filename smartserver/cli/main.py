@@ -172,32 +172,32 @@ def main(command: click.Command = group, name: str = "smartserver") -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _say(wrong: BaseException) -> int:
+def _say(error: BaseException) -> int:
     """Say it in a line; the status. What no command may end with is raised."""
-    match wrong:
+    match error:
         case click.exceptions.Abort():
             click.echo("interrupted", err=True)
             return 130
         case click.ClickException():
             said = io.StringIO()
-            wrong.show(file=said)
+            error.show(file=said)
             click.echo(without_secrets(said.getvalue()), err=True, nl=False)
-            return wrong.exit_code
+            return error.exit_code
         case CommandError():
-            click.echo(f"smartserver: {without_secrets(plain(str(wrong)))}", err=True)
-            return wrong.status
+            click.echo(f"smartserver: {without_secrets(plain(str(error)))}", err=True)
+            return error.status
         case BrokenPipeError():
             sys.stderr.close()
-        case ModuleNotFoundError() if (wrong.name or "").partition(".")[0] == "netem":
+        case ModuleNotFoundError() if (error.name or "").partition(".")[0] == "netem":
             click.echo("smartserver: emulated links need netem: in a checkout, pip install ./netem", err=True)
         case OSError():
-            place = wrong.filename or ("output" if wrong.errno in OF_OUTPUT else "")
-            why = f"{f'{place}: ' if place else ''}{wrong.strerror or wrong}"
+            place = error.filename or ("output" if error.errno in OF_OUTPUT else "")
+            why = f"{f'{place}: ' if place else ''}{error.strerror or error}"
             click.echo(f"smartserver: {without_secrets(why)}", err=True)
             with contextlib.suppress(OSError):
                 sys.stdout.close()  # What it could not write it would try to once more at the end.
         case _:
-            raise wrong
+            raise error
     return 1
 
 

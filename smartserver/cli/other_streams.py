@@ -44,11 +44,7 @@ Marks = dict[bytes, bytes]
 
 
 def fast_export(run: StreamRun, vcs: str, refs: Sequence[str]) -> None:
-    """Write a stream of a repository of Mercurial or Breezy to standard output.
-
-    Raises:
-        CommandError: it cannot be read.
-    """
+    """Write a stream of a repository of Mercurial or Breezy to standard output."""
     if refs:
         raise CommandError(f"{run.place} is a repository of {vcs}: all of it is exported, name no REF")
     marks = _read_marks(run.import_marks)
@@ -64,11 +60,7 @@ def fast_export(run: StreamRun, vcs: str, refs: Sequence[str]) -> None:
 
 def fast_import(run: StreamRun, stream: str, vcs: str, *, force: bool, may_create: bool) -> None:
     """Read a stream from a file (`-`: from standard input) into a repository of Mercurial or Breezy. `may_create`: it
-    is made if it is missing.
-
-    Raises:
-        CommandError: nothing was changed; of Breezy's branches some may have been pushed.
-    """
+    is made if it is missing."""
     marks = _read_marks(run.import_marks)
     with contextlib.ExitStack() as until:
         module, local = until.enter_context(_copy(run, vcs, may_create=may_create))

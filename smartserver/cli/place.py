@@ -123,11 +123,7 @@ def cluster_of(place: str, store: Transport | None = None) -> tuple[Transport, s
 
 
 def postgres() -> ModuleType:
-    """The module that keeps logs in PostgreSQL.
-
-    Raises:
-        CommandError: its library is missing.
-    """
+    """The module that keeps logs in PostgreSQL."""
     try:
         from smartserver.store import postgres
     except ModuleNotFoundError:
@@ -135,7 +131,7 @@ def postgres() -> ModuleType:
     return postgres
 
 
-def near(place: str) -> str:
+def local_place(place: str) -> str:
     """The same place: the folder where it is one of this machine by its URL, file:///srv/code."""
     if not place.startswith("file://"):
         return place
@@ -192,7 +188,7 @@ def repository_in(path: str, flags: Set[str] = frozenset(), *, writes: bool = Tr
     from smartserver.store.repository import PackRepository
     from transports.decorators.counted import CountedTransport
 
-    path = near(path)
+    path = local_place(path)
     if os.path.isfile(path):
         from smartserver.cli.archive import archive_in
 

@@ -11,7 +11,7 @@ from smartserver.cli.asking import confirm
 from smartserver.cli.errors import CommandError
 from smartserver.cli.log import date_of
 from smartserver.cli.openers import openers
-from smartserver.cli.place import count, is_store_url, is_url, near, repository_in, store_behind
+from smartserver.cli.place import count, is_store_url, is_url, local_place, repository_in, store_behind
 from smartserver.client.plain import plain
 from smartserver.errors import shown
 from smartserver.records.browse import LogEntry
@@ -69,7 +69,7 @@ def command(flags: frozenset[str], path: str, only_list: bool, yes: bool, now: b
     """
     if only_list and (yes or now):
         raise click.UsageError("--list removes nothing: leave out --yes and --now")
-    path = near(path)
+    path = local_place(path)
     if is_url(path):
         path = store_behind(path)
     if now and is_store_url(path):

@@ -128,4 +128,4 @@ def _named(findings: Findings, names: tuple[str, ...]) -> list[LostChange]:
         if len(found) != 1:
             raise CommandError(f"{name!r} names {'no change' if not found else f'{len(found)} changes'}")
         chosen += found
-    return [each for each in findings.changes if each in chosen]
+    return [change for change in findings.changes if change in chosen]

@@ -110,7 +110,7 @@ def _type(annotation: object) -> str:
     if origin is dict:
         return f"map of {_type(arguments[0])} to {_type(arguments[1])}"
     if arguments:
-        return " or ".join(_type(each) for each in arguments)
+        return " or ".join(_type(argument) for argument in arguments)
     if annotation is type(None):
         return "nil"
     if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
@@ -149,7 +149,7 @@ def errors() -> str:
     for code in sorted(CodedError.by_code):
         cls = CodedError.by_code[code]
         fields: tuple[dataclasses.Field[object], ...] = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
-        names = ", ".join(f"`{each.name}`" for each in fields)
+        names = ", ".join(f"`{field.name}`" for field in fields)
         meaning = " ".join(inspect.cleandoc(cls.__doc__ or "").split())
         lines.append(f"| `{code}` | {names} | {meaning} |")
     return "\n".join(lines) + "\n"

@@ -17,7 +17,7 @@ from smartserver.cli.access_files import is_shared, open_access, open_tokens
 from smartserver.cli.config_file import GroupedCommand, named_as_given, read_config
 from smartserver.cli.errors import CommandError, UsageConflict
 from smartserver.cli.logs import is_journal, log_requests_to, log_to
-from smartserver.cli.place import is_store_url, near
+from smartserver.cli.place import is_store_url, local_place
 from smartserver.cli.serve_options import (
     GROUPS,
     CheckedOptions,
@@ -284,22 +284,19 @@ def command(ctx: click.Context, /, **_: object) -> None:
 
 
 def check(ctx: click.Context, options: ServeOptions) -> CheckedOptions:
-    """Check all that can be checked before anything is opened, but for the logs, which have what follows.
-
-    Raises:
-        CommandError: an option has a wrong value, or contradicts another.
-    """
+    """Check all that can be checked before anything is opened, but for the logs, which have what follows."""
     if options.stdio:
         refuse_with_stdio(ctx)
     check_access_options(ctx)
     audits = bool(options.access or options.log_place)
-    log_to(options.log_place, options.verbose, journal=is_journal(2, os.environ), audits=audits)
+    is_journaled = is_journal(2, os.environ)
+    log_to(options.log_place, options.verbose, journal=is_journaled, audits=audits, is_login=options.stdio)
     if options.access_log is not None:
         log_requests_to(options.access_log)
     rules, tokens = None, None
     if options.access is not None and not is_shared(options.access):
         rules, tokens = open_access(options.access), None if options.stdio else open_tokens(options.access)
-    root = near(options.root)
+    root = local_place(options.root)
     is_bucket = root.startswith("s3://") and not options.stdio
     is_remote = is_store_url(root) and not is_bucket
     if not is_bucket:
@@ -329,11 +326,8 @@ def check(ctx: click.Context, options: ServeOptions) -> CheckedOptions:
 
 def _git_command(original: str) -> GitCommand | None:
     """The command of git that the client of a forced command asked sshd for; None: one of ours. `original`:
-    SSH_ORIGINAL_COMMAND.
-
-    Raises:
-        UsageConflict: it is neither. A server that waited for our protocol would leave the client without a word.
-    """
+    SSH_ORIGINAL_COMMAND. Any other command is refused: a server that waited for our protocol would leave the client
+    without a word."""
     asked = git_command(original)
     try:
         words = shlex.split(original)

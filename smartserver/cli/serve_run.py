@@ -100,11 +100,7 @@ class ServingProcess:
 
 
 def run(ctx: click.Context, options: ServeOptions, checked: CheckedOptions) -> None:
-    """Serve until a signal ends it, or with `--stdio` the client.
-
-    Raises:
-        CommandError: it cannot begin.
-    """
+    """Serve until a signal ends it, or with `--stdio` the client."""
     if not options.stdio:
         _load_readers()
     use_one_heap()
@@ -370,7 +366,9 @@ class Serving:
 
     def _tidied(self) -> None:
         """Stop once what a push left to tidy is done, however soon after its answer the client went: no later process
-        would do it where each serves one client."""
+        would do it where each serves one client. After a signal the server is stopping already."""
+        if self._executor.stopping:
+            return
         self._executor.stopping = True
         self._executor.run(lambda: None, lambda _: self._stop(), Lane.UPKEEP)
 

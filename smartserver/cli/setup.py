@@ -16,7 +16,7 @@ from smartserver.agent import compiled
 from smartserver.cli import hgrc
 from smartserver.cli.errors import CommandError
 from smartserver.client.places import SCHEMES
-from smartserver.programs import repository_environment
+from smartserver.programs import exit_reason, repository_environment
 
 PROGRAMS = tuple(f"git-remote-{scheme}" for scheme in SCHEMES)
 """The programs that git looks for on PATH when it meets one of our URLs."""
@@ -62,7 +62,7 @@ def git() -> None:
             check=False,
         )
         if done.returncode:
-            said = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+            said = done.stderr.strip().splitlines() or [exit_reason(done.returncode)]
             raise CommandError(f"git config --global: {said[-1]}")
         click.echo(f"{name} = always")
     for program in PROGRAMS:
@@ -157,7 +157,7 @@ def _hg(*words: str) -> subprocess.CompletedProcess[str]:
     words = ("hg", "version", "--quiet", *words)
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+        lines = done.stderr.strip().splitlines() or [exit_reason(done.returncode)]
         raise CommandError(f"hg version: {lines[-1]}")
     return done
 
@@ -175,7 +175,7 @@ def _brz(*words: str) -> str:
     environment = {**os.environ, "BRZ_LOG": os.devnull}
     done = subprocess.run(["brz", *words], capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+        lines = done.stderr.strip().splitlines() or [exit_reason(done.returncode)]
         raise CommandError(f"brz {' '.join(words)}: {lines[-1]}")
     return done.stdout
 

@@ -68,8 +68,8 @@ def listing(access_file: str) -> None:
     open_access(access_file)
     with _one_line(access_file):
         tokens = TokenChanges(tokens_of(access_file)).listing()
-    for each in tokens:
-        click.echo("  ".join([each.id, each.user, _time(each.created), _validity(each), *_scope(each)]))
+    for token in tokens:
+        click.echo("  ".join([token.id, token.user, _time(token.created), _validity(token), *_scope(token)]))
 
 
 @command.command(short_help="Revoke a token.")

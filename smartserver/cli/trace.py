@@ -21,7 +21,6 @@ from smartserver.trace.events import CommandEnded
 from smartserver.trace.file import TraceFile, open_trace
 from smartserver.trace.flags import FILE, VARIABLE
 from smartserver.trace.html import html
-from smartserver.trace.otlp import otlp
 from smartserver.trace.perfetto import perfetto
 from smartserver.trace.predict import LinkEstimate
 from smartserver.trace.report import lines
@@ -113,7 +112,7 @@ def _text(found: Sequence[Trace]) -> bytes:
 
 
 VIEWS: dict[str, Callable[[Sequence[Trace]], bytes]] = {
-    "text": _text, "html": html, "perfetto": perfetto, "otlp": otlp,
+    "text": _text, "html": html, "perfetto": perfetto,
 }  # fmt: skip
 """The forms in which a trace is shown."""
 
@@ -122,7 +121,6 @@ VIEWS: dict[str, Callable[[Sequence[Trace]], bytes]] = {
 @click.option("--text", "view", flag_value="text", default=True, help="Lines to read (default).")
 @click.option("--html", "view", flag_value="html", help="A page with a time axis, for a browser.")
 @click.option("--perfetto", "view", flag_value="perfetto", help="Chrome's trace events, for ui.perfetto.dev.")
-@click.option("--otlp", "view", flag_value="otlp", help="OpenTelemetry's trace data, in JSON.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="OUT", help="Write it there, not to stdout.")
 @click.argument("file", type=click.Path(path_type=Path))
 def show(file: Path, view: str, output: Path | None) -> None:

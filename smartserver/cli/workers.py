@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from smartserver.cli.interrupts import ENDING, on_ending
+from smartserver.programs import exit_reason
 
 log = logging.getLogger("smartserver")
 
@@ -91,8 +92,7 @@ class _Supervisor:
             self._status = status
             self._end(signal.SIGTERM)
         else:
-            why = f"signal {-status}" if status < 0 else f"status {status}"
-            log.error("worker %d ended with %s: another one takes its place", process, why)
+            log.error("worker %d ended with %s: another one takes its place", process, exit_reason(status))
             time.sleep(max(START_TIME - lasted, 0))
             while not self._is_ending:
                 try:

@@ -105,7 +105,7 @@ def run(listener: socket.socket, keeper: int) -> None:
 def _wait(keeper: int, *others: socket.socket, seconds: float | None = None) -> bool:
     """Wait until something can be read from one of the others, or so long; whether the keeper is there."""
     poll = select.poll()
-    numbers = [keeper, *[each.fileno() for each in others]]
+    numbers = [keeper, *[other.fileno() for other in others]]
     for each in numbers:
         poll.register(each, select.POLLIN)
     return not any(number == keeper for number, _ in poll.poll(None if seconds is None else seconds * 1000))

@@ -54,4 +54,5 @@ def said() -> str:
         return ""
     if _IS_OFF:
         return f"native parts are turned off by {OFF}=0"
-    return "native parts are not built (is there cargo?): large pushes and clones take several times as long"
+    why = "`pip install --verbose` says why"
+    return f"native parts are not built ({why}): large pushes and clones take several times as long"

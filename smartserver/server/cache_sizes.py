@@ -45,10 +45,10 @@ def free_memory(root: Path = Path("/")) -> int | None:
         own = (root / "proc/self/cgroup").read_text().splitlines()[-1].partition("::")[2]
         top = root / "sys/fs/cgroup"
         group = top / own.strip("/")
-        for each in (group, *group.parents):
-            if each == top:
+        for parent in (group, *group.parents):
+            if parent == top:
                 break
-            found += _free_in(each)
+            found += _free_in(parent)
     return max(min(found), 0) if found else None
 
 

@@ -333,7 +333,7 @@ class RequestContext:
                 raise RequestFailure(refusals[0])
             undone = Outcome(Status.NOT_DONE, fault=fault(NotDone()))
             raise RequestFailure(
-                RequestRefused(), [each if each.status == Status.REFUSED else undone for each in outcomes]
+                RequestRefused(), [outcome if outcome.status == Status.REFUSED else undone for outcome in outcomes]
             )
         return outcomes
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from smartserver.programs import exit_reason
+
 MOST_SAID: Final = 2000
 """Characters of what a command prints that are told."""
 
@@ -34,7 +36,7 @@ class Ended(NamedTuple):
         """The reason why it failed, in words; empty if it did not."""
         if self.status is None:
             return f"it did not end within {self.time_limit} s"
-        return "" if self.status == 0 else self.said or f"it ended with status {self.status}"
+        return "" if self.status == 0 else self.said or f"it ended with {exit_reason(self.status)}"
 
 
 def run_command(

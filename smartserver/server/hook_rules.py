@@ -92,6 +92,6 @@ def parse_hooks(texts: Sequence[HookText]) -> Iterator[Hook]:
                 raise UnusableFile(f"url = {text.url!r}: expected http:// or https://")
             if not 1 <= text.time_limit <= LONGEST:
                 raise UnusableFile(f"time-limit = {text.time_limit}: expected 1 to {LONGEST} seconds")
-        except UnusableFile as wrong:
-            raise UnusableFile(f"hook {number}: {wrong}") from None
+        except UnusableFile as error:
+            raise UnusableFile(f"hook {number}: {error}") from None
         yield Hook(text)

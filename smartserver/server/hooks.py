@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from smartserver.errors import RefusedByHook
+from smartserver.programs import exit_reason
 from smartserver.server import jail
 from smartserver.server.hook_place import make_place
 from smartserver.server.hook_process import run_command
@@ -128,7 +129,7 @@ class Hooks:
             hook.before, said, environment, place, hook.time_limit, lambda seconds: pulse(seconds, hook.time_limit)
         )
         seconds = time.monotonic() - start
-        what = "no end" if ended.status is None else f"status {ended.status}"
+        what = "no end" if ended.status is None else exit_reason(ended.status)
         log.info("the hook %s on %s: %s after %.1f s", hook.before[0], said["path"], what, seconds)
         if ended.status is None:
             log.warning("the hook %s on %s was killed after %d s", hook.before[0], said["path"], hook.time_limit)

@@ -98,11 +98,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def check_pattern(key: str, pattern: str) -> None:
-    """Check a pattern; `key`: what it is in the file.
-
-    Raises:
-        UnusableFile: it can match nothing.
-    """
+    """Check a pattern; `key`: what it is in the file."""
     parts = pattern.split("/")
     if not pattern.strip("/") == pattern or (pattern and "" in parts):
         raise UnusableFile(f"{key} = {pattern!r}: a slash at its start or end, or two together")
@@ -115,11 +111,7 @@ def check_pattern(key: str, pattern: str) -> None:
 
 
 def check_ref_pattern(key: str, pattern: str) -> None:
-    """Check a pattern of refs.
-
-    Raises:
-        UnusableFile: it can match nothing, or does not say whether refs or entries are meant.
-    """
+    """Check a pattern of refs."""
     ref, entry = split_entry(pattern)
     folders = ref.split("/")[:-1]
     if entry is None and folders and (folded(folders[0]) in _maps_of_no_ref() or any("*" in each for each in folders)):

@@ -70,7 +70,7 @@ class RequestOwner(Protocol):
     peer: str
     via: str
     open_files: OpenFiles
-    is_near: bool
+    is_local: bool
     link: Callable[[], Mapping[str, int]]
 
     @property
@@ -187,7 +187,7 @@ class ServedRequest:
         context.allowance.came(self._size)
         work.hides_cost = not access.sees_all and any(verb.site_wide for verb, _ in header.calls)
         work.context = context
-        work.level = session.site.level_for(is_near=session.is_near)
+        work.level = session.site.level_for(is_local=session.is_local)
         if header.wants_spans or session.site.slow is not None:
             work.spans = RequestSpans(session.site.clock, tells=header.wants_spans)
             self._link = session.link()
@@ -371,7 +371,7 @@ class ServedRequest:
         Programs that ban addresses read the line of a token that is not valid. That a token is wanted is none of these
         refusals: the first request of a new client gets that answer."""
         self._log(outcomes_of(refusal))
-        for error in (refusal.fault, *(each.fault for each in refusal.outcomes)):
+        for error in (refusal.fault, *(outcome.fault for outcome in refusal.outcomes)):
             if error is None or error.code not in FOR_ADMINISTRATORS:
                 continue
             told = error_from_wire(error.code, named(error))

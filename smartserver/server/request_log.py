@@ -56,12 +56,12 @@ class EndedRequest(NamedTuple):
     service: str = ""
     """The service of another protocol that was asked for, which has no header."""
     path: str = ""
-    """Of that."""
+    """The path of the request."""
 
     @property
     def outcome(self) -> str:
         """The outcome of all calls together: the first that is an error."""
-        return next((each for each in self.outcomes if each != DONE), DONE)
+        return next((outcome for outcome in self.outcomes if outcome != DONE), DONE)
 
     @property
     def verbs(self) -> dict[str, str]:
@@ -112,7 +112,7 @@ def outcomes_of(message: Reply | Failure) -> list[str]:
     """The outcome of each call."""
     if isinstance(message, Failure):
         return [message.fault.code]
-    return [DONE if each.fault is None else each.fault.code for each in message.outcomes]
+    return [DONE if outcome.fault is None else outcome.fault.code for outcome in message.outcomes]
 
 
 def log_request(ended: EndedRequest) -> None:

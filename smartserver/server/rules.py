@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import base64
 import enum
+import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -160,19 +161,16 @@ class AccessRule:
         return any(each.matches(ref, folds=folds) for each in self._refs)
 
     def __str__(self) -> str:
-        refs = "" if self.text.refs is None else f", refs = {self.text.refs}"
-        return f"rule {self.number} (who = {self.text.who}, path = {self.text.path!r}{refs}, may = {self.text.may!r})"
+        found = {"who": self.text.who, "path": self.text.path, "refs": self.text.refs, "may": self.text.may}
+        shown = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in found.items() if value]
+        return f"rule {self.number} ({', '.join(shown)})"
 
 
 class AccessRules:
     """All rules of a file."""
 
     def __init__(self, content: bytes) -> None:
-        """Parse a file.
-
-        Raises:
-            UnusableFile: it is none.
-        """
+        """Parse a file."""
         text, orders = _parsed(content)
         self.rules = tuple(_rules(text, orders))
         self.keys = tuple(_keys(text.keys))
@@ -258,8 +256,8 @@ def _limits(texts: list[LimitText]) -> Iterator[tuple[NamePattern, SizeLimits]]:
                 raise UnusableFile("expected max-repository-size, max-file-size, or both")
             repository = parse_size("max-repository-size", text.repository)
             yield NamePattern(text.path), SizeLimits(repository, parse_size("max-file-size", text.file))
-        except UnusableFile as wrong:
-            raise UnusableFile(f"limit {number}: {wrong}") from None
+        except UnusableFile as error:
+            raise UnusableFile(f"limit {number}: {error}") from None
 
 
 def _check_name(key: str, name: str) -> None:

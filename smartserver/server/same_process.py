@@ -36,7 +36,7 @@ class SameProcess:
         self._closed = False
         self._session = Session(site, admission, self, executor or InlineExecutor(), peer)
         self._session.via = via
-        self._session.is_near = True
+        self._session.is_local = True
 
     # -- the client's medium
 

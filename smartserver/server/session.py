@@ -73,7 +73,7 @@ class Session:
         self.peer = peer or "a client"
         self.via = ""
         """The way in where it is not a connection of our own protocol, for the logs."""
-        self.is_near = False
+        self.is_local = False
         """True if the client is on this machine."""
         self.link: Callable[[], Mapping[str, int]] = dict
         """The kernel's counts of the connection, by the names in `tcp_state`."""

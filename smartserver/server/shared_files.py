@@ -110,11 +110,7 @@ class SharedTokens:
 
     @contextmanager
     def changing(self) -> Iterator[tuple[bytes | None, Callable[[bytes], object]]]:
-        """The tokens, and what replaces them; nobody else changes them meanwhile.
-
-        Raises:
-            UnusableFile: the database is away, or is not that of the store.
-        """
+        """The tokens, and what replaces them; nobody else changes them meanwhile."""
         try:
             with self._database.changing(TOKENS) as held:
                 yield held

@@ -195,9 +195,9 @@ class Site:
         self._counted = CountedTransport(self.root)
         self._whole, self._at = self.root.whole()
 
-    def level_for(self, *, is_near: bool) -> int:
-        """The level for a client. `is_near`: it is on this machine."""
-        return self.compression if self.compression is not None else 0 if is_near else FAR_LEVEL
+    def level_for(self, *, is_local: bool) -> int:
+        """The level for a client. `is_local`: it is on this machine."""
+        return self.compression if self.compression is not None else 0 if is_local else FAR_LEVEL
 
     @property
     def facts(self) -> ServerFacts:

@@ -41,11 +41,7 @@ NO_LIMITS: Final = SizeLimits(None, None)
 
 
 def parse_size(key: str, size: str | int | None) -> int | None:
-    """A number of bytes, perhaps with a unit.
-
-    Raises:
-        UnusableFile: it is none.
-    """
+    """A number of bytes, perhaps with a unit."""
     if size is None:
         return None
     found = _SIZE.fullmatch(str(size))

@@ -98,16 +98,16 @@ class RequestSpans:
         """The same with fewer spans, if some of the same are near each other."""
         found: list[_Span] = []
         last: dict[tuple[Part, str, int], _Span] = {}
-        for each in spans:
-            key = (each.part, each.name, each.depth)
+        for span in spans:
+            key = (span.part, span.name, span.depth)
             before = last.get(key)
-            gap = 0 if before is None else each.start - before.end
+            gap = 0 if before is None else span.start - before.end
             if before is not None and 0 <= gap <= self._adjacent:
                 # A gap is no part of the work: the length of the whole is right, the place of what comes later is not.
-                before.end += each.end - each.start + (gap if gap <= ADJACENT else 0)
+                before.end += span.end - span.start + (gap if gap <= ADJACENT else 0)
             else:
-                last[key] = each
-                found.append(each)
+                last[key] = span
+                found.append(span)
         return found
 
     def _micro(self, now: float) -> int:

@@ -115,7 +115,7 @@ class TcpFactory(protocol.Factory):
         if refusal is not None and not self._connections.may_refuse:
             return None
         made = TcpProtocol(self._connections, self._admission(host, is_loopback(host)), peer, counted(host), refusal)
-        made.session.is_near = is_loopback(host)
+        made.session.is_local = is_loopback(host)
         made.encryption = self._encryption
         made.secured = lambda: self._admission(host, True)
         return made

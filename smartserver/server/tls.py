@@ -93,7 +93,7 @@ class KeyPair:
     def _signature(self) -> tuple[object, ...]:
         """A value that changes with the files."""
         try:
-            found = [os.stat(each) for each in self._files]
+            found = [os.stat(file) for file in self._files]
         except OSError:
             return ()
         return tuple((each.st_ino, each.st_size, each.st_mtime_ns) for each in found)

@@ -86,20 +86,16 @@ class Tokens:
     """All tokens of a file."""
 
     def __init__(self, content: bytes = b"") -> None:
-        """Parse a file; nothing is a file without tokens.
-
-        Raises:
-            UnusableFile: it is damaged, or of a later release.
-        """
+        """Parse a file; nothing is a file without tokens."""
         try:
             texts = msgspec.json.decode(content, type=TokensText).tokens if content else []
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise UnusableFile(str(error)) from None
-        for each in texts:
-            if not is_user_name(each.user):
-                raise UnusableFile(f"token {each.id!r}: {each.user!r} is not a valid user name")
-            if each.path is not None:
-                check_pattern(f"token {each.id!r}: path", each.path)
+        for text in texts:
+            if not is_user_name(text.user):
+                raise UnusableFile(f"token {text.id!r}: {text.user!r} is not a valid user name")
+            if text.path is not None:
+                check_pattern(f"token {text.id!r}: path", text.path)
         self.known = [KnownToken(each) for each in texts]
 
     def find(self, token: str) -> KnownToken | None:
@@ -125,11 +121,7 @@ class TokenFile(WatchedFile[Tokens]):
 
     def absent(self) -> Tokens:
         """No tokens: nobody was given one. A file that was there is missed: a server without tokens would have clients
-        forget theirs.
-
-        Raises:
-            UnusableFile: it was there.
-        """
+        forget theirs."""
         if self.was_read:
             raise UnusableFile("it is gone")
         return Tokens()
@@ -153,18 +145,10 @@ class TokenPlace(Protocol):
     """The place in which tokens are changed."""
 
     def tokens(self) -> Tokens:
-        """The tokens that there are.
-
-        Raises:
-            UnusableFile: they cannot be read, or are damaged.
-        """
+        """The tokens that there are."""
 
     def changing(self) -> AbstractContextManager[tuple[bytes | None, Callable[[bytes], object]]]:
-        """The file with the tokens, and what replaces it; nobody else changes it meanwhile.
-
-        Raises:
-            UnusableFile: it cannot be changed.
-        """
+        """The file with the tokens, and what replaces it; nobody else changes it meanwhile."""
 
 
 class TokenChanges:
@@ -175,19 +159,11 @@ class TokenChanges:
         self._place = TokensBesideFile(place) if isinstance(place, Path) else place
 
     def listing(self) -> Sequence[Token]:
-        """All there are.
-
-        Raises:
-            UnusableFile: the file cannot be read, or is damaged.
-        """
+        """All there are."""
         return [each.text for each in self._place.tokens().known]
 
     def create(self, user: str, now: int, expires: int | None, path: str | None, *, read_only: bool) -> tuple[str, str]:
-        """Make a token: the token, which is kept nowhere, and its id.
-
-        Raises:
-            UnusableFile: the name or the pattern cannot be used, or the file cannot be changed.
-        """
+        """Make a token: the token, which is kept nowhere, and its id."""
         if not is_user_name(user):
             raise UnusableFile(f"{user!r} is not a valid user name: use letters, digits and _.@+-")
         if path is not None:
@@ -204,14 +180,10 @@ class TokenChanges:
         return self._change(added)
 
     def revoke(self, token_id: str) -> Token:
-        """Take a token back; what it was.
-
-        Raises:
-            UnusableFile: there is none with this id, or the file cannot be changed.
-        """
+        """Take a token back; what it was."""
 
         def left(tokens: Sequence[Token]) -> tuple[Sequence[Token], Token]:
-            found = next((each for each in tokens if each.id == token_id), None)
+            found = next((token for token in tokens if token.id == token_id), None)
             if found is None:
                 raise UnusableFile(f"there is no token {token_id!r}")
             return [each for each in tokens if each is not found], found

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class UnusableFile(Exception):
-    """A file that cannot be used, and why."""
+    """A file that cannot be used, and why. What reads or changes rules, tokens and hooks may raise it."""
 
 
 class UnreadableFile(UnusableFile):
@@ -52,7 +52,6 @@ class WatchedFile(Generic[T]):
         """Read it.
 
         Raises:
-            UnusableFile: it cannot be read, or is not valid.
             TransportFailed: as `WatchedSource.signature`.
         """
         self.source = _FileOnDisk(source) if isinstance(source, Path) else source
@@ -63,19 +62,11 @@ class WatchedFile(Generic[T]):
         self._content = self._read()
 
     def parse(self, content: bytes) -> T:
-        """Make of the bytes what the file says.
-
-        Raises:
-            UnusableFile: it is not valid.
-        """
+        """Make of the bytes what the file says."""
         raise NotImplementedError
 
     def absent(self) -> T:
-        """Say what a file means that does not exist.
-
-        Raises:
-            UnusableFile: it must exist.
-        """
+        """Say what a file means that does not exist."""
         raise UnusableFile("it cannot be read: No such file or directory")
 
     def count(self, content: T) -> int:

@@ -1,4 +1,4 @@
-"""What a trace consists of: one JSON object a line, in the order in which things ended.
+"""Events of a trace: one JSON object a line, in the order in which things ended.
 
 Times are whole microseconds of the system's monotonic clock, which all processes of a machine share. Fields are only
 ever added; a reader skips those and events that it does not know. `make docs` makes `trace-schema.json` from this
@@ -14,11 +14,11 @@ import msgspec
 from smartserver.wire.messages import ServerSpan
 
 VERSION = 1
-"""Of the format. It changes when a field is removed or means something else."""
+"""The version of the format. It changes when a field is removed or means something else."""
 
 
 TraceId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
-"""What all processes of a trace share: the trace-id of W3C Trace Context."""
+"""The id that all processes of a trace share: the trace-id of W3C Trace Context."""
 
 
 class Event(msgspec.Struct, tag_field="event", omit_defaults=True):
@@ -35,7 +35,7 @@ class ProcessBegan(Event, tag="process"):
     trace: TraceId
     began: int
     is_host: bool = False
-    """Whether it is a program of others, in which our code is a guest: what no span covers is that program's work."""
+    """True if it is a program of others, in which our code is a guest: what no span covers is that program's work."""
     started: int | None = None
     """When the system started it, within 10 ms; left out where the system does not tell."""
     epoch: int = 0
@@ -50,7 +50,7 @@ class SpanEnded(Event, tag="span"):
     end: int
     name: str = ""
     count: int = 1
-    """How many in a row this stands for."""
+    """The number of spans in a row that this one stands for."""
     cpu: int = 0
     """Microseconds of processor time of the process, its children left out."""
 
@@ -73,7 +73,7 @@ class RequestEnded(Event, tag="request"):
     """Microseconds that the server worked on it, by its own count."""
     server: list[ServerSpan] = []
     counts: dict[str, int] = {}
-    """What the server counted of it (`smartserver.meters`), and as `tcp_` what the kernel says there."""
+    """The server's counts of it (`smartserver.meters`), and as `tcp_` those of its kernel."""
     where: str = ""
     """The lines of the program that made a VFS call, the innermost first."""
 
@@ -85,13 +85,14 @@ class FindingMade(Event, tag="finding"):
     verb: str
     why: str
     cost: str
-    """What could be saved: the `request`, the `connection` opened for it, or a `body`, of it or of its answer."""
+    """The thing that could be saved: the `request`, the `connection` opened for it, or a `body`, of it or its
+    answer."""
     requests: list[int]
     """When each of them started: their `start`."""
     where: str
     """The lines of the program that made the last of them, the innermost first."""
     share: float = 1.0
-    """Of a `body`: how much of it was needless."""
+    """The part of a `body` that was needless."""
 
 
 class LinkMeasured(Event, tag="link"):

@@ -1,4 +1,4 @@
-"""What a trace cost and need not have, and what else the user waited for, in words and in order of cost."""
+"""An explanation of a trace: needless costs and the other parts of the wait, in words and in order of cost."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from smartserver.wire.limits import INITIAL_WINDOW
 from smartserver.wire.messages import REPACKED
 
 SHARE = 0.05
-"""Of the wait: what took less, and no round trip, is not worth a word."""
+"""The least share of the wait that is worth a word, unless it took a round trip."""
 
 LOST = 0.01
-"""Of the packets: where fewer are sent again TCP keeps its pace."""
+"""The share of packets that are sent again below which TCP keeps its pace."""
 
 STORED, STORED_BYTES = "revisions_stored_already", "revisions_stored_already_bytes"
 """Counters of the server (`smartserver.meters`)."""
@@ -41,12 +41,12 @@ REASONS: dict[str, str] = {
     Part.SERVER: "The server worked",
     UNNAMED: "Nothing says what this time went to",
 }
-"""What each part means for the user."""
+"""The meaning of each part for the user."""
 
 
 @dataclass
 class Charge:
-    """What one line of a program cost, by one behaviour."""
+    """The cost of one behaviour of one line of a program."""
 
     finding: FindingMade
     """The last of them."""
@@ -75,13 +75,13 @@ def lines(trace: Trace, link: LinkEstimate | None = None) -> list[str]:
 
 
 def needless(trace: Trace) -> list[Charge]:
-    """What was found and cost a round trip or a share of the wait, the dearest first."""
+    """The findings that cost a round trip or a share of the wait, the dearest first."""
     least = SHARE * (trace.end - trace.start)
     return [each for each in charges(trace) if each.trips or each.micro >= least]
 
 
 def charges(trace: Trace) -> list[Charge]:
-    """What was found, of the same line in one, the dearest first."""
+    """The findings, those of the same line in one, the dearest first."""
     found: dict[tuple[int, str, str], Charge] = {}
     waited = list(pieces(trace))
     charged: set[tuple[int, int]] = set()
@@ -108,7 +108,7 @@ def _price(trace: Trace, waited: Sequence[Piece], finding: FindingMade, request:
     if finding.cost == Cost.CONNECTION:
         spans = list(_connecting(trace, request))
         shakes = sum(map(is_handshake, spans))
-        return max(1, shakes), sum(each.end - each.start for each in spans if not each.name)
+        return max(1, shakes), sum(span.end - span.start for span in spans if not span.name)
     if max(request.up, request.down) <= INITIAL_WINDOW:
         return 0, 0  # It goes at once.
     travelled = sum(
@@ -129,7 +129,7 @@ def _connecting(trace: Trace, request: RequestEnded) -> Iterator[SpanEnded]:
 
 
 def _requests(trace: Trace, process: int, starts: Sequence[int]) -> list[RequestEnded]:
-    return [each for each in trace.requests if each.process == process and each.start in starts]
+    return [request for request in trace.requests if request.process == process and request.start in starts]
 
 
 def _charge(charge: Charge, total: int) -> Iterator[str]:
@@ -157,10 +157,10 @@ def _parts(trace: Trace) -> Iterable[str]:
 
 
 def _links(trace: Trace, total: int) -> Iterator[str]:
-    """What the kernels at both ends saw that cost time."""
+    """Say which events that the kernels at both ends saw cost time."""
     names = ("again", "packets", "by_window", "delays")
     own = {name: sum(getattr(link, name) for link in trace.links) for name in names}
-    server = {name: sum(each.counts.get(PREFIX + name, 0) for each in trace.requests) for name in names}
+    server = {name: sum(request.counts.get(PREFIX + name, 0) for request in trace.requests) for name in names}
     waited = wait(trace).parts
     yield from _link(own, total, waited[Part.LINK] + waited[Part.SEND], "from here", "the server's", "this program's")
     yield from _link(server, total, waited[Part.LINK], "from the server", "this machine's", "the server's")
@@ -175,8 +175,9 @@ def _links(trace: Trace, total: int) -> Iterator[str]:
 def _link(
     seen: Mapping[str, int], total: int, waited: int, direction: str, receiver: str, sender: str
 ) -> Iterator[str]:
-    """What one kernel saw of the bytes that its side sent. `waited`: microseconds in which only the link held it up. A
-    window is also full while the receiver does something else; a kernel then asks again, as if packets were lost."""
+    """Say what one kernel saw of the bytes that its side sent. `waited`: microseconds in which only the link held it
+    up. A window is also full while the receiver does something else; a kernel then asks again, as if packets were
+    lost."""
     again, packets = seen["again"], seen["packets"]
     is_lossy = again > max(FEW, LOST * packets) or 0 < again >= MANY * packets
     if is_lossy and seen["by_window"] < SHARE * total:
@@ -189,13 +190,13 @@ def _link(
 
 
 def _server(trace: Trace) -> Iterator[str]:
-    """What the server counted that cost time."""
+    """Say which events that the server counted cost time."""
     count, held = (sum(each.counts.get(name, 0) for each in trace.requests) for name in (STORED, STORED_BYTES))
     if held > INITIAL_WINDOW:
         yield f"  {counted(count, 'revision')}, {size(held)}, came to a server that had them."
-    if any(REPACKED in each.counts for each in trace.requests):
+    if any(REPACKED in request.counts for request in trace.requests):
         yield "  The server joined packs of the repository meanwhile."
 
 
 def _trips(trace: Trace) -> int:
-    return sum(each.round_trips for each in trace.ends)
+    return sum(end.round_trips for end in trace.ends)

@@ -43,11 +43,11 @@ class Narrator:
         self._process = os.getpid()
         self._last: SpanEnded | None = None
         self._depth = 0
-        """How many spans were around that."""
+        """The number of spans around that."""
         now, started = time.monotonic(), since_start()
         self.trace = trace or os.urandom(16).hex()
         self.span_id = os.urandom(8).hex()
-        """Of this process, as of W3C Trace Context."""
+        """The span id of this process, as in W3C Trace Context."""
         tell(
             ProcessBegan(
                 process=self._process,
@@ -173,8 +173,8 @@ class TraceFile:
         try:
             while lines and not self.problem:
                 lines = lines[os.write(self._file, lines) :]
-        except OSError as wrong:
-            self.problem = wrong.strerror or str(wrong)
+        except OSError as error:
+            self.problem = error.strerror or str(error)
 
 
 def open_trace(path: str) -> int:

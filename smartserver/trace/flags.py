@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 VARIABLE = "SMARTSERVER_DEBUG"
-"""Of the environment; it has such flags for every tool."""
+"""The environment variable with such flags for every tool."""
 
 BAN = "hpss-ban="
 """Begins the flag that bans calls; its rules follow, with commas between them."""
@@ -25,17 +25,17 @@ class BadFlag(Exception):
 
 
 class Flags(NamedTuple):
-    """What is to be shown, banned and recorded."""
+    """The flags that say which calls are shown, banned and recorded."""
 
     words: frozenset[str] = frozenset()
-    """Those of `KNOWN`, and flags of others."""
+    """The words that are flags: those of `KNOWN`, and those of others."""
     rules: tuple[str, ...] = ()
     file: str = ""
-    """Where the trace is appended; empty: nowhere."""
+    """The file to which the trace is appended; empty: none."""
 
     @property
     def shows(self) -> bool:
-        """Whether calls are shown."""
+        """True if calls are shown."""
         return not self.words.isdisjoint(KNOWN)
 
     def told(self) -> list[str]:
@@ -56,7 +56,7 @@ class Flags(NamedTuple):
 
 
 def combined(flags: Iterable[str], variable: str) -> Flags:
-    """Those of a command line, and those of `VARIABLE`.
+    """The flags of a command line and those of `VARIABLE` together.
 
     Raises:
         BadFlag: the variable has one that is none.

@@ -80,8 +80,8 @@ class FrameLog:
                     self._of_files.add(request)
             built = msgspec.to_builtins(message, builtin_types=(bytes,), enc_hook=_raw)
             return msgspec.json.encode(_plain(built, is_content=request in self._of_files)).decode()
-        except (RemoteProtocolError, ValueError) as wrong:  # What it is, the client says.
-            return f"{len(payload)} bytes that cannot be shown: {wrong}"
+        except (RemoteProtocolError, ValueError) as error:  # What it is, the client says.
+            return f"{len(payload)} bytes that cannot be shown: {error}"
 
 
 def _raw(value: object) -> object:

@@ -35,7 +35,7 @@ NAMES = 5
 
 
 class Bar(msgspec.Struct, array_like=True):
-    """What is drawn from `start` to `end`, in microseconds since the wait began; `row` from 0, the topmost."""
+    """A bar that is drawn from `start` to `end`, in microseconds since the wait began; `row` from 0, the topmost."""
 
     row: int
     start: int
@@ -62,7 +62,7 @@ class Share(msgspec.Struct):
     tenths: int
     """Tenths of a per cent. Those of a table add up to 1,000."""
     names: list[tuple[str, int]]
-    """What it was spent on, with the microseconds of each, most first."""
+    """The things that it was spent on, with the microseconds of each, most first."""
 
 
 class Command(msgspec.Struct):
@@ -75,14 +75,14 @@ class Command(msgspec.Struct):
     shares: list[Share]
     tracks: list[Track]
     links: list[str]
-    """What the kernel knew of its connections."""
+    """The lines on its connections, from the kernel."""
 
 
 class Page(msgspec.Struct):
-    """What the script of a page is given."""
+    """The data that the script of a page gets."""
 
     called: dict[str, str]
-    """What bars of a part are called."""
+    """The names of the bars of a part."""
     commands: list[Command]
 
 
@@ -96,7 +96,7 @@ def html(traces: Sequence[Trace]) -> bytes:
     policy = f"default-src 'none'; {allowed} base-uri 'none'; form-action 'none'"
     before, _, after = template.replace("POLICY", policy, 1).partition("DATA")
     called = {**CALLED, MARGIN: "somewhere in this time", REQUEST: "request"}
-    return (before + block(Page(called, [command(each) for each in traces])) + after).encode()
+    return (before + block(Page(called, [command(trace) for trace in traces])) + after).encode()
 
 
 def block(content: Page) -> str:
@@ -106,7 +106,7 @@ def block(content: Page) -> str:
 
 
 def command(trace: Trace) -> Command:
-    """What the page shows of a trace."""
+    """The content of the page about a trace."""
     tracks = [each for each in _tracks(trace) if each.bars]
     links = [link(each) for each in trace.links]
     return Command(trace.program, counted(trace), trace.end - trace.start, list(_shares(trace)), tracks, links)
@@ -131,7 +131,7 @@ def _apportioned(amounts: Sequence[int], whole: int) -> list[int]:
     """Whole numbers that are to each other as the amounts are, and add up to `whole`: the largest remainders are
     rounded up."""
     total = sum(amounts)
-    shares = [each * whole // total for each in amounts]
+    shares = [amount * whole // total for amount in amounts]
     largest = sorted(range(len(amounts)), key=lambda at: -(amounts[at] * whole % total))
     for at in largest[: whole - sum(shares)]:
         shares[at] += 1
@@ -205,7 +205,7 @@ def _served(requests: Sequence[RequestEnded], first: int) -> Iterator[Bar]:
             row = top + 1 + len(around)
             bars.append(Bar(row, span.start - first, span.end - first, span.part, span.name, facts))
         yield from bars
-        taken.append((served.end, 1 + max(each.row for each in bars)))
+        taken.append((served.end, 1 + max(bar.row for bar in bars)))
 
 
 def _milliseconds(micro: int) -> str:

@@ -1,32 +1,20 @@
-"""Where the bars of a trace lie, for every view of it: what each process did, how deep its spans nest, and the margin
-around what the server did."""
+"""The layout of a trace's bars, for every view of it: the tracks of each process, the depth of its spans, and the
+margin around what the server did."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from smartserver.trace.events import ProcessBegan, RequestEnded, SpanEnded
 from smartserver.trace.wait import Piece, Trace, of_processes, placed
 
-
-class Interval(Protocol):
-    """What has a start and an end."""
-
-    @property
-    def start(self) -> int:
-        """Its first microsecond."""
-
-    @property
-    def end(self) -> int:
-        """The first after it."""
-
-
-IntervalT = TypeVar("IntervalT", bound=Interval)
+IntervalT = TypeVar("IntervalT", SpanEnded, RequestEnded, Piece)
 
 
 class Service(NamedTuple):
-    """What a server did for a request. Nothing of it was before `start` or after `end`; `spans` lie in the middle."""
+    """The work of a server for a request. Nothing of it was before `start` or after `end`; `spans` lie in the
+    middle."""
 
     start: int
     end: int
@@ -36,7 +24,7 @@ class Service(NamedTuple):
 
 
 class ProcessTrack(NamedTuple):
-    """What a trace has of one process."""
+    """The part of a trace that is about one process."""
 
     process: int
     program: str
@@ -61,11 +49,11 @@ def nested(intervals: Iterable[IntervalT]) -> Iterator[tuple[IntervalT, Sequence
 
 
 def service(request: RequestEnded) -> Service | None:
-    """What the server did for a request; None where it told nothing."""
+    """The server's work for a request; None where it told nothing."""
     spans, slack = placed(request)
     if not spans:
         return None
-    return Service(min(each.start for each in spans) - slack, max(each.end for each in spans) + slack, spans, slack)
+    return Service(min(span.start for span in spans) - slack, max(each.end for each in spans) + slack, spans, slack)
 
 
 def process_tracks(trace: Trace) -> list[ProcessTrack]:
@@ -84,8 +72,8 @@ def _track(trace: Trace, began: ProcessBegan) -> ProcessTrack:
         for number, piece in of_processes(trace)
         if number == process and piece.end > max(piece.start, trace.start)
     ]
-    spans = [*known, *(each for each in trace.spans if each.process == process)]
-    requests = [each for each in trace.requests if each.process == process]
+    spans = [*known, *(span for span in trace.spans if span.process == process)]
+    requests = [request for request in trace.requests if request.process == process]
     start = min([began.began, *(each.start for each in known)])
     ends = [each.at for each in trace.ends if each.process == process]
     end = max([began.began, *ends, *(each.end for each in spans), *(each.end for each in requests)])

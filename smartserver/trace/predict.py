@@ -1,4 +1,4 @@
-"""How long a recorded command takes on another link.
+"""A prediction of the time that a recorded command takes on another link.
 
 What the machines do takes as long as it took; what the link does follows from its round-trip time and its rate. Each
 request costs a round trip, each handshake one more. Bytes cost their time at the rate, and the round trips in which
@@ -35,7 +35,7 @@ HANDSHAKES = ("TCP", "TLS")
 """Spans of a connection that are one round trip each."""
 
 FULL = 0.1
-"""Of a request: where the connection took no more bytes for so long, the server worked while they travelled."""
+"""The share of a request's time in which the connection took no more bytes, above which the server worked meanwhile."""
 
 WHERE: dict[str, Part] = {
     Part.LINK: Part.LINK,
@@ -79,13 +79,13 @@ def predicted(trace: Trace, link: LinkEstimate) -> float:
         served = 0 if its[Part.SEND] > its.total() * FULL else its[Part.SERVER]
         seconds += link.rtt + max(travels, its[Part.LOCAL] / 1e6) + served / 1e6
     asking = {each.process for each in requests}
-    more = sum(each.round_trips for each in trace.ends if each.process in asking) - len(requests)
+    more = sum(end.round_trips for end in trace.ends if end.process in asking) - len(requests)
     return seconds + max(0, more) * link.rtt
 
 
 def round_trip(trace: Trace) -> float:
     """The seconds of a round trip on the link of a trace, at most; 0 where no request was made."""
-    shakes = [each.end - each.start for each in trace.spans if is_handshake(each)]
+    shakes = [span.end - span.start for span in trace.spans if is_handshake(span)]
     answers = [max(0, each.answered - each.start - each.in_server) for each in trace.requests if each.answered]
     return min([*shakes, *answers], default=0) / 1e6
 
@@ -120,7 +120,7 @@ def _direct_requests(trace: Trace) -> list[RequestEnded]:
 
 def _handshakes(trace: Trace) -> list[int]:
     """When each began, in order."""
-    return sorted(each.start for each in trace.spans if is_handshake(each))
+    return sorted(span.start for span in trace.spans if is_handshake(span))
 
 
 class _Direction:
@@ -135,7 +135,7 @@ class _Direction:
         self._ends_early = 2 * self._time(SEGMENT) > gap
 
     def seconds(self, size: int) -> float:
-        """How long the link takes so many bytes, until the last has left."""
+        """The seconds that the link takes for so many bytes, until the last has left."""
         waited = 0.0
         while size > self._window and self._time(self._window) < self._link.rtt:
             size -= self._window
@@ -168,12 +168,12 @@ def answer_size(request: RequestEnded) -> int:
 
 
 def is_handshake(span: Piece | object) -> bool:
-    """Whether a span is a round trip in which a connection is opened."""
+    """True if a span is a round trip in which a connection is opened."""
     return getattr(span, "part", "") == Part.CONNECT and getattr(span, "name", "") in HANDSHAKES
 
 
 def _is_relayed(request: RequestEnded, trace: Trace) -> bool:
-    """Whether a process of this machine answered it, by requests of its own."""
+    """True if a process of this machine answered it, by requests of its own."""
     return any(
         each.process != request.process and request.start <= each.start and each.end <= request.end
         for each in trace.requests

@@ -1,6 +1,5 @@
-"""What went over a connection, and what else took time: a `CallRecord` a request, made from the events an `Observer`
-sees, and a `Span` for each span that code names.
-"""
+"""A recorder of what goes over a connection, and of what else takes time: a `CallRecord` a request, made from the
+events an `Observer` sees, and a `Span` for each span that code names."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ class CallRecord(msgspec.Struct):
     payload: list[bytes] = msgspec.field(default_factory=list)
     server: list[ServerSpan] = msgspec.field(default_factory=list)
     counts: dict[str, int] = msgspec.field(default_factory=dict)
-    """What the server counted of it, by name."""
+    """The server's counts of it, by name."""
     answered: float = 0.0
     """When the first part of its answer came."""
 
@@ -75,7 +74,7 @@ class Span(NamedTuple):
     end: float
     cpu: float
     depth: int = 0
-    """How many are around it."""
+    """The number of spans around it."""
 
 
 class Recorder:
@@ -111,7 +110,7 @@ class Recorder:
         self._spanned = spanned
         self._linked = linked
         self._spans: list[tuple[Part, str, float, float]] = []
-        """Those that have not ended."""
+        """The spans that have not ended."""
 
     def began(self, part: Part, name: str) -> None:
         """A span begins."""

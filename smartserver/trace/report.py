@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from smartserver.programs import exit_reason
 from smartserver.spans import Part
 from smartserver.trace.events import LinkMeasured, RequestEnded
 from smartserver.trace.text import milliseconds, size
@@ -18,7 +19,7 @@ CALLED: dict[str, str] = {
     Part.SERVER: "in the server",
     Part.RECEIVE: "receive",
 }
-"""What each part is called, in the order in which they are shown."""
+"""The name of each part, in the order in which they are shown."""
 
 
 def lines(trace: Trace) -> list[str]:
@@ -28,18 +29,18 @@ def lines(trace: Trace) -> list[str]:
     result += incomplete(trace)
     result += parts(trace)
     result += [f"  {link(each)}" for each in trace.links]
-    result += ["", *(_request(trace, each) for each in trace.requests)] if trace.requests else []
+    result += ["", *(_request(trace, request) for request in trace.requests)] if trace.requests else []
     return result
 
 
 def incomplete(trace: Trace) -> list[str]:
-    """What is missing of a trace, in lines."""
+    """Lines on what a trace lacks."""
     status = trace.command.status if trace.command is not None else 0
-    failed = [f"  It ended with status {status}."] if status else []
+    failed = [f"  It ended with {exit_reason(status)}."] if status else []
     if not trace.processes:
         return [*failed, "  Nothing of it was recorded: it did not use a server, or its flags name another file."]
-    ended = {each.process for each in trace.ends}
-    left = sum(each.process not in ended for each in trace.processes)
+    ended = {end.process for end in trace.ends}
+    left = sum(process.process not in ended for process in trace.processes)
     return [
         *failed,
         *([f"  The trace is not whole: {left} of its processes did not record their end."] if left else []),
@@ -48,7 +49,7 @@ def incomplete(trace: Trace) -> list[str]:
 
 def counted(trace: Trace) -> str:
     """Its round trips and connections."""
-    trips, connections = (sum(getattr(each, name) for each in trace.ends) for name in ("round_trips", "connections"))
+    trips, connections = (sum(getattr(end, name) for end in trace.ends) for name in ("round_trips", "connections"))
     return f"{trips} round trip{'s' * (trips != 1)}, {connections or 'no'} fresh connection{'s' * (connections != 1)}"
 
 
@@ -71,7 +72,7 @@ def _part(found: Wait, part: str) -> str:
 
 
 def link(found: LinkMeasured) -> str:
-    """What the kernel knows of a connection."""
+    """A line on a connection, from the kernel."""
     said = f"RTT {milliseconds(found.rtt)} (least {milliseconds(found.least_rtt)}), window of {found.window} packets"
     said += f", {found.again} of {found.packets} packets sent again"
     if found.by_window:

@@ -25,7 +25,7 @@ PARENT = "TRACEPARENT"
 
 
 class Tracing:
-    """Of one client. Its observers are for that, and it is closed when the client is."""
+    """The tracing of one client. Its observers are for that client, and it is closed when the client is."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Tracing:
         self._behind = behind
         self._in_detail = "hpssdetail" in flags.words
         self.shows = flags.shows
-        """Whether calls are shown."""
+        """True if calls are shown."""
         self._start = since_start() if flags.shows else None
         self._file: TraceFile | None = None
         self._trace: Trace | None = None
@@ -77,8 +77,8 @@ class Tracing:
 
             try:
                 self.observers.append(watcher(flags.rules))
-            except BadRule as wrong:
-                raise BadFlag(str(wrong)) from None
+            except BadRule as error:
+                raise BadFlag(str(error)) from None
 
     def _begin(self, flags: Flags, program: str, trace: str, *, is_host: bool) -> None:
         """Begin a trace: in a file, in memory, or both."""
@@ -87,8 +87,8 @@ class Tracing:
         if flags.file:
             try:
                 self._file = TraceFile(flags.file)
-            except OSError as wrong:
-                raise BadFlag(f"no trace can be written to {flags.file}: {wrong.strerror}") from None
+            except OSError as error:
+                raise BadFlag(f"no trace can be written to {flags.file}: {error.strerror}") from None
         if self._in_detail:
             from smartserver.trace.wait import Trace
 
@@ -109,13 +109,13 @@ class Tracing:
 
     @property
     def traceparent(self) -> str:
-        """What requests say of the trace; empty where none is recorded."""
+        """The `traceparent` of requests; empty where no trace is recorded."""
         narrator = self._narrator
         return "" if narrator is None else f"00-{narrator.trace}-{narrator.span_id}-01"
 
     @property
     def records(self) -> bool:
-        """Whether a trace is written."""
+        """True if a trace is written."""
         return self._file is not None
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a user waited for: every microsecond of a trace, counted once.
+"""The parts of a user's wait: every microsecond of a trace, counted once.
 
 An instant belongs to the span that began last of those that cover it: spans of a process nest, so that is the innermost
 one; of two processes it is the one that was begun for the other. What no span covers is `unnamed`.
@@ -75,20 +75,20 @@ class Trace:
         """When the wait began, as far as is known."""
         if self.command is not None:
             return self.command.start
-        return min(each.began if each.started is None else each.started for each in self.processes)
+        return min(process.began if process.started is None else process.started for process in self.processes)
 
     @property
     def end(self) -> int:
         """When it ended; without the command, when the last thing that was recorded did."""
         if self.command is not None:
             return self.command.end
-        ends = [each.at for each in self.ends]
-        ends += [*[each.end for each in self.spans], *[each.end for each in self.requests]]
+        ends = [end.at for end in self.ends]
+        ends += [*[span.end for span in self.spans], *[request.end for request in self.requests]]
         return max(ends, default=self.start)
 
     @property
     def program(self) -> str:
-        """What ran."""
+        """The program that ran."""
         return self.command.program if self.command is not None else self.processes[0].program
 
 
@@ -100,7 +100,7 @@ class Piece(NamedTuple):
     part: str
     name: str
     is_remote: bool = False
-    """Whether a server or a started process did this while the client waited."""
+    """True if a server or a started process did this while the client waited."""
 
 
 def traces(lines: Iterable[bytes]) -> list[Trace]:
@@ -118,8 +118,8 @@ def traces(lines: Iterable[bytes]) -> list[Trace]:
             continue
         try:
             event = decode(line)
-        except ValueError as wrong:
-            why = f"line {number} is not an event: {wrong}"
+        except ValueError as error:
+            why = f"line {number} is not an event: {error}"
             continue
         if event is None:
             continue
@@ -149,12 +149,12 @@ class Placed(NamedTuple):
 
 
 def placed(request: RequestEnded) -> Placed:
-    """Where the server's spans of a request lie in its wait."""
+    """Place the server's spans of a request in its wait."""
     spans = [Piece(each.start, each.end, each.part, each.name) for each in request.server]
     if not spans and request.in_server:
         spans = [Piece(0, request.in_server, Part.SERVER, "")]
     answered = request.answered or request.end
-    in_reply = [each.end for each in spans if each.end <= answered - request.start]
+    in_reply = [span.end for span in spans if span.end <= answered - request.start]
     unknown = answered - request.start - max(in_reply, default=0)
     at = request.start + unknown // 2
     return Placed([each._replace(start=at + each.start, end=at + each.end) for each in spans], unknown // 2)
@@ -178,17 +178,17 @@ def pieces(trace: Trace) -> Iterator[Piece]:
 
 
 def _remote_work(trace: Trace) -> list[Piece]:
-    """What is done while this side may wait: servers' work, and the starts of processes that were begun for it."""
-    found = [each for request in trace.requests for each in placed(request).spans]
+    """The work that others do while this side may wait: servers' work, and the starts of processes begun for it."""
+    found = [span for request in trace.requests for span in placed(request).spans]
     found += [each for _, each in of_processes(trace) if each.part == Part.START and each.start > trace.start]
     return list(_swept(trace.start, trace.end, found))
 
 
 def _swept(at: int, end: int, spans: Iterable[Piece]) -> Iterator[Piece]:
     """A stretch of time in pieces, each of the span that began last of those that cover it."""
-    covers = sorted(each for each in spans if each.start < end and each.end > at)
+    covers = sorted(span for span in spans if span.start < end and span.end > at)
     active: list[tuple[int, int, str, str]] = []
-    bounds = sorted({at, end, *[b for each in covers for b in (each.start, each.end) if at < b < end]})
+    bounds = sorted({at, end, *[b for cover in covers for b in (cover.start, cover.end) if at < b < end]})
     index = 0
     for left, right in itertools.pairwise(bounds):
         while index < len(covers) and covers[index].start <= left:
@@ -202,19 +202,19 @@ def _swept(at: int, end: int, spans: Iterable[Piece]) -> Iterator[Piece]:
 
 
 def _covers(trace: Trace) -> Iterator[Piece]:
-    """What covers the wait: its spans, the starts of processes, and what follows the last of them."""
+    """The pieces that cover the wait: its spans, the starts of processes, and what follows the last of them."""
     command = trace.command
     yield from (piece for _, piece in of_processes(trace))
     for span in trace.spans:
         yield Piece(span.start, span.end, span.part, span.name)
     if command is not None and trace.ends:
-        last = max(each.at for each in trace.ends)
+        last = max(end.at for end in trace.ends)
         yield Piece(last, command.end, Part.LOCAL, f"{command.program}, after the last call")
 
 
 def of_processes(trace: Trace) -> Iterator[tuple[int, Piece]]:
-    """What is known of a process without a span of it: its start, and that all of a host's time is spent on something.
-    With the number of the process."""
+    """The pieces that are known of a process without a span of it: its start, and that all of a host's time is spent on
+    something. With the number of the process."""
     command = trace.command
     began: set[int] = set()
     for each in sorted(trace.processes, key=lambda each: each.began):
@@ -238,18 +238,18 @@ class Wait:
     """Microseconds."""
     parts: Counter[str]
     names: dict[str, Counter[str]]
-    """Of each part, by the names of its spans."""
+    """The microseconds of each part, by the names of its spans."""
     overlapped: int
     """Microseconds that servers worked while this side did something else: they are in no part."""
 
     @property
     def unnamed(self) -> int:
-        """What no span covers."""
+        """The microseconds that no span covers."""
         return self.parts[UNNAMED]
 
 
 def wait(trace: Trace) -> Wait:
-    """What the parts of a wait add up to."""
+    """Add up the parts of a wait."""
     parts: Counter[str] = Counter()
     names: dict[str, Counter[str]] = {}
     overlapped = sum(each.end - each.start for each in _remote_work(trace) if each.part in WORK)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from smartserver.errors import shown
+from smartserver.programs import exit_reason
 from smartserver.records.model import Key
 
 Progress = Callable[[int, int], None]
@@ -62,7 +63,7 @@ class ToolFailed(VcsError):
         self.said = said
 
     def __str__(self) -> str:
-        return f"{self.command} failed with status {self.status}" + (f": {self.said}" if self.said else "")
+        return f"{self.command} failed with {exit_reason(self.status)}" + (f": {self.said}" if self.said else "")
 
 
 class InsertReport(NamedTuple):

@@ -45,7 +45,7 @@ def branch_add_heads(context: Context, request: AddHeadsRequest) -> AddHeadsResu
     one), `any`. Where the repository has no ref yet, `growth` and `create` do not count. Tips that others replace, as
     entries of maps say, are left out: a server finds them by itself. Where no tip is left, the ref is removed.
     """
-    heads = [Tip(each.id, each.attributes, each.closed) for each in request.heads]
+    heads = [Tip(head.id, head.attributes, head.closed) for head in request.heads]
     old, new = add_heads(context, request.ref, heads, request.growth, create=request.create)
     before = [tip.id for tip in old or ()]
     return AddHeadsResult(before, [tip.id for tip in new if tip.id not in before])

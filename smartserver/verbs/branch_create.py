@@ -17,7 +17,7 @@ class BranchCreateRequest(Arguments, frozen=True, array_like=True, forbid_unknow
 
 
 class BranchCreateResult(Result, frozen=True, array_like=True):
-    """Whether this call made it; false where it was there with that tip."""
+    """True if this call made it; false where it was there with that tip."""
 
     created: bool
 

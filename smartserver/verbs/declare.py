@@ -29,14 +29,14 @@ class Result(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Effect(enum.Enum):
-    """What running a verb does; decides permission and whether the request needs a commit."""
+    """The effect of a verb; it decides the permission, and if the request needs a commit."""
 
     READ = "read"
     MUTATE = "mutate"
 
 
 class Body(enum.Enum):
-    """Whether a stream of segments goes with the call."""
+    """The stream of segments that goes with a call, if one does."""
 
     NONE = "none"
     UP = "up"
@@ -44,7 +44,7 @@ class Body(enum.Enum):
 
 
 class Permission(enum.Enum):
-    """What a user may be allowed to do to a repository; write, create and force may be given per ref."""
+    """A right of a user to a repository; write, create and force may be given per ref."""
 
     READ = "read"
     WRITE = "write"
@@ -58,14 +58,14 @@ class Permission(enum.Enum):
 
 
 class ServerFacts(msgspec.Struct, frozen=True):
-    """What a server says of itself."""
+    """The facts that a server says of itself."""
 
     version: str
     capabilities: tuple[str, ...]
 
 
 class Files(Protocol):
-    """What a file-level verb gets of the store, where the server allows such verbs: the only I/O that verbs do."""
+    """The store as file-level verbs get it, where the server allows them: the only I/O that verbs do."""
 
     @property
     def tree(self) -> Transport:
@@ -83,7 +83,7 @@ class Files(Protocol):
 
 
 class Context(Protocol):
-    """What a verb gets. It decides on the transaction and asks the context for everything else."""
+    """The argument of a verb. It decides on the transaction and asks the context for everything else."""
 
     @property
     def transaction(self) -> Transaction:
@@ -91,11 +91,11 @@ class Context(Protocol):
 
     @property
     def server(self) -> ServerFacts:
-        """What this server is."""
+        """The facts about this server."""
 
     @property
     def early(self) -> bool:
-        """Whether the body is still on its way: only refusals are final."""
+        """True if the body is still on its way: only refusals are final."""
 
     @property
     def path(self) -> str:
@@ -164,7 +164,7 @@ class Context(Protocol):
 
 
 class Declaration(msgspec.Struct, frozen=True):
-    """What `@verb` is told of an RPC method; the effect left out is the strictest one."""
+    """The declaration of an RPC method by `@verb`; the effect left out is the strictest one."""
 
     name: str
     effect: Effect = Effect.MUTATE
@@ -184,7 +184,7 @@ class Declaration(msgspec.Struct, frozen=True):
     of_incomplete: bool = False
     """Maintenance: works on a repository into which a copy is not complete, too."""
     copies: Callable[[Any], bool] = lambda arguments: False
-    """Whether a call with these arguments says that its request goes on with such a copy."""
+    """True if a call with these arguments says that its request goes on with such a copy."""
 
     def __call__(self, function: Callable[[Context, RequestT], ResultT]) -> Verb[RequestT, ResultT]:
         """Declare the method.
@@ -230,7 +230,7 @@ class Verb(Declaration, Generic[RequestT, ResultT], frozen=True, kw_only=True):
 
     @property
     def permission(self) -> Permission:
-        """What every call of it needs; the verb asks for more where it matters."""
+        """The right that every call of it needs; the verb asks for more where it matters."""
         return Permission.READ if self.effect is Effect.READ else Permission.WRITE
 
 

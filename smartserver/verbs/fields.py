@@ -16,7 +16,7 @@ MAX_IDS = 4096
 """Ids in one list of a call."""
 
 NAMES_A_REF = {"names": "a ref"}
-"""What marks the type of a field in which `.` may stand for the branch the request's path names (`verbs.here`)."""
+"""The mark of the type of a field in which `.` may stand for the branch the request's path names (`verbs.here`)."""
 
 Id = Annotated[bytes, msgspec.Meta(min_length=1, max_length=MAX_NAME, examples=[bytes(range(20))])]
 """A revision id, binary."""

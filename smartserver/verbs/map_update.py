@@ -21,7 +21,7 @@ from smartserver.verbs.fields import MAX_IDS, MAX_NAME, RefName, Value, Word
 
 
 class MapKind(enum.StrEnum):
-    """What the values of a map are."""
+    """The kind of a map's values."""
 
     IDS = "ids"
     """Revision ids."""
@@ -40,7 +40,7 @@ class How(enum.StrEnum):
 
 
 class Verdict(enum.StrEnum):
-    """What became of an entry."""
+    """The outcome of an entry."""
 
     DONE = "done"
     UNCHANGED = "unchanged"
@@ -73,7 +73,7 @@ class MapUpdateRequest(Arguments, frozen=True, array_like=True, forbid_unknown_f
 
 
 class EntryOutcome(Result, frozen=True, array_like=True):
-    """What became of one entry, and the value it had before, None: none."""
+    """The outcome of one entry, and the value it had before, None: none."""
 
     verdict: Verdict
     old: bytes | None = None

@@ -25,7 +25,7 @@ class ConfigureRequest(Arguments, frozen=True, array_like=True, forbid_unknown_f
 
 
 class ConfigureResult(Result, frozen=True, array_like=True):
-    """What those settings were; one that was absent is left out."""
+    """The values that those settings had; one that was absent is left out."""
 
     old: dict[str, bytes]
 

@@ -52,7 +52,7 @@ class CreateRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class CreateResult(Result, frozen=True, array_like=True):
-    """Whether this call made it."""
+    """True if this call made it."""
 
     created: bool
 

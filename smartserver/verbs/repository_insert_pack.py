@@ -26,7 +26,7 @@ class InsertPackRequest(Arguments, frozen=True, array_like=True, forbid_unknown_
 
 
 class InsertPackResult(Result, frozen=True, array_like=True):
-    """How many of the revisions were new."""
+    """The number of revisions that were new."""
 
     new: int
 

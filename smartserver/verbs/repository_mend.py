@@ -14,7 +14,8 @@ class MendRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class MendResult(Result, frozen=True, array_like=True):
-    """How many things were put right, a line for each of the first ones, and whether more is left for another call."""
+    """The number of things that were put right, a line for each of the first ones, and whether more is left for another
+    call."""
 
     count: int
     mended: list[str]

@@ -11,8 +11,8 @@ class OpenRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class OpenResult(Result, frozen=True, array_like=True):
-    """Where the repository is, and what of the path is below it; with the flag BELOW also the branch that `.` is, and
-    what of the path leads into it."""
+    """The path of the repository, and the part of the path below it; with the flag BELOW also the branch that `.` is,
+    and what of the path leads into it."""
 
     at: str
     rest: str

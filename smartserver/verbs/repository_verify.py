@@ -11,9 +11,8 @@ class VerifyRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class VerifyResult(Result, frozen=True, array_like=True):
-    """What was read (`size` in bytes), and a line for each damage found: none means all is well. `ghosts`: parents that
-    are stored nowhere, which is no damage. `lost`: changes on disk that the repository does not have.
-    """
+    """The things that were read (`size` in bytes), and a line for each damage found: none means all is well. `ghosts`:
+    parents that are stored nowhere, which is no damage. `lost`: changes on disk that the repository does not have."""
 
     packs: int
     segments: int

@@ -22,7 +22,7 @@ from smartserver.verbs.declare import Context, Permission
 
 
 class Rule(enum.StrEnum):
-    """How a ref may move."""
+    """A rule for the moves of a ref."""
 
     FF = "ff"
     """The new tip descends from the present one, or from its target where it is an annotated tag."""
@@ -35,7 +35,7 @@ class Rule(enum.StrEnum):
 
 
 class Growth(enum.StrEnum):
-    """What is allowed where a ref would have more heads than before."""
+    """The treatment of a ref that would have more heads than before."""
 
     NONE = "none"
     """Nothing; a new ref has one."""
@@ -45,7 +45,7 @@ class Growth(enum.StrEnum):
 
 
 class Create(enum.StrEnum):
-    """What an absent ref means."""
+    """The treatment of an absent ref."""
 
     YES = "yes"
     NO = "no"
@@ -53,13 +53,13 @@ class Create(enum.StrEnum):
 
 
 CREATE_ERRORS = (AccessDenied, BranchExists, InvalidName, MissingRevision, NoSuchRepository, WrongTip)
-"""What `move` may raise where the ref must be absent; and where it may be there."""
+"""The errors that `move` may raise where the ref must be absent; and where it may be there."""
 MOVE_ERRORS = (*CREATE_ERRORS, DivergedBranches, NoSuchBranch, StaleLease)
 HEADS_ERRORS = (
     *(AccessDenied, DivergedBranches, InvalidName, MissingRevision),
     *(NewHeads, NoSuchBranch, NoSuchRepository, WrongTip),
 )
-"""What `add_heads` may raise."""
+"""The errors that `add_heads` may raise."""
 
 
 def move(

@@ -46,7 +46,7 @@ MAX_RANGES = 4096
 """Ranges of a `readv`: the records of a large tree are some thousand, and more calls may be in the request."""
 
 LARGEST = 2**63 - 1
-"""Of offsets and sizes: what file systems take."""
+"""The largest offset and size that file systems take."""
 
 FilePath = Annotated[str, msgspec.Meta(max_length=MAX_FILE_PATH, examples=["packs/0a1b.pack"])]
 """Names with a slash between them, from the request's path on; empty: that place itself."""
@@ -59,13 +59,13 @@ Size = Annotated[int, msgspec.Meta(ge=0, le=LARGEST, examples=[300])]
 
 
 class PathRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What it is about."""
+    """A path."""
 
     path: FilePath
 
 
 class LookRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What is looked at; `lacking`: that it is not there is an answer, nil, and no failure."""
+    """A path to look at; `lacking`: that it is not there is an answer, nil, and no failure."""
 
     path: FilePath
     lacking: bool = False
@@ -101,7 +101,7 @@ class RenameRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class WithdrawRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What was published, and the name that a folder gets before it is removed, which nothing has."""
+    """A published file, and the name that a folder gets before it is removed, which nothing has."""
 
     path: FilePath
     aside: FilePath
@@ -112,21 +112,21 @@ class NoResult(Result, frozen=True, array_like=True):
 
 
 class HasResult(Result, frozen=True, array_like=True):
-    """Whether anything has that name."""
+    """True if anything has that name."""
 
     found: bool
 
 
 class GetResult(Result, frozen=True, array_like=True):
-    """How many bytes the file has, nil where there is none, and the bytes; nil: they are in the body."""
+    """The size of the file, nil where there is none, and its bytes; nil: they are in the body."""
 
     size: int | None
     content: bytes | None = None
 
 
 class ReadvResult(Result, frozen=True, array_like=True):
-    """How many bytes each range has, fewer than asked for only at the end, and how many the file; and the bytes,
-    joined; nil: they are in the body."""
+    """The bytes that each range has, fewer than asked for only at the end, and those that the file has; and the
+    content, joined; nil: they are in the body."""
 
     sizes: list[int]
     size: int

@@ -57,7 +57,7 @@ READERS: dict[FrameType, Callable[[Frame], events.Event]] = {
     FrameType.PONG: lambda frame: events.Pong(bytes(frame.payload)),
     FrameType.GOAWAY: lambda frame: events.GoAway(bytes(frame.payload)),
 }
-"""What a frame says."""
+"""The function that makes an event of each frame."""
 
 
 def _is_continued(frame: Frame) -> bool:
@@ -158,7 +158,7 @@ class Connection:
         self._eof = True
 
     def next_event(self) -> events.Event | None:
-        """What happened next, or None when more bytes are needed to tell (or, after `PeerClosed`, nothing will).
+        """Return what happened next, or None when more bytes are needed to tell (or, after `PeerClosed`, nothing will).
 
         Raises:
             RemoteProtocolError: the peer broke the rules: what was expected and what came.
@@ -167,8 +167,8 @@ class Connection:
         self._raise_if_broken()
         try:
             return self._read()
-        except RemoteProtocolError as wrong:
-            self._broken = wrong
+        except RemoteProtocolError as error:
+            self._broken = error
             raise
 
     def send(self, event: events.Event) -> bytes:
@@ -186,12 +186,12 @@ class Connection:
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing is owed by either side and nothing unread: another process may go on with it."""
+        """True if nothing is owed by either side and nothing unread: another process may go on with it."""
         return self._broken is None and not self._eof and self._state.at_rest and not self._buffer.part_way
 
     @property
     def part_way(self) -> bool:
-        """Whether a frame has begun to come that is not whole: after the last event the peer has more to say."""
+        """True if a frame has begun to come that is not whole: after the last event the peer has more to say."""
         return self._buffer.part_way
 
     def _raise_if_broken(self) -> None:

@@ -1,4 +1,4 @@
-"""What happened on a connection, and what to send: the same classes for both directions."""
+"""Events of a connection, those that happened and those to send: the same classes for both directions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class End(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a request is; one frame."""
+    """The progress of a request; one frame."""
 
     id: int
     payload: bytes

@@ -24,7 +24,7 @@ MAX_ID = 0xFFFFFFFF
 
 
 class FrameType(enum.IntEnum):
-    """What a frame is; 0x40 on top of REQUEST and REPLY says that a body follows."""
+    """The type of a frame; 0x40 on top of REQUEST and REPLY says that a body follows."""
 
     REQUEST = 1
     BODY = 2
@@ -68,7 +68,7 @@ CONTINUED = frozenset(
         FrameType.ERROR,
     }
 )
-"""Of these, one with a full payload continues in the next frame of the same type and id."""
+"""The types of which a frame with a full payload continues in the next frame of the same type and id."""
 
 
 class Frame(NamedTuple):
@@ -130,7 +130,7 @@ class ReceiveBuffer:
         self._reuses = reuses
         self._pieces: deque[bytes] = deque()
         self._at = 0
-        """How much of the first piece was read."""
+        """The bytes of the first piece that were read."""
         self._line = bytearray()
         self._header = bytearray()
         self._payload = bytearray()
@@ -208,11 +208,11 @@ class ReceiveBuffer:
 
     @property
     def part_way(self) -> bool:
-        """Whether a frame has begun that is not whole."""
+        """True if a frame has begun that is not whole."""
         return bool(self._header)
 
     def unfinished(self) -> str:
-        """What is there of a frame or line that is not whole, for a message; empty between frames."""
+        """Describe a frame or line that is not whole, for a message; empty between frames."""
         if self._line:
             return f"in the middle of the opening line (got {bytes(self._line)!r})"
         if not self._header:
@@ -269,6 +269,6 @@ _BANNERS = (
 
 
 def _not_hpss(seen: bytes) -> str:
-    """What to say of a peer whose first bytes are `seen`."""
+    """Describe a peer whose first bytes are `seen`."""
     guess = next((f" (this looks like {name})" for banner, name in _BANNERS if banner.match(seen)), "")
     return f"the peer does not speak hpss: expected {PREFACE!r}, got {seen!r}{guess}"

@@ -87,7 +87,8 @@ empty files 2.4 times, 4.0 on the way. Only what is there many times over withou
 picture 131 times, and that a client sends as it lies when it is refused."""
 
 BULK_BYTES = "bytes that a bulk stream became"
-"""What the server names where a stream is over `MAX_BULK_RATIO`: by that a client knows to send it as it lies."""
+"""The limit that the server names where a stream is over `MAX_BULK_RATIO`: by that a client knows to send it as it
+lies."""
 
 BULK_ALLOWANCE = 64 * KIB
 """Bytes of a bulk stream that are counted before any came."""
@@ -118,15 +119,16 @@ INITIAL_WINDOW = 14_480
 """Ten TCP segments of 1,448 bytes (RFC 6928): a request or reply this small is one network round trip."""
 
 UNREAD_BYTES = 4 * MIB
-"""What a server holds of answers its peer does not take, bodies and the longest answer apart, before it gives the
-connection up: `MAX_OPEN_REQUESTS` answers of 32 KiB, more than twice `INITIAL_WINDOW` each, or 200,000 PONGs."""
+"""The bytes of answers that a server holds while its peer does not take them, bodies and the longest answer apart,
+before it gives the connection up: `MAX_OPEN_REQUESTS` answers of 32 KiB, more than twice `INITIAL_WINDOW` each, or
+200,000 PONGs."""
 
 DRAIN_BYTES = 64 * MIB
-"""What a server reads and discards of a refused upload before it half-closes: bytes in flight at 1 Gbit/s and half a
-second."""
+"""The bytes that a server reads and discards of a refused upload before it half-closes: bytes in flight at 1 Gbit/s and
+half a second."""
 
 DRAIN_SECONDS = 60.0
-"""How long it does so: a client at 1 s round trip has had sixty chances to see the refusal."""
+"""The time for which it does so: a client at 1 s round trip has had sixty chances to see the refusal."""
 
 # Idleness; nothing has a limit on its total time
 
@@ -137,8 +139,9 @@ IDLE_TIMEOUT = 120.0
 """Silence, PINGs unanswered, after which the peer counts as gone: six intervals."""
 
 STALL_TIMEOUT = 600.0
-"""How long a server waits, not a byte coming, for the rest of a request, and not a byte leaving, for its answer to be
-taken; `serve --idle-timeout`. Five times `IDLE_TIMEOUT`: a client that computes between two pieces answers no PING."""
+"""The time that a server waits, not a byte coming, for the rest of a request, and not a byte leaving, for its answer to
+be taken; `serve --idle-timeout`. Five times `IDLE_TIMEOUT`: a client that computes between two pieces answers no
+PING."""
 
 KEEP_IDLE = 900.0
-"""How long a server keeps a connection without an open request: long enough for the pause between two commands."""
+"""The time that a server keeps a connection without an open request: long enough for the pause between two commands."""

@@ -1,4 +1,4 @@
-"""What REQUEST, REPLY and ERROR payloads hold: msgpack arrays; fields are only ever appended.
+"""The payloads of REQUEST, REPLY and ERROR: msgpack arrays; fields are only ever appended.
 
 A request forbids unknown fields, so that an old server never executes half of what a new client meant; a reply skips
 them. Payloads longer than one frame continue in the next (`wire.limits.MAX_FRAME`).
@@ -91,7 +91,7 @@ class Fault(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
-    """What became of one call: a result where it was done, at most `MAX_RESULTS` for all calls, else the reason."""
+    """The outcome of one call: a result where it was done, at most `MAX_RESULTS` for all calls, else the reason."""
 
     status: int
     result: msgspec.Raw = msgspec.Raw(b"\xc0")
@@ -99,7 +99,7 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
 
 
 Entries = dict[bytes, bytes | None]
-"""Of a map: key -> value, or nil for an entry that is gone."""
+"""The entries of a map: key -> value, or nil for an entry that is gone."""
 
 
 class State(msgspec.Struct, frozen=True, array_like=True):
@@ -122,7 +122,7 @@ class State(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Counters(msgspec.Struct, frozen=True, array_like=True):
-    """What the request cost the server: microseconds at work, then file operations."""
+    """The cost of the request for the server: microseconds at work, then file operations."""
 
     microseconds: int = 0
     files_opened: int = 0
@@ -150,12 +150,12 @@ class ServerSpan(msgspec.Struct, frozen=True, array_like=True):
 
 
 REPACKED = "repacked_meanwhile"
-"""Of the counts of a request: 1 if the server joined packs of the repository meanwhile."""
+"""The name of a count of a request: 1 if the server joined packs of the repository meanwhile."""
 
 
 class ServerTrace(msgspec.Struct, frozen=True, array_like=True):
-    """What a server tells of a request with a `traceparent` whose flag `sampled` is set: its spans since it last told
-    some, and by name what was counted since its start."""
+    """The trace that a server tells of a request with a `traceparent` whose flag `sampled` is set: its spans since it
+    last told some, and by name what was counted since its start."""
 
     spans: Annotated[list[ServerSpan], msgspec.Meta(max_length=MAX_SPANS)] = []
     counts: Annotated[dict[str, int], msgspec.Meta(max_length=MAX_COUNTS)] = {}
@@ -189,7 +189,7 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
-    """How far a phase is; `total` 0 where it is not known."""
+    """The progress of a phase; `total` 0 where it is not known."""
 
     phase: str
     done: int
@@ -221,15 +221,15 @@ def encode(message: msgspec.Struct) -> bytes:
 
 
 def encode_server_trace(trace: ServerTrace | None) -> bytes:
-    """What END has of it."""
+    """Encode a trace for END."""
     return _encoder.encode(trace) if trace is not None else b""
 
 
 def _decode(decoder: msgspec.msgpack.Decoder[T], what: str, payload: bytes | msgspec.Raw) -> T:
     try:
         return decoder.decode(payload)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as wrong:
-        raise RemoteProtocolError(f"expected {what}, got {len(payload)} bytes that are none: {wrong}") from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise RemoteProtocolError(f"expected {what}, got {len(payload)} bytes that are none: {error}") from None
 
 
 def raw(value: object) -> msgspec.Raw:
@@ -292,7 +292,7 @@ def decode_failure(payload: bytes) -> Failure:
 
 
 def decode_server_trace(payload: bytes) -> ServerTrace | None:
-    """What an END tells of its request.
+    """Decode the trace that END has of its request.
 
     Raises:
         RemoteProtocolError: it is none.

@@ -52,7 +52,7 @@ from smartserver.wire.limits import MAX_OPEN_REQUESTS
 
 
 class Role(enum.Enum):
-    """Who somebody is on a connection."""
+    """The role of a peer on a connection."""
 
     CLIENT = "client"
     SERVER = "server"
@@ -64,7 +64,7 @@ class Role(enum.Enum):
 
 
 class Step(enum.Enum):
-    """What a frame does to a request: its type, and whether its message goes on in the next frame."""
+    """The effect of a frame on a request: its type, and whether its message goes on in the next frame."""
 
     REQUEST = (FrameType.REQUEST, False)
     REQUEST_MORE = (FrameType.REQUEST, True)
@@ -86,7 +86,7 @@ class Step(enum.Enum):
 
 
 class ClientState(enum.Enum):
-    """What the client has sent of one request."""
+    """The part of one request that the client has sent."""
 
     IDLE = "nothing"
     REQUEST = "a part of the request"
@@ -97,7 +97,7 @@ class ClientState(enum.Enum):
 
 
 class ServerState(enum.Enum):
-    """What the server has sent of one answer."""
+    """The part of one answer that the server has sent."""
 
     IDLE = "nothing, for nothing was asked"
     REFUSABLE = "nothing; the client is still sending, so only a refusal may come"
@@ -190,7 +190,7 @@ OVER: frozenset[State] = frozenset({ClientState.DONE, ClientState.CANCELLED, Ser
 
 
 class Slot(enum.Enum):
-    """Of what each side may have only one under way on a connection."""
+    """A thing of which each side may have only one under way on a connection."""
 
     BODY = "a body"
     MESSAGE = "a message of several frames"
@@ -205,11 +205,11 @@ HOLDS: dict[State, frozenset[Slot]] = {
     ServerState.BODY: frozenset({Slot.BODY}),
     ServerState.ERROR: frozenset({Slot.MESSAGE}),
 }
-"""What a machine in such a state has under way."""
+"""The things that a machine in each state has under way."""
 
 
 class Side(enum.Enum):
-    """What one side has said so far of the connection itself."""
+    """The state of the connection itself, as one side has said so far."""
 
     SILENT = "nothing"
     OPEN = "its opening line"
@@ -218,7 +218,7 @@ class Side(enum.Enum):
 
 
 class Opening(enum.Enum):
-    """What decides whether there is a connection at all."""
+    """The events that decide if there is a connection at all."""
 
     PREFACE = "hpss/1"
     OTHER_VERSION = "hpss/N or hpss! N"
@@ -244,7 +244,7 @@ class Machine:
 
 
 class ConnectionState:
-    """Where a connection is: its two sides and the requests without a final answer. `role` is our own."""
+    """The state of a connection: its two sides and the requests without a final answer. `role` is our own."""
 
     def __init__(self, role: Role, last_id: int = 0) -> None:
         """`last_id`: of the requests before, where the connection is one that was at rest and is gone on with."""
@@ -262,7 +262,7 @@ class ConnectionState:
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing is owed: both sides are open, no request is, and each PING has its PONG."""
+        """True if nothing is owed: both sides are open, no request is, and each PING has its PONG."""
         both = all(side is Side.OPEN for side in self.sides.values())
         return both and not self._requests and not any(self._unanswered_pings.values()) and not self.going_away
 
@@ -386,6 +386,6 @@ class ConnectionState:
 
 
 def expected(sender: Role, state: State) -> str:
-    """What may come from a side in a state, for messages."""
+    """The frames that may come from a side in a state, for messages."""
     names = list(dict.fromkeys(step.value[0].name for step in TABLES[sender][state]))
     return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:]))) or "nothing more"

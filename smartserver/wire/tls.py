@@ -6,7 +6,7 @@ import base64
 import hashlib
 
 ALPN = "hpss/1"
-"""What a connection is agreed to carry (RFC 7301)."""
+"""The protocol that both sides agree on (RFC 7301)."""
 
 HANDSHAKE = 0x16
 """The first byte of a client with TLS: a record of the type `handshake` (RFC 8446, 5.1). No other client sends it."""

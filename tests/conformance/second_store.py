@@ -29,7 +29,7 @@ def hashed(content: bytes) -> bytes:
 
 
 def published(path: Path) -> bytes | None:
-    """What was created exclusively, in either form."""
+    """The content of a file that was created exclusively, in either form."""
     for form in (path / "record", path):
         try:
             return form.read_bytes()
@@ -260,7 +260,7 @@ class SecondStore:
         os.close(descriptor)
 
     def trailer(self, entry: list[Any]) -> list[Any]:
-        """What stands behind a pack."""
+        """The trailer behind a pack."""
         name, length, pack_hash, *_ = entry
         content = (self.folder / "packs" / f"{name.hex()}.pack").read_bytes()
         behind = content[length:]

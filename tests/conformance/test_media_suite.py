@@ -180,7 +180,7 @@ class TestRelayOfTls(MediumSuite):
 
 
 def lent(medium: Medium) -> Medium:
-    """What another process has of it."""
+    """The part that another process has of it."""
     assert isinstance(medium, Lendable)
     other = DescriptorMedium([os.dup(each) for each in medium.lend()])
     medium.close()

@@ -30,10 +30,10 @@ Ask = Callable[[bytes], bytes]
 
 
 class NetworkSuite(ABC):
-    """What is promised of a network."""
+    """The promises of a network."""
 
     refused: Effect
-    """What means nothing on it."""
+    """An effect that means nothing on it."""
 
     @pytest.fixture
     @abstractmethod
@@ -110,7 +110,7 @@ class NetworkSuite(ABC):
 
 
 class ExactHandshakes:
-    """Of those that let the client wait for a handshake, as a real link does."""
+    """The networks that let the client wait for a handshake, as a real link does."""
 
     def test_connections_opened_one_after_the_other_are_so_many_round_trips(
         self, network: Network, connect: Callable[[], Ask]
@@ -245,7 +245,7 @@ class TestPackets(NetworkSuite, ExactHandshakes):
     @pytest.fixture
     def network(self) -> Iterator[Network]:
         require("network namespaces")
-        with Packets(Link(RTT), backend="veth") as network:
+        with Packets(Link(RTT)) as network:
             yield network
 
     @pytest.fixture

@@ -10,15 +10,15 @@ from typing import NoReturn
 
 import pytest
 from faulty_transport import FaultyTransport
+from transport_publishing import PublishSuite
+from transport_suite import TransportSuite
 
 from transports.base import Transport
-from transports.conformance import TransportSuite
 from transports.decorators.cached import CachedTransport, CacheFolder
 from transports.decorators.counted import CountedTransport
 from transports.decorators.passing import PassingTransport
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
-from transports.publish_conformance import PublishSuite
 
 
 class TestLocal(TransportSuite):

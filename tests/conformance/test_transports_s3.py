@@ -13,14 +13,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from transport_publishing import Publishing, each_form
+from transport_reads import CONTENT, PATIENCE
+from transport_suite import TransportSuite
 from versitygw import S3, environment
 
 from transports import steps
 from transports.base import EntryKind, Step, Transport
-from transports.conformance import TransportSuite
 from transports.errors import DirectoryNotEmpty, FileExists, NoSuchFile, TransportError
-from transports.publish_conformance import Publishing, each_form
-from transports.read_conformance import CONTENT, PATIENCE
 from transports.s3 import S3Transport
 
 pytestmark = [pytest.mark.sockets, pytest.mark.needs("versitygw")]

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from sshd import Sshd
+from transport_publishing import PublishSuite
+from transport_suite import TransportSuite
 
 from transports import sftp_packets, sftp_talks, steps
 from transports.base import Transport
-from transports.conformance import TransportSuite
-from transports.publish_conformance import PublishSuite
 from transports.sftp import Line, SftpTransport
 from transports.sftp_login import Account, log_in
 

@@ -67,9 +67,6 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "netem.pytest_plugin",
         "smartserver.client.media_conformance",
         "smartserver.pytest_plugin",
-        "transports.conformance",
-        "transports.publish_conformance",
-        "transports.read_conformance",
     ),
 }
 """Library that is not Python's own -> which of our modules may import it."""

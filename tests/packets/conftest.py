@@ -21,11 +21,11 @@ def _network_namespaces() -> None:
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """`start(link)` starts a network; it ends with the test. The kind that works everywhere, unless told otherwise."""
+    """`start(link)` starts a network; it ends with the test."""
     made: list[Packets] = []
 
     def begin(link: Link, **options: Any) -> Packets:
-        network = Packets(link, **{"backend": "veth", **options})
+        network = Packets(link, **options)
         network.start()
         made.append(network)
         return network

@@ -1,33 +1,19 @@
-"""What tests see of a network from outside: the ways that work here, and the processes that it is made of."""
+"""A network as tests see it from outside: the processes that it is made of."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from packet_servers import PATIENCE
 
-from netem.packets.devices import BACKENDS, TUN
 from netem.packets.network import SERVER, Packets
 
 Start = Callable[..., Packets]
 SOON = 0.004
 """An RTT where none matters."""
-
-
-def have_tun() -> bool:
-    """Whether the node can be opened; `veth` is what must work everywhere."""
-    try:
-        os.close(os.open(TUN, os.O_RDWR))
-    except OSError:
-        return False
-    return True
-
-
-WORKING = [backend for backend in BACKENDS if backend != "tun" or have_tun()]
 
 
 def run(network: Packets, script: str, **options: object) -> int:
@@ -43,7 +29,7 @@ def state(pid: int) -> str:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended; what is killed by the kernel has not at once."""
+    """True if a process has ended; one that the kernel kills has not at once."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):

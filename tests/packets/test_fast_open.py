@@ -20,10 +20,10 @@ pytestmark = [pytest.mark.packets, pytest.mark.interop]
 Start = Callable[..., Packets]
 SOON = 0.004
 RTTS = (0.2, 0.7)
-"""Of which the difference tells round trips; both are long beside what a busy machine is late by, and shorter than the
+"""RTTs whose difference tells round trips; both are long beside what a busy machine is late by, and shorter than the
 second after which the kernel sends a handshake again."""
 TRIES = 5
-"""What else the machine does makes a push longer, and never shorter: the shortest counts."""
+"""Other work of the machine makes a push longer, and never shorter: the shortest counts."""
 
 
 class Stage:
@@ -69,7 +69,7 @@ def stage(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
         monkeypatch.setenv(name, value)
     (tmp_path / "served").mkdir()
     server = f"smartserver serve {tmp_path / 'served'} --listen {{server}}:4155 --anonymous write --fast-open"
-    with Crossing(Packets(Link(SOON), backend="veth"), [server], [("net.ipv4.tcp_fastopen", "3")]) as crossing:
+    with Crossing(Packets(Link(SOON)), [server], [("net.ipv4.tcp_fastopen", "3")]) as crossing:
         made = Stage(tmp_path, crossing)
         for _ in range(2):
             made.push()
@@ -101,10 +101,10 @@ def test_without_leave_it_is_a_handshake_as_ever(stage: Stage) -> None:
 def test_a_server_that_may_not_says_so_at_the_start(
     start: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """As the system comes only clients may."""
+    """By the system's default only clients may."""
     start(Link(SOON)).close()  # or skip
     server = f"{sys.executable} -m smartserver.cli.main serve {tmp_path} --listen {{server}}:4155 --fast-open"
-    with Crossing(Packets(Link(SOON), backend="veth"), [server], [("net.ipv4.tcp_fastopen", "1")]) as crossing:
+    with Crossing(Packets(Link(SOON)), [server], [("net.ipv4.tcp_fastopen", "1")]) as crossing:
         assert crossing.run(["smartserver", "list", "hpss://{server}/"]).status == 0  # It answers: it has said all.
         said = capfd.readouterr().err.splitlines()
     why = "this system does not let servers have it: set net.ipv4.tcp_fastopen to 3 (it is 1)"

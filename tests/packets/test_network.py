@@ -11,7 +11,7 @@ import socket
 import time
 
 import pytest
-from packet_networks import SOON, WORKING, Start, children, state
+from packet_networks import SOON, Start, children, state
 from packet_servers import PATIENCE, Source, ask, content
 
 from netem.link import Link
@@ -22,13 +22,12 @@ pytestmark = pytest.mark.packets
 
 RTT = 0.2
 TRIES = 5
-"""Of what is told by the clock: what else the machine does makes it longer, and never shorter."""
+"""Tries of a measurement by the clock: other work of the machine makes it longer, and never shorter."""
 
 
-@pytest.mark.parametrize("backend", WORKING)
-def test_slow_start_of_a_fresh_connection(start: Start, backend: str) -> None:
+def test_slow_start_of_a_fresh_connection(start: Start) -> None:
     """14,480 bytes are the ten segments of an initial window; from there it doubles with each round trip."""
-    network = start(Link(RTT), backend=backend)
+    network = start(Link(RTT))
     with Source(network) as source:
         for size, rounds in ((14_480, 1), (14_600, 2), (100_000, 3)):
             for _ in range(TRIES):
@@ -97,4 +96,4 @@ def test_an_emulator_that_was_stopped_as_a_packet_came_knows_how_late_it_was(sta
         time.sleep(STOPPED)
         os.kill(emulator, signal.SIGCONT)
         assert client.recv(100) == content(10)
-        assert network.lateness().p99 >= STOPPED - PAUSE
+        assert network.lateness() >= STOPPED - PAUSE

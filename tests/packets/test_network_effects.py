@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from packet_networks import SOON, WORKING, Start
+from packet_networks import SOON, Start
 from packet_servers import PATIENCE, Source, ask, content
 
 from netem.counter import Counts
@@ -21,12 +21,12 @@ pytestmark = pytest.mark.packets
 
 UDP = socket.SOCK_DGRAM
 UDP_SEGMENT = 103
-"""Of Linux (linux/udp.h), which Python has no name for."""
+"""An option of Linux (linux/udp.h), which Python has no name for."""
 
 
 @dataclass
 class Received:
-    """What the kernel of a client says that it received."""
+    """The segments that the kernel of a client says it received."""
 
     packets: int
     out_of_order: int
@@ -42,7 +42,7 @@ class Received:
 
 
 Trace = Callable[[Counts, Received], bool]
-"""What an effect leaves behind, and would not if it did nothing."""
+"""A test for the trace of an effect, which is not there if the effect does nothing."""
 
 
 def lost(counts: Counts, _: Received) -> bool:
@@ -88,7 +88,6 @@ def test_a_link_goes_down_and_comes_back(start: Start, effect: Effect) -> None:
         assert client.recv(100) == content(12)
 
 
-@pytest.mark.parametrize("backend", WORKING)
 @pytest.mark.parametrize(
     ("effect", "trace"),
     [
@@ -100,9 +99,9 @@ def test_a_link_goes_down_and_comes_back(start: Start, effect: Effect) -> None:
     ],
     ids=name,
 )
-def test_a_link_that_begins_to_harm_packets(start: Start, backend: str, effect: Effect, trace: Trace) -> None:
+def test_a_link_that_begins_to_harm_packets(start: Start, effect: Effect, trace: Trace) -> None:
     """In the middle of a connection that sent trains before, and does so again afterwards."""
-    network = start(Link(SOON), backend=backend)
+    network = start(Link(SOON))
     with Source(network) as source, source.connect() as client:
         assert ask(client, 200_000) == content(200_000)
         assert network.take().dropped == 0
@@ -117,10 +116,9 @@ def test_a_link_that_begins_to_harm_packets(start: Start, backend: str, effect: 
         assert network.take().bytes_down == 200_000
 
 
-@pytest.mark.parametrize("backend", WORKING)
 @pytest.mark.parametrize("link", [Link(SOON), Link(SOON, up=[Loss(0)])], ids=["trains", "packets"])
-def test_datagrams_that_were_sent_as_one_train(start: Start, backend: str, link: Link) -> None:
-    network = start(link, backend=backend)
+def test_datagrams_that_were_sent_as_one_train(start: Start, link: Link) -> None:
+    network = start(link)
     with network.make_socket(SERVER, kind=UDP) as server, network.make_socket(CLIENT, kind=UDP) as client:
         server.settimeout(PATIENCE)
         server.bind((network.server_address, 0))

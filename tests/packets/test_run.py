@@ -25,7 +25,7 @@ pytestmark = pytest.mark.packets
 Start = Callable[..., Packets]
 ROOT = Path(__file__).parents[2]
 NETEM = [sys.executable, "-c", "import sys; from netem.cli.main import main; sys.exit(main())", "run"]
-RTT = ["--rtt", "20ms", "--backend", "veth"]
+RTT = ["--rtt", "20ms"]
 
 SERVER = """
 import socket, sys
@@ -74,9 +74,7 @@ def test_json_a_picture_and_losses(words: tuple[str, list[str]], tmp_path: Path)
     done = netem(*RTT, *options, "--server", server, "--", *client, "0")
     assert done.returncode == 0, done.stderr
     cost = json.loads(done.stdout)
-    assert (cost["rounds"], cost["bytes_up"], cost["bytes_down"], cost["status"], cost["backend"]) == (
-        2, 5, 5000, 0, "veth",
-    )  # fmt: skip
+    assert (cost["rounds"], cost["bytes_up"], cost["bytes_down"], cost["status"]) == (2, 5, 5000, 0)
     assert cost["dropped"] > 0
     assert done.stderr.startswith("5000\n")
     assert ElementTree.parse(picture).getroot().tag.endswith("svg")
@@ -117,7 +115,7 @@ def test_what_a_user_does_wrong_is_one_line(words: tuple[str, list[str]], tmp_pa
         ([*RTT, "--server", "", "--", "true"], "an empty server command"),
         ([*RTT, "--server", server, "--", "no-such-client"], "no-such-client: No such file or directory"),
         ([*RTT, "--svg", str(tmp_path), "--server", server, "--", *client, "0"], f"{tmp_path}: Is a directory"),
-        ([*RTT, "--congestion", "no-such", "--server", server, "--", "true"], "no packet network here: veth: a route"),
+        ([*RTT, "--congestion", "no-such", "--server", server, "--", "true"], "no packet network here: a route"),
         (
             [*RTT, "--set", "net.no.such=1", "--server", server, "--", "true"],
             "the setting net.no.such cannot be '1': No",
@@ -213,7 +211,7 @@ def test_git_across_a_link(start: Start, tmp_path: Path) -> None:
 def test_several_clients_and_servers(words: tuple[str, list[str]], start: Start) -> None:
     server, client = words
     other = f"{sys.executable} -c 'import socket, time; held = socket.create_server((\"\", 4001)); time.sleep(1000)'"
-    network = Packets(Link(0.02), backend="veth")
+    network = Packets(Link(0.02))
     with Crossing(network, [server, other]) as crossing, open(os.devnull, "w") as nowhere:
         assert network.listening(1) == 2
         for status in (0, 3):
@@ -225,7 +223,7 @@ def test_several_clients_and_servers(words: tuple[str, list[str]], start: Start)
 
 
 def test_an_ordinary_user_runs_it_too_or_is_told_why_not(start: Start) -> None:
-    """Where the system does not let users make namespaces, that is said in one line."""
+    """One line says so where the system does not let users make namespaces."""
     start(Link(0.02)).close()  # or skip
     # A copy that others may read, whatever the rights on this folder; and a Python that they may.
     with tempfile.TemporaryDirectory() as folder:

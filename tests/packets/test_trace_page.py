@@ -34,7 +34,7 @@ def page(browser: Browser, tmp_path: Path) -> Browser:
 
 
 def details(page: Browser) -> str | None:
-    """What the details say, where they are shown."""
+    """The text of the details, where they are shown."""
     found: str | None = page.value(
         "document.querySelector('aside').hidden ? null : document.querySelector('aside').innerText"
     )

@@ -19,7 +19,7 @@ from smartserver.records.model import HERE
 from smartserver.verbs.server_ping import PingRequest, server_ping
 
 NEW = NewRepository(SILENT, KINDS)
-"""Of a system whose branches may lie below each other."""
+"""A new repository of a system whose branches may lie below each other."""
 
 
 class Work:
@@ -37,7 +37,7 @@ class Work:
         network.take()
 
     def remote(self, path: str) -> RemoteRepository:
-        """As a new command would have it."""
+        """The remote repository as a new command would have it."""
         return RemoteRepository(self.client, path, Knowledge(str(self.folder), f"hpss://h/{path}", path), below=True)
 
     def push(self, path: str, tip: bytes | None, new: NewRepository | None = NEW) -> Outcome:

@@ -63,7 +63,7 @@ def test_a_system_without_selectors_says_so(client: Client, monkeypatch: pytest.
 
 
 def test_one_that_is_not_registered_is_refused_by_name(joint: Joint, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a repository of it is to be made, and where there is one."""
+    """It is refused where a repository of it is to be made, and where there is one."""
     refused = pytest.raises(Unsupported, match="the version-control system 'slate 1'")
     with joint.client() as client:
         use(client, "slates")

@@ -70,7 +70,7 @@ class Spoilt(Effect):
 
 @dataclass(frozen=True)
 class Noted(Effect):
-    """What passes is noted."""
+    """A medium that notes what passes."""
 
     passed: bytearray
     name = "noted"
@@ -89,12 +89,12 @@ class Noted(Effect):
 
 
 def spoilt_down(at: int) -> Link:
-    """What the server sends is garbage from there on."""
+    """A medium on which the server's bytes are garbage from there on."""
     return Link(1.0, down=[Spoilt(at)])
 
 
 def cut_down(at: int) -> Link:
-    """What the server sends does."""
+    """A medium on which the server's bytes end there."""
     return Link(1.0, down=[Cut(at)])
 
 

@@ -134,7 +134,7 @@ def test_whose_branch_the_path_names(work: Work) -> None:
 
 
 def test_a_repository_made_anew_takes_the_rest_at_the_second_try(work: Work) -> None:
-    """What was known is of another repository: refs it has the tips of move, the others need their revisions."""
+    """The known state is of another repository: refs it has the tips of move, the others need their revisions."""
     work.push([RefUpdate(MAIN, work.line[0])], [])
     remote = work.remote()
     there = state_of(work.joint.site.find("project").repository.snapshot().state.changes_since(None))

@@ -99,7 +99,7 @@ def test_a_repository_made_anew(work: Work) -> None:
 
 @pytest.mark.parametrize("vcs", ["bzr 2a", "git sha256"])
 def test_a_repository_made_anew_for_another_system(work: Work, vcs: str) -> None:
-    """What the body met there is not what is wrong: the first push says it as the second does."""
+    """The body met something else there: the first push says it as the second does."""
     work.joint.site.find(PATH).repository.delete(bytes(16), 0, "somebody")
 
     def other(transaction: Transaction) -> None:
@@ -125,7 +125,7 @@ def test_a_repository_made_anew_where_something_can_be_done(work: Work) -> None:
 
 
 def test_parents_that_are_nowhere(work: Work) -> None:
-    """What the client plans with is short of its own history: no plan helps."""
+    """The client plans with less than its own history: no plan helps."""
 
     class Short(HistorySource):
         def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> HistoryPlan:

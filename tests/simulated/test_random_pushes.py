@@ -51,7 +51,7 @@ users = st.sampled_from([0, 1])
 
 
 def expected(state: Mapping[bytes, bytes], update: RefUpdate) -> tuple[Outcome, str]:
-    """What the rules say becomes of an update: the verdict, and the code of a refusal."""
+    """The outcome of an update by the rules: the verdict, and the code of a refusal."""
     old = state.get(update.ref)
     if update.tip is None:
         if update.expected is not None and update.expected != (old or b""):

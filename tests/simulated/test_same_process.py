@@ -88,7 +88,7 @@ class TestSameProcess(MediumSuite):
                 medium.read(1)
 
     def test_only_what_fits_is_taken(self, connect: Callable[[Peer], Medium]) -> None:
-        """What is written is taken by whoever is to read it: it lies nowhere between them."""
+        """Written bytes are taken by the peer that is to read them: they lie nowhere between."""
         with contextlib.closing(connect(Peer.TAKES_NOTHING)) as medium:
             assert medium.write_some(memoryview(bytes(BLOCK))) == BLOCK
             assert medium.poll(read=True, write=True, timeout=0) == (False, True)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from simulated_joint import Joint
+from transport_suite import TransportSuite
 
 from netem.effects import Cut
 from netem.link import Link
@@ -22,7 +23,6 @@ from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.limits import MAX_FILE_CALLS
 from transports import steps
 from transports.base import EntryKind, Transport
-from transports.conformance import TransportSuite
 from transports.errors import TransportError, TransportFailed
 
 pytestmark = pytest.mark.unbanned("file-level calls are the baseline, which the bans are there to keep from the rest")

@@ -43,7 +43,7 @@ class Stored:
             push(near, self.history, [tip], {MAIN: tip})
 
     def files(self) -> VfsTransport:
-        """As a new process sees them, without a connection."""
+        """The files as a new process sees them, without a connection."""
         return VfsTransport(VfsLink(self.joint.client(), "", "vfs://simulated"))
 
     def repository(self, path: str = PATH) -> PackRepository:
@@ -172,7 +172,7 @@ def test_what_is_cut_anywhere(name: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("at", range(100_000, 1_100_000, 450_000))
 def test_a_push_of_much_that_is_cut_anywhere(at: int) -> None:
-    """Of what goes up: a pack of 1 MB. Nothing is done, and the next try brings it."""
+    """The upload, a pack of 1 MB, is cut. Nothing is done, and the next try brings it."""
     joint = Joint(SimulatedNetwork(Link(1.0)))
     stored = Stored(joint)
     joint.network.links.append(Link(1.0, up=[Cut(at)]))

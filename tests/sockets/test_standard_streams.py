@@ -6,12 +6,20 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from dialogs import message
 from serving import NOISE, PATIENCE, Done, Server, User
+
+from smartserver.verbs.server_ping import PingRequest, server_ping
+from smartserver.wire.connection import Connection, Role
+from smartserver.wire.events import Request
+from smartserver.wire.messages import encode
 
 pytestmark = pytest.mark.sockets
 
@@ -86,3 +94,21 @@ def test_in_a_locale_that_is_not_utf_8(user: User, server: Server, command: str)
     if command in AS_JSON:
         assert all(json.loads(line.encode("latin-1")) for line in done.out.splitlines())
         assert NAME.encode() in done.out.encode("latin-1")
+
+
+def test_a_server_is_told_to_stop_as_its_input_ends(tmp_path: Path) -> None:
+    command = [*ENTRY, "serve", str(tmp_path), "--stdio"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        ping = encode(message((server_ping, PingRequest()), path=""))
+        process.stdin.write(Connection(Role.CLIENT).send(Request(1, ping)))
+        process.stdin.flush()
+        assert process.stdout.read(16)  # It has answered.
+        process.send_signal(signal.SIGSTOP)
+        process.stdin.close()
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGCONT)
+        assert process.wait(PATIENCE) == 0
+        assert process.stderr is not None
+        assert not NOISE.search(process.stderr.read().decode())

@@ -21,7 +21,7 @@ class AheadTransport(PassingTransport):
         """`known`: shared with the transport that this one is a child of."""
         super().__init__(inner, prefix=prefix)
         self._known = {} if known is None else known
-        """What came of reads that were performed and not asked for yet, by what was read."""
+        """Results of reads that were performed and not asked for yet, by step and path."""
 
     def wrap(self, inner: Transport, prefix: str) -> AheadTransport:
         return AheadTransport(inner, self._known, prefix=prefix)
@@ -37,8 +37,8 @@ class AheadTransport(PassingTransport):
         while left:
             try:
                 self.inner.perform(left)
-            except CodedError as wrong:
-                if isinstance(wrong, TransportFailed) and not wrong.path:
+            except CodedError as error:
+                if isinstance(error, TransportFailed) and not error.path:
                     raise  # To repeat the others would only take longer.
             for at, read in enumerate(left):
                 try:
@@ -74,7 +74,7 @@ class AheadTransport(PassingTransport):
                 step.settle(found if isinstance(found, list) else None)
 
     def _is_known(self, step: Step) -> bool:
-        """Whether it was read ahead, or nothing was found there, which is not forgotten by a look."""
+        """True if it was read ahead, or nothing was found there, which is not forgotten by a look."""
         path = self.full(step.path)
         if (type(step), path) in self._known:
             return True

@@ -83,7 +83,7 @@ class CacheFolder:
         return self._making[hash(name) % AT_ONCE]
 
     def has(self, name: str) -> bool:
-        """Whether there is a copy with that name, whole or not."""
+        """True if there is a copy with that name, whole or not."""
         return (self._folder / self._at(name)).exists()
 
     def _at(self, name: str) -> str:
@@ -149,7 +149,7 @@ class _Copy(ReadFile):
         self._file.close()
 
     def is_whole(self) -> bool:
-        """Whether the hash behind the content is right."""
+        """True if the hash behind the content is right."""
         check = blake2b(digest_size=CHECK)
         for offset in range(0, self._size, PIECE):
             check.update(self.read_at(offset, PIECE))

@@ -45,14 +45,14 @@ _ONE_EACH: dict[type[Step], Index] = {
     GetStat: STATS,
     SyncDirectory: SYNCS,
 }
-"""What a step is that reads and writes no file."""
+"""The counter of each step that reads and writes no file."""
 
 
 class _CountedReadFile(ReadFile):
     def __init__(self, inner: ReadFile) -> None:
         self._inner = inner
         self._next = 0
-        """Where the last read ended."""
+        """The offset at which the last read ended."""
 
     def read_at(self, offset: int, size: int) -> bytes:
         chunk = self._inner.read_at(offset, size)

@@ -39,7 +39,7 @@ def noter(found: Callable[[Note], None]) -> Noter:
 
 
 def bans(rules: Sequence[str]) -> list[Ban]:
-    """What bans these, made anew for each client.
+    """The bans of these rules, new ones for each client.
 
     Raises:
         BadRule: one is no rule, or matches no verb; the message has those that are near it.

@@ -22,17 +22,17 @@ class ExtraConnection(Ban):
 
     def __init__(self) -> None:
         self._is_good = False
-        """Whether there was a connection before that answered all of it."""
+        """True if there was a connection before that answered all of it."""
         self._is_new = False
         self._is_ending = False
-        """Whether the server said that it takes no more on it."""
+        """True if the server said that it takes no more on it."""
 
     def begin(self) -> None:
         """There was none."""
         self._is_good = False
 
     def connecting(self) -> None:
-        """Whether it was needed is seen when something is asked."""
+        """Do nothing: the next request shows if the connection was needed."""
         self._is_new, self._is_ending = True, False
 
     def asking(self, asked: WatchedRequest) -> Finding | None:

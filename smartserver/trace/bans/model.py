@@ -22,23 +22,23 @@ class WatchedRequest(msgspec.Struct):
     flags: RequestFlag
     known: KnownVersion | None
     number: int = 0
-    """How many the client sent before it."""
+    """The number of requests that the client sent before it."""
     is_repeat: bool = False
-    """Whether it was sent before, under the same id."""
+    """True if it was sent before, under the same id."""
 
     @property
     def mutates(self) -> bool:
-        """Whether it may change something."""
+        """True if it may change something."""
         return any(verb.effect is Effect.MUTATE for verb, _ in self.calls) and not self.flags & RequestFlag.CHECK_ONLY
 
     @property
     def has_body(self) -> bool:
-        """Whether a body goes with it."""
+        """True if a body goes with it."""
         return bool(self.flags & RequestFlag.BODY)
 
     @property
     def reads(self) -> bool:
-        """Whether it changes nothing, and its answer says something: that of `Server.ping` only that it came."""
+        """True if it changes nothing, and its answer says something: that of `Server.ping` only that it came."""
         return not self.mutates and any(verb.result_type.__struct_fields__ for verb, _ in self.calls)
 
 
@@ -73,7 +73,7 @@ class Finding(NamedTuple):
     requests: tuple[int, ...] = ()
     """The numbers of the needless requests; empty: this one alone."""
     share: float = 1.0
-    """Of the body: how much of it was needless."""
+    """The part of the body that was needless."""
 
 
 class Ban:

@@ -190,5 +190,5 @@ class Reopen(Ban):
 
 
 def _is_of_files(asked: WatchedRequest) -> bool:
-    """Whether its verbs are such as know no repositories."""
+    """True if its verbs are such as know no repositories."""
     return any(verb.is_vfs for verb, _ in asked.calls)

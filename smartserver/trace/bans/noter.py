@@ -11,7 +11,7 @@ from smartserver.trace.bans.watcher import Watcher
 
 
 class Note(NamedTuple):
-    """What a ban found; `where`: the lines that made the call, the innermost first."""
+    """A finding of a ban; `where`: the lines that made the call, the innermost first."""
 
     behaviour: str
     finding: Finding

@@ -23,8 +23,8 @@ _STORES = "transports."
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 _KEY = "operation of hpss"
-"""Where the frame of an operation keeps its mark: among its variables, though no variable can have that name, so that
-the mark lives as long as the frame runs and nothing else lives any longer for it."""
+"""The key under which the frame of an operation keeps its mark: among its variables, though no variable can have that
+name, so that the mark lives as long as the frame runs and nothing else lives any longer for it."""
 
 
 class _Mark:
@@ -36,7 +36,7 @@ _whole: list[_Mark] = []
 
 @contextmanager
 def one_operation() -> Iterator[None]:
-    """What the block does is one operation, whoever calls what in it."""
+    """Make a block one operation, whoever calls what in it."""
     _whole.append(_Mark())
     try:
         yield
@@ -51,7 +51,7 @@ class Operations:
         self._last: weakref.ref[_Mark] | None = None
 
     def begins(self) -> bool:
-        """Whether what is being done belongs to another operation than at the last call."""
+        """True if what is being done belongs to another operation than at the last call."""
         current = _whole[0] if _whole else _mark_of(_outermost())
         if self._last is not None and self._last() is current:
             return False
@@ -78,7 +78,7 @@ def call_site() -> str:
 
 @functools.cache
 def _folders() -> tuple[str, ...]:
-    """Where Python's own modules and the programs of its environment are."""
+    """The folders of Python's own modules and of the programs of its environment."""
     import sysconfig  # It takes a millisecond, which a command that makes no needless call goes without.
 
     return (os.path.dirname(os.__file__) + os.sep, sysconfig.get_path("scripts") + os.sep)
@@ -112,6 +112,6 @@ def _module(frame: FrameType) -> str:
 
 
 def _is_ours(frame: FrameType) -> bool:
-    """Whether it runs this package's code, or that of Breezy's plugin, which has a name of Breezy's."""
+    """True if it runs this package's code, or that of Breezy's plugin, which has a name of Breezy's."""
     name = _module(frame)
     return name == "breezy.plugins.hpss" or (name.startswith(f"{_PACKAGE}.") and name != _PLUGIN)

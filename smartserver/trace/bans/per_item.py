@@ -41,7 +41,7 @@ class PerItem(Ban):
 
     def __init__(self) -> None:
         self._last: list[WatchedRequest] = []
-        """As many as a stride is long, the newest last."""
+        """The last requests, as many as a stride is long, the newest last."""
         self._series: dict[tuple[int, int], _Series] = {}
         """By stride, and which of the interleaved ones it is."""
 
@@ -71,7 +71,7 @@ class PerItem(Ban):
         return Finding(asked.calls[call][0].name, why, requests=needless)
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
-        """Where there is more, the next request goes on."""
+        """Note that the next request continues where this answer says that there is more."""
         if any(getattr(result, "more", False) is True for result in answered.results):
             self.begin()
 
@@ -91,7 +91,7 @@ def _difference(before: WatchedRequest, after: WatchedRequest) -> tuple[int, str
 
 
 def _differing(field: str, earlier: object, later: object) -> list[str]:
-    """What differs in a field: that, or the items of a selector that is an array."""
+    """The items in which a field differs: the field, or the items of a selector that is an array."""
     if field == "selector" and isinstance(earlier, list) and isinstance(later, list):
         pairs = enumerate(itertools.zip_longest(earlier, later))
         return [f"{field}[{number}]" for number, (one, other) in pairs if one != other]

@@ -46,7 +46,7 @@ class Resend(Ban):
         self._files: set[bytes] = set()
         """Hashes of contents."""
         self._sent: set[RevisionId] = set()
-        """Of the request that is being sent."""
+        """The revisions of the request that is being sent."""
         self._body: _Body | None = None
 
     def begin(self) -> None:
@@ -71,7 +71,7 @@ class Resend(Ban):
         has = self._has.get(asked.path, set())
         revisions = list(self._body.revisions(chunk))
         self._sent.update(revisions)
-        known = [each for each in revisions if each in has]
+        known = [revision for revision in revisions if revision in has]
         if not known:
             return None
         why = f"revision {known[0].hex()}, which the server has"
@@ -101,11 +101,11 @@ class Resend(Ban):
         return Finding(asked.calls[0][0].name, why, Cost.BODY, share=1 - new / len(self._sent))
 
     def _tell(self, path: str, revisions: Iterable[object]) -> None:
-        self._has.setdefault(path, set()).update(each for each in revisions if isinstance(each, bytes))
+        self._has.setdefault(path, set()).update(revision for revision in revisions if isinstance(revision, bytes))
 
 
 def _tips(value: msgspec.Raw) -> list[RevisionId]:
-    """Those of a ref; one that has none is the client's to refuse."""
+    """The tips of a ref; one that has none is the client's to refuse."""
     try:
         return [tip.id for tip in _decoder.decode(value) or ()]
     except msgspec.DecodeError:
@@ -124,7 +124,7 @@ class _Body:
         self._bulk = BulkDecoder() if flags & RequestFlag.BULK else None
 
     def revisions(self, chunk: bytes) -> Iterator[RevisionId]:
-        """Those that are known to be in it with this chunk; all of them with the graph."""
+        """The revisions that are known to be in it with this chunk; all of them with the graph."""
         stream = self._stream
         if stream is None:
             return

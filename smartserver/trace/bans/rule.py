@@ -79,9 +79,9 @@ def nearest(text: str, others: Sequence[str] = ()) -> str:
     wanted = [name.lower() for name in (text, verb) if name]
     found = [each for name in wanted for each in difflib.get_close_matches(name, written, NEAR)]
     found += [name for name in written for part in wanted if part in name]
-    near = list(dict.fromkeys(written[name] for name in found))[:NEAR]
+    similar = list(dict.fromkeys(written[name] for name in found))[:NEAR]
     forms = " or ".join((f"{Rule.name} with a SIDE of {', '.join(SIDES)}", *others))
-    return f"{'; near it: ' if near else ''}{', '.join(near)}; a rule is {forms}"
+    return f"{'; near it: ' if similar else ''}{', '.join(similar)}; a rule is {forms}"
 
 
 def _side(verb: AnyVerb) -> str:

@@ -35,7 +35,7 @@ def circumstances(process: int, environment: dict[bytes, bytes]) -> Circumstance
 
 
 def of(made: list[subprocess.Popen[bytes]], *before: str) -> Circumstances:
-    """Those of a new process, once the program before it has become it."""
+    """The circumstances of a new process, once the program before it has become it."""
     made.append(subprocess.Popen([*before, "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE))
     process = made[-1]
     assert process.stdin is not None

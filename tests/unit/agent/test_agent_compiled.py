@@ -35,7 +35,7 @@ class Zygote:
     def __init__(self, environment: dict[str, str]) -> None:
         self.packets: list[list[bytes]] = []
         self.streams: list[list[tuple[str, int]]] = []
-        """What each of a command's standard streams is, and how it was opened."""
+        """Each of a command's standard streams, and the way it was opened."""
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(path_of(ZYGOTE, environment, make=True))
         self._listener.listen(8)
@@ -227,7 +227,7 @@ def test_a_closed_stream_is_opened_first(
 def test_where_a_file_has_changed_python_runs(
     environment: dict[str, str], zygote: Zygote, compiled_alone: str, tmp_path: Path
 ) -> None:
-    """As after an upgrade in place."""
+    """Files change in an upgrade in place."""
     path = str(tmp_path / "program")
     changed = tmp_path / "changed"
     changed.touch()
@@ -253,7 +253,7 @@ def test_the_python_program_does_the_rest(compiled: Path) -> None:
 
 
 def test_it_knows_where_it_lies(compiled: Path, tmp_path: Path) -> None:
-    """As the forced commands of keys name it, whatever it was called by."""
+    """The forced commands of keys name it so, whatever it was called by."""
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB"
     (tmp_path / "access.toml").write_text(f'[keys]\na = ["{key}"]\n[[rules]]\nwho = ["a"]\npath = "**"\nmay = "read"\n')
     (tmp_path / "-c").touch()
@@ -265,7 +265,7 @@ def test_it_knows_where_it_lies(compiled: Path, tmp_path: Path) -> None:
 
 
 def test_what_pip_made_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those alone, for pip takes them away again."""
+    """Only those are found, for pip takes them away again."""
     record = tmp_path / "lib" / "smartserver-1.dist-info"
     record.mkdir(parents=True)
     (tmp_path / "bin").mkdir()

@@ -82,7 +82,7 @@ Run = Callable[[dict[str, str]], int]
 
 @pytest.fixture(params=["python", "c"])
 def words(request: pytest.FixtureRequest) -> list[str]:
-    """Those of a program that has a command handed over, and ends with its status."""
+    """The words of a program that has a command handed over, and ends with its status."""
     if request.param == "c":
         return [request.getfixturevalue("compiled_alone"), "origin", "hpss://host/"]
     code = (
@@ -259,7 +259,7 @@ def test_one_of_another_namespace_of_processes_is_refused() -> None:
 
 
 def test_a_label_is_one_of_the_bounds(tmp_path: Path) -> None:
-    """Of AppArmor or SELinux, which this machine may not have."""
+    """The label is one of AppArmor or SELinux, which this machine may not have."""
     found = set()
     for label in (b"unconfined\n", b"docker-default (enforce)\n", None):
         folder = process_folder(tmp_path / str(label), label)

@@ -37,11 +37,11 @@ OTHER = 64_999
 """A user of no account."""
 
 FOLDER = Path(f"/tmp/smartserver-{OTHER}")
-"""Where the other user's agent is, who has no XDG_RUNTIME_DIR."""
+"""The folder of the other user's agent, who has no XDG_RUNTIME_DIR."""
 
 
 def as_other(work: Callable[[], object]) -> str:
-    """What a function gives in a process of the other user's, as text; what it raises."""
+    """The result of a function in a process of the other user's, as text, or its error."""
     read, written = os.pipe()
     child = os.fork()
     if child == 0:
@@ -118,7 +118,7 @@ def open_folder(environment: dict[str, str]) -> dict[str, str]:
 
 
 def answer_of(path: str) -> str:
-    """What a listener says to who asks it, and sends it all that it has."""
+    """The answer of a listener to a peer that sends it all that it has."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
         asking.connect(path)
         try:

@@ -306,7 +306,7 @@ def test_so_does_the_time_after_the_first(hasty_program: list[str], environment:
 
 
 def asking(run: Run, environment: dict[str, str], *packets: bytes) -> list[bytes]:
-    """What a worker is told that asks for these programs."""
+    """The message to a worker that asks for these programs."""
     told: list[bytes] = []
 
     def answer(connection: socket.socket) -> None:

@@ -11,7 +11,7 @@ from smartserver.cli.errors import CommandError
 from smartserver.cli.main import group
 
 Places = tuple[Path, Callable[[str], str]]
-"""Where the repositories lie, and how one of them is named on the command line."""
+"""The folder of the repositories, and a function that names one of them on the command line."""
 
 
 def run(*words: object, answer: str | None = None) -> Result:

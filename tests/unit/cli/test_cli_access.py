@@ -10,6 +10,8 @@ from click.testing import CliRunner
 
 from smartserver.cli.main import group
 
+MAIN = "refs/heads/main"
+RULE_1 = 'rule 1 (who = ["anna"], path = "p/**", may = "create")'
 RULES = '[[rules]]\nwho = ["anna"]\npath = "p/**"\nmay = "create"\n'
 
 
@@ -31,9 +33,9 @@ def test_a_file_is_checked(file: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (["anna", "read", "/p/x/"], 0, "yes: rule 1 (who = ['anna'], path = 'p/**', may = 'create')"),
-        (["anna", "force", "p", "refs/heads/main"], 1, "no: rule 1 (who = ['anna'], path = 'p/**', may = 'create')"),
-        (["ben", "read", "p"], 1, "no: no rule is about that"),
+        (["anna", "read", "/p/x/"], 0, f"yes: anna has the right 'read' to p/x, by {RULE_1}"),
+        (["anna", "force", "p", MAIN], 1, f"no: anna does not have the right 'force' to p, {MAIN}, by {RULE_1}"),
+        (["ben", "read", "p"], 1, "no: ben does not have the right 'read' to p: no rule is about that"),
     ],
 )
 def test_what_a_user_may_do_is_explained(file: Path, arguments: list[str], status: int, said: str) -> None:

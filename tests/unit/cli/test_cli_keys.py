@@ -13,6 +13,8 @@ import pytest
 from cli_runs import why
 from click.testing import CliRunner
 
+from smartserver.cli import access
+from smartserver.cli.logs import NO_SYSLOG
 from smartserver.cli.main import group
 from smartserver.server.rules import PublicKey
 
@@ -42,7 +44,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def lines(*arguments: str) -> list[str]:
     result = CliRunner().invoke(group, ["access", "keys", *arguments])
     assert result.exit_code == 0, result.exception
-    return result.output.splitlines()
+    return result.stdout.splitlines()
 
 
 def test_a_line_for_each_key(file: Path) -> None:
@@ -53,6 +55,26 @@ def test_a_line_for_each_key(file: Path) -> None:
         for user, number in (("anna", 1), ("anna", 2), ("ben", 3))
     ]
     assert shlex.split(found[0].split('"')[1])[:3] == [__file__, "serve", "/srv/my code"]
+
+
+def test_a_folder_or_a_syslog_that_is_missing_is_told(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "SYSLOG", str(tmp_path / "log"))
+
+    def told(root: Path, *more: str) -> str:
+        result = CliRunner().invoke(group, ["access", "keys", str(file), str(root), *more])
+        assert result.stdout.count("restrict") == (1 if "--lookup" in more else 3)
+        return result.stderr
+
+    folder = f"{tmp_path / 'absent'} is not a folder: nobody can log in by these keys until it is\n"
+    syslog = f"{NO_SYSLOG}: log-ins by these keys are not logged; --log FILE logs to a file\n"
+    assert told(tmp_path / "absent") == folder + syslog
+    assert told(tmp_path / "absent", "--log", "/var/log/hpss") == folder
+    assert told(tmp_path) == syslog
+    assert told(tmp_path / "absent", "--lookup", *key(1).split()) == ""
+    (tmp_path / "log").touch()
+    assert told(tmp_path) == ""
 
 
 def test_the_log_may_be_a_file(file: Path) -> None:
@@ -89,7 +111,7 @@ def test_keys_that_are_refused(file: Path, keys: str, said: str) -> None:
 
 
 def test_a_file_that_locks_everybody_out_is_in_the_log(file: Path, tmp_path: Path) -> None:
-    """Of what an AuthorizedKeysCommand says on its standard error sshd logs nothing."""
+    """Sshd logs nothing of what an AuthorizedKeysCommand says on its standard error."""
     file.write_text("garbage [[")
     words = [SMARTSERVER, "access", "keys", str(file), "/srv", "--log", str(tmp_path / "log")]
     for lookup in ([], ["--lookup", *key(1).split()]):

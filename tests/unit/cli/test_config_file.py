@@ -62,7 +62,8 @@ def test_the_command_line_wins(file: Path) -> None:
     ("content", "said"),
     [
         ("wrkers = 2", "unknown key 'wrkers': did you mean workers?"),
-        ("[serve]\nworkers = 2", "unknown key 'serve': "),
+        ("[serve]\nworkers = 2", "[serve] is a table: write the options without it, as workers = ..."),
+        ('root = "/srv"', "'root' is not an option: give ROOT on the command line, as serve ROOT --config FILE"),
         ('config = "x"', "unknown key 'config': "),
         ("folder = 2", "unknown key 'folder': "),
         ('workers = "2"', "workers: expected a whole number, got '2'"),

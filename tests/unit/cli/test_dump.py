@@ -35,7 +35,7 @@ OTHER = b"refs/heads/other"
 
 @pytest.fixture(params=["folder", pytest.param("server", marks=pytest.mark.sockets)])
 def origin(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path, History]:
-    """What is dumped: the place and the folder of a repository."""
+    """The place and the folder of the repository that is dumped."""
     if request.param == "folder":
         return str(tmp_path / "source"), tmp_path / "source", stored(tmp_path / "source", 5)
     served: Server = request.getfixturevalue("server")
@@ -176,7 +176,7 @@ def test_what_was_moved_or_removed_between_two_dumps(server: Server, tmp_path: P
 
 
 def test_what_is_there_is_not_sent(source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path) -> None:
-    """Of a newer dump of all, although no tip of it is there."""
+    """Parts of a newer dump of all are there, although no tip of it is."""
     folder, history = source
     there, _ = target
     assert run("dump", str(folder), str(tmp_path / "monday")).exit_code == 0

@@ -53,7 +53,7 @@ def test_a_device_or_a_pipe_is_no_file_to_be_replaced(source: tuple[Path, Histor
 
 
 def test_a_damaged_dump_is_no_base(source: tuple[Path, History], tmp_path: Path) -> None:
-    """What is missing from it would be missing for good."""
+    """Its missing parts would be missing for good."""
     file = tmp_path / "x"
     assert run("dump", str(source[0]), str(file)).exit_code == 0
     content = bytearray(file.read_bytes())

@@ -38,7 +38,7 @@ def stream(items: Sequence[Item], size: int = 1000) -> ContentStream:
 
 
 def there(folder: Path) -> dict[bytes, object]:
-    """What is in a folder: text and whether it is executable, the target of a link, None of a folder."""
+    """The content of a folder: text and whether it is executable, the target of a link, None of a folder."""
     found: dict[bytes, object] = {}
     for above, folders, files in os.walk(os.fsencode(folder)):
         for name in folders + files:

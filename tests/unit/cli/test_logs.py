@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from smartserver.cli.errors import CommandError
-from smartserver.cli.logs import LINES, PERIOD, RateLimit, is_journal, log_requests_to, log_to
+from smartserver.cli.logs import LINES, NO_SYSLOG, PERIOD, RateLimit, is_journal, log_requests_to, log_to
 from smartserver.meters import NOTHING
 from smartserver.server.request_log import EndedRequest, log_request
 from smartserver.server.request_log import log as request_log
@@ -95,6 +95,24 @@ def test_a_flood_of_lines_of_a_kind_is_bounded_and_counted() -> None:
     log(logging.WARNING, "full: %d", 2, PERIOD)
     log(logging.WARNING, "full: %d", 3, 0.0)  # The clock was set back.
     assert passed == ["full: 1 (and 5 others like it since the last such line)", "full: 2", "full: 3"]
+
+
+def test_a_syslog_that_is_missing_ends_a_server_but_no_login(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, complains = logging.getLogger(), logging.raiseExceptions
+    level = root.level
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr("smartserver.cli.logs.SYSLOG", str(tmp_path / "absent"))
+    with pytest.raises(CommandError, match=r"--log syslog: .*absent: No such file"):
+        log_to("syslog", False, journal=False, audits=False)
+    try:
+        log_to("syslog", False, journal=False, audits=False, is_login=True)
+        logging.getLogger("smartserver").error("a line")
+    finally:
+        root.setLevel(level)
+        logging.raiseExceptions = complains
+    assert capsys.readouterr().err == f"smartserver: {NO_SYSLOG}: nothing is logged\n"
 
 
 def test_lines_for_syslog_and_for_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

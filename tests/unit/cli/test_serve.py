@@ -105,9 +105,9 @@ def test_a_level_that_is_none(tmp_path: Path, text: str) -> None:
 
 
 def test_what_is_compressed_for_whom() -> None:
-    for text, near, far in [("auto", 0, 3), ("0", 0, 0), ("19", 19, 19)]:
+    for text, local, remote in [("auto", 0, 3), ("0", 0, 0), ("19", 19, 19)]:
         site = Site(MemoryTransport(), compression=serve_options.level_of(text))
-        assert (site.level_for(is_near=True), site.level_for(is_near=False)) == (near, far)
+        assert (site.level_for(is_local=True), site.level_for(is_local=False)) == (local, remote)
 
 
 def test_memory_is_divided_between_the_caches() -> None:
@@ -222,8 +222,8 @@ def test_a_folder_by_its_url_is_that_folder_and_no_link_leads_out_of_it(tmp_path
 
 
 def test_a_store_behind_a_link_is_not_for_everybody() -> None:
-    result = CliRunner().invoke(group, ["serve", "memory:///"])
-    assert why(result) == "memory:/// is on another machine: it can be served with --stdio only"
+    result = CliRunner().invoke(group, ["serve", "vfs://host/x"])
+    assert why(result) == "vfs://host/x is on another machine: it can be served with --stdio only"
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_health_needs_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.sockets
 def test_an_access_log_on_standard_input_is_of_all_servers_of_its_file(tmp_path: Path) -> None:
-    """As where sshd starts one for each client."""
+    """Several servers write it where sshd starts one for each client."""
     file = tmp_path / "requests"
     for name in ("one", "two"):
         options = ("--access-log", str(file), "--access", str(tmp_path / "access.toml"), "--user", name)
@@ -394,7 +394,8 @@ def test_options_that_mean_nothing(tmp_path: Path, options: list[str], why: str)
 
 @pytest.mark.sockets
 def test_a_user_of_an_access_file_on_standard_input(tmp_path: Path) -> None:
-    """As the forced command of a key. The changes are in the log, and nothing is on the client's standard error."""
+    """The server runs as the forced command of a key. The changes are in the log, and nothing is on the client's
+    standard error."""
     served, rules, log = tmp_path / "served", tmp_path / "access.toml", tmp_path / "log"
     served.mkdir()
     key = PublicKey("anna", "ssh-ed25519", base64.b64encode(b"\0\0\0\x0bssh-ed25519").decode())

@@ -30,7 +30,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def allowed() -> set[str]:
-    """What git has for each scheme."""
+    """The setting of git for each scheme."""
     return {
         subprocess.run(
             ["git", "config", "--global", "--get-all", f"protocol.{scheme}.allow"],
@@ -146,7 +146,7 @@ def test_a_brz_that_will_not_do(brz_home: Path, monkeypatch: pytest.MonkeyPatch,
 
 
 def test_breezys_log_is_not_needed(brz_home: Path) -> None:
-    """Where it cannot be begun `brz version` ends with a traceback."""
+    """`brz version` ends with a traceback where it cannot be begun."""
     (brz_home / ".cache").touch()
     result = CliRunner().invoke(group, ["setup", "brz"])
     assert result.output == f"brz has the plugin: {brz_home}/.config/breezy/plugins/hpss\n"
@@ -164,7 +164,7 @@ def hg_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def extensions_of_hg() -> str:
-    """What hg says of its extensions."""
+    """The extensions of hg, by its own words."""
     done = subprocess.run(["hg", "version", "--verbose"], capture_output=True, text=True, check=True)
     assert done.stderr == ""
     return done.stdout.partition("Enabled extensions:")[2]

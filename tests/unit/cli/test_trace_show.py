@@ -12,7 +12,6 @@ from traces import push, read
 from smartserver.cli.main import group
 from smartserver.trace.events import encode
 from smartserver.trace.html import html
-from smartserver.trace.otlp import otlp
 from smartserver.trace.perfetto import perfetto
 from smartserver.trace.report import lines
 
@@ -33,7 +32,6 @@ VIEWS = {
     "--text": TEXT,
     "--html": html(read(push())),
     "--perfetto": perfetto(read(push())),
-    "--otlp": otlp(read(push())),
 }
 
 

@@ -42,7 +42,8 @@ def train(
     udp: bool = False,
     marked: bool = False,
 ) -> bytes:
-    """What the client's kernel hands over to be cut into segments of `segment` bytes, its checksums not yet made."""
+    """A train that the client's kernel hands over to be cut into segments of `segment` bytes, its checksums not yet
+    made."""
     headers = 28 if udp else 40 + options
     kind = 5 if udp else 0x81 if marked else 1
     virtio = struct.pack("=BBHHHH", 1, kind, ethernet + headers, segment, ethernet + 20, 6 if udp else 16)

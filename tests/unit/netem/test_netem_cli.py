@@ -16,7 +16,6 @@ import pytest
 from netem.cli import main, proxy, run
 from netem.counter import Counts
 from netem.effects import EFFECTS
-from netem.lateness import Lateness
 from netem.run import RunResult
 
 PROXY = "proxy --rtt 1s --listen :1 --to :2"
@@ -80,8 +79,8 @@ def test_what_means_nothing_there_is_one_line_and_status_2(line: str, capsys: py
 
 def test_the_reference_names_every_effect_and_field() -> None:
     text = (Path(__file__).parents[3] / "doc/reference/netem.md").read_text(encoding="utf-8")
-    crossed = RunResult(0, 1.0, Counts(), Lateness())
-    for word in (*EFFECTS, *run.costs(crossed, ""), "operations", "total"):
+    crossed = RunResult(0, 1.0, Counts())
+    for word in (*EFFECTS, *run.costs(crossed), "operations", "total"):
         assert re.search(rf"`[^`\n]*{re.escape(word)}", text), f"doc/reference/netem.md does not name {word}"
 
 

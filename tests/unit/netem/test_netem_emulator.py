@@ -124,8 +124,8 @@ LATE = 0.05
 
 
 def greatest(emulated: Emulated, question: str = "lateness") -> float:
-    late: float = emulated.control.ask(question)[0][2] / 1e9
-    return late
+    late: float = emulated.control.ask(question)[0]
+    return late / 1e9
 
 
 @over()

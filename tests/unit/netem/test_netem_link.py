@@ -125,7 +125,7 @@ def test_trains_pass_where_nothing_is_done_to_single_packets() -> None:
 
 
 def out_of(stages: list[Stage], *entering: Parcel) -> list[Parcel]:
-    """What comes out when parcels enter one after the other."""
+    """The parcels that come out when parcels enter one after the other."""
     out = []
     for entered in entering:
         parcels = [entered]

@@ -8,6 +8,7 @@ from simulated_servers import Echo
 from netem.link import Link
 from netem.meter import Slope, apart, doubt, fit, slope, tilt
 from netem.simulated import SimulatedNetwork
+from netem.timekeeping import percentile_99
 
 
 def test_the_residual_shows_what_is_no_line() -> None:
@@ -52,7 +53,8 @@ def line(trips: float, rtts: Sequence[float] = (0.2, 0.6, 1.0), repeat: int = 1)
 
 
 def test_what_is_late_at_one_end_of_the_rtts_tilts_the_line() -> None:
-    """As far as a line through runs that were late says it, and no further when the others were late too."""
+    """The line tilts as far as a line through runs that were late says it, and no further when the others were late
+    too."""
     late = [0.0, 0.0, 0.008]
     tilted = fit([(x, y + seconds) for (x, y), seconds in zip(line(2).points, late, strict=True)])
     assert tilt(line(2), late) == pytest.approx(tilted.rounds - 2) == pytest.approx(0.01)
@@ -86,7 +88,7 @@ def test_lateness_that_could_pass_for_round_trips_is_not_judged(trips: float, la
     ],
 )
 def test_what_is_no_line_is_not_judged(off: float, why: str) -> None:
-    """Of three runs, one at each RTT, the middle one is off: by a third of it the line moves."""
+    """The middle one of three runs, one at each RTT, is off: by a third of it the line moves."""
     found = fit([(0.2, 0.4), (0.6, 1.2 + off), (1.0, 2.0)])
     assert found.residual == pytest.approx(off * 2 / 3)
     assert doubt(found, [0.0] * 3).startswith(why)
@@ -113,3 +115,8 @@ def test_what_is_no_line_is_not_judged(off: float, why: str) -> None:
 def test_a_count_that_is_a_whole_round_trip_away_is_remarked(trips: float, counted: list[int], why: str) -> None:
     assert apart(line(trips), counted).startswith(why)
     assert bool(apart(line(trips), counted)) is bool(why)
+
+
+@pytest.mark.parametrize(("count", "p99"), [(0, 0), (1, 1), (3, 3), (99, 99), (100, 99), (101, 100), (1000, 990)])
+def test_the_99th_percentile_is_by_nearest_rank(count: int, p99: int) -> None:
+    assert percentile_99(range(count, 0, -1)) == p99

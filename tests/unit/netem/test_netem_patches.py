@@ -82,7 +82,8 @@ def test_what_is_sent_may_be_named(notes: Notes, pair: tuple[socket.socket, sock
 
 
 def test_what_is_sent_over_tls_may_have_flags_by_name(notes: Notes) -> None:
-    """As `SSLSocket.sendall` names them; on a socket that is not connected it sends as any other does."""
+    """The flags have the names that `SSLSocket.sendall` gives them; on a socket that is not connected it sends as any
+    other does."""
     one, other = socket.socketpair()
     with one, other:
         wrapped = ssl.SSLSocket.__new__(ssl.SSLSocket)

@@ -1,4 +1,4 @@
-"""What needs no socket; the rest is in tests/sockets."""
+"""netem.proxy: tests that need no socket; the rest is in tests/sockets."""
 
 from __future__ import annotations
 

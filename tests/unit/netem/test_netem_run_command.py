@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import signal
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
@@ -15,7 +14,6 @@ from netem.cli.commands import parser
 from netem.cli.main import main
 from netem.counter import Counts
 from netem.effects import Delay, Jitter, Loss
-from netem.lateness import Lateness
 from netem.link import Link
 from netem.run import RunResult
 
@@ -65,16 +63,16 @@ def test_loss_both_ways_and_a_seed() -> None:
 )
 def test_a_line(counts: Counts, link: Link, line: str) -> None:
     out = io.StringIO()
-    run.report(RunResult(0, 1.0, counts, Lateness()), link, "veth", as_json=False, out=out)
+    run.report(RunResult(0, 1.0, counts), link, as_json=False, out=out)
     assert out.getvalue() == line
 
 
 def test_a_machine_too_busy_is_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
-    late = RunResult(0, 1.0, COUNTS, Lateness(0.001, 0.05, 0.06), Lateness(0.001, 0.013, 0.02))
-    run.report(late, Link(0.6), "veth", as_json=False)
+    late = RunResult(0, 1.0, COUNTS, 0.05, 0.013)
+    run.report(late, Link(0.6), as_json=False)
     assert "one packet in a hundred came 13.0 ms late: the machine is too busy" in capsys.readouterr().err
     for link in (Link(6), Link(0.1, up=[Delay(5.9)])):
-        run.report(late, link, "veth", as_json=False)
+        run.report(late, link, as_json=False)
         assert "late" not in capsys.readouterr().err
 
 
@@ -95,7 +93,6 @@ def test_settings_of_the_kernel(capsys: pytest.CaptureFixture[str]) -> None:
 class HungUp:
     """Runs nothing: the terminal ends when it begins."""
 
-    network = SimpleNamespace(backend="veth")
     running = None
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
@@ -107,7 +104,7 @@ class HungUp:
     def __exit__(self, *_: object) -> None: ...
 
     def run(self, command: Sequence[str], *, stdout: int) -> RunResult:
-        return RunResult(7, 2.0, COUNTS, Lateness())
+        return RunResult(7, 2.0, COUNTS)
 
 
 @pytest.mark.parametrize("ignored", [True, False])

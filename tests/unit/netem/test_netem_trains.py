@@ -38,7 +38,7 @@ def test_any_bytes_are_some_packets(content: bytes, at: int) -> None:
 
 
 def summed(content: bytes) -> int:
-    """As RFC 1071 has it: 0xFFFF for what holds its own checksum."""
+    """The sum of RFC 1071: 0xFFFF for what holds its own checksum."""
     padded = content + bytes(len(content) % 2)
     total: int = sum(struct.unpack(f"!{len(padded) // 2}H", padded))
     while total > 0xFFFF:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from netem.units import nanoseconds, parse_rate, parse_size, parse_time, show_size
+from netem.units import nanoseconds, parse_rate, parse_size, parse_time, show_size, show_status
 
 
 @pytest.mark.parametrize(
@@ -91,3 +91,7 @@ def test_impossible_times_are_refused(seconds: float) -> None:
 )
 def test_show_size(size: int, shown: str) -> None:
     assert show_size(size) == shown
+
+
+def test_a_signal_is_named() -> None:
+    assert [show_status(status) for status in (3, -11)] == ["status 3", "signal 11 (Segmentation fault)"]

@@ -1,4 +1,4 @@
-"""What Twisted's transports do, noted: carriers of connections, clients that hear what was said, and passing time."""
+"""Stand-ins of Twisted's transports: carriers of connections, clients that hear what was said, and passing time."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def begin(
 
 
 def heard(carrier: Carrier, client: Connection) -> list[Event]:
-    """What the server said."""
+    """The words of the server."""
     client.receive_data(carrier.written)
     carrier.written = b""
     events: list[Event] = []

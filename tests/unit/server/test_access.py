@@ -61,7 +61,7 @@ def test_why_files_are_not_given(policy: Anonymous) -> None:
     ],
 )
 def test_a_policy_means_the_same_on_streams(policy: Anonymous | None, given: set[Permission]) -> None:
-    """As for a client on another machine, which the other end of a pipe may be on."""
+    """It means the same as for a client on another machine, which the other end of a pipe may be on."""
     access = on_streams("jane", policy)
     assert (access.user, access.permissions) == ("jane", given)
     if policy is not None:
@@ -85,7 +85,7 @@ def test_a_refusal_says_what_and_why(ref: bytes, what: str) -> None:
     ids=["write", "read", "read and write"],
 )
 def test_the_state_comes_with_a_refusal_for_who_may_read(given: set[Permission], told: str) -> None:
-    """Who may write alone is told nothing of what there is: neither why a push would fail, nor any ref."""
+    """A user who may only write is told nothing of what there is: neither why a push would fail, nor any ref."""
     served = Served()
     line = served.history.line(2)
     side = served.history.line(1, line[0], "side")

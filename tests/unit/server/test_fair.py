@@ -11,7 +11,7 @@ def fill(queue: FairQueue[str], client: Tenant, name: str, count: int) -> None:
 
 
 def begun(queue: FairQueue[str]) -> list[str]:
-    """What may begin now."""
+    """The jobs that may begin now."""
     names: list[str] = []
     while (found := queue.take()) is not None:
         names.append(found[1])

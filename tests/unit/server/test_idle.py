@@ -17,7 +17,7 @@ IDLE, DRAIN_TIME = 40.0, 10.0
 
 @dataclass
 class Asking:
-    """What a session says of its requests, and is told; by default one of them is carried out."""
+    """A session as far as it is asked for its requests and told; by default one of them is carried out."""
 
     had_request: bool = True
     idle: bool = False
@@ -66,7 +66,7 @@ class Waiting:
         self.timeouts.begin(0.0)
 
     def look(self, now: float) -> list[str]:
-        """What the session is told now; `end` where the connection had its time."""
+        """The words that the session is told now; `end` where the connection had its time."""
         self.session.told.clear()
         return ["end"] if self.timeouts.look(now) else self.session.told
 

@@ -23,7 +23,7 @@ SECRET = b"nobody's"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """What is served; beside it lies what is not."""
+    """The served folder; beside it lies one that is not."""
     (tmp_path / "secret").write_bytes(SECRET)
     (tmp_path / "served-not").mkdir()
     (tmp_path / "served-not" / "secret").write_bytes(SECRET)

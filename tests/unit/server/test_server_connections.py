@@ -60,7 +60,7 @@ def asks(made: SessionProtocol, carrier: Carrier, client: Connection | None = No
 
 
 def test_who_is_silent_does_not_keep_others_out(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """Who has been so the longest goes first, and its place is free at once."""
+    """The one that has been silent the longest goes first, and its place is free at once."""
     connections = connections_of(clock, Limits(connections=2))
     first, carrier = begin(connections)
     clock.advance(1)

@@ -53,7 +53,7 @@ class Receiver:
         self.then()
 
     def news(self) -> list[list[str]]:
-        """What `MAIN` became, by message."""
+        """The new tip of `MAIN`, by message."""
         return [change["new"] for each in self.took for change in each.get("changes", ())]  # type: ignore[attr-defined]
 
 

@@ -71,7 +71,7 @@ def script(folder: Path, text: str) -> str:
 
 
 def lives(pid: int) -> bool:
-    """Whether a process is there that was not killed."""
+    """True if a process is there that was not killed."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -163,7 +163,7 @@ def test_what_a_hook_is_told_and_says(served: Served, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("command", "why"),
-    [("exit 0", None), ("exit 7", "it ended with status 7"), ("kill -9 $$", "it ended with status -9")],
+    [("exit 0", None), ("exit 7", "it ended with status 7"), ("kill -9 $$", "it ended with signal SIGKILL")],
 )
 def test_its_status_decides(served: Served, tmp_path: Path, command: str, why: str | None) -> None:
     use(served, hook(script(tmp_path, command)))
@@ -280,7 +280,7 @@ def test_a_store_in_no_folder_has_no_hooks() -> None:
 
 
 def test_where_its_ref_moved_meanwhile_it_is_judged_again(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where another ref moved it is not."""
+    """It is not judged again where another ref moved."""
     ids = list(served.history.parents)
     moves = [{MAIN: ids[0]}, {SIDE: ids[1]}, {}]
 

@@ -118,7 +118,7 @@ def test_what_is_no_request_of_the_page(request_: bytes, status: str) -> None:
 
 
 def test_it_has_connections_and_time_of_its_own() -> None:
-    """Who sends nothing, or takes nothing, holds a place for as long as anybody else."""
+    """A client that sends nothing, or takes nothing, holds a place for as long as anybody else."""
     clock = Clock()
     held = [b"", b"GET /metrics HTTP/1.1\r\n\r\n"] * (MAX_CONNECTIONS // 2)
     carriers = served([*held, b""], clock)

@@ -23,7 +23,7 @@ def served() -> Served:
 
 
 def seen(dialog: Dialog) -> KnownVersion:
-    """What a client learns."""
+    """The state that a client learns."""
     state = done(dialog.ask(message(PULL, request=numbered(9)))).state
     assert state is not None
     return KnownVersion(state.incarnation, state.version, state.mark)

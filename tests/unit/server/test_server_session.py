@@ -116,7 +116,7 @@ def padded(*calls: tuple[AnyVerb, Arguments], flags: RequestFlag = RequestFlag.N
 
 @pytest.mark.parametrize("large", [True, False])
 def test_reading_pauses_while_requests_wait(served: Served, monkeypatch: pytest.MonkeyPatch, large: bool) -> None:
-    """Whether it is their decoding that waits or their answers; only what is counted keeps them from filling memory."""
+    """It pauses for their decoding and for their answers; only what is counted keeps them from filling memory."""
     monkeypatch.setattr(session, "BACKLOG_HIGH", 350_000)
     monkeypatch.setattr(session, "BACKLOG_LOW", 150_000)
     monkeypatch.setattr(session, "INITIAL_WINDOW", 0)

@@ -21,7 +21,8 @@ from smartserver.wire.messages import encode
 
 @pytest.mark.parametrize("asked", [False, True])
 def test_who_stops_in_the_middle_of_a_frame_is_dropped(clock: Clock, asked: bool) -> None:
-    """Whether he never asked anything, or did and is given much longer for what he may ask next."""
+    """A client that never asked anything is dropped, and so is one that did and is given much longer for its next
+    request."""
     made, carrier = begin(connections_of(clock, Limits(idle=40.0)))
     client = Connection(Role.CLIENT)
     if asked:

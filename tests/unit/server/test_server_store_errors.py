@@ -67,7 +67,7 @@ def test_what_is_there_instead_is_told(served: Served, name: str, found: str) ->
 def test_what_is_banned_while_it_is_looked_for_is_told_as_that(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As where the served files are those of another server: it is no bug of this one."""
+    """The served files may be those of another server: it is no bug of this one."""
 
     def instead(repository: PackRepository) -> str:
         raise Banned("list_dir", "per-item")
@@ -138,7 +138,7 @@ def test_damage_of_the_served_folder_itself(caplog: pytest.LogCaptureFixture) ->
 
 @pytest.mark.parametrize("path", ["gone", PATH])
 def test_a_served_folder_that_is_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture, path: str) -> None:
-    """Whether a repository is to be made there, or was there a moment ago."""
+    """It is told where a repository is to be made there, and where one was there a moment ago."""
     site = Site(LocalTransport(tmp_path / "root"))
     dialog, words = Dialog(site), f"{site.name} {GONE}"
     create = (repository_create, CreateRequest("git sha1", [KindField("object", "git-sha1", True)]))

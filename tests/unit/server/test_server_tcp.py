@@ -163,7 +163,7 @@ def test_fast_open_and_who_does_not_let_us(
 def test_connections_that_cannot_be_accepted_are_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As Twisted itself observes them."""
+    """Twisted itself observes them."""
 
     class Listener:
         """Has no descriptor left, or one connection that takes the last, or no memory."""

@@ -28,7 +28,7 @@ class Writer:
 
 @pytest.fixture(params=["pipe", "tcp"])
 def ends(request: pytest.FixtureRequest) -> Iterator[tuple[int, Callable[[int], object]]]:
-    """Where to write, and how to read so many bytes of it."""
+    """An end to write to, and a function that reads so many bytes of it."""
     if request.param == "pipe":
         out, into = os.pipe()
         yield into, lambda size: os.read(out, size)

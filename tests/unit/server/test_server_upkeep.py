@@ -73,7 +73,7 @@ def test_the_pace_is_left_where_the_server_stops(served: Served, monkeypatch: py
 
 
 def resting(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What a slow pace rests, which has always something to rest from."""
+    """The rests of a slow pace, which has always something to rest from."""
     rests: list[float] = []
     ticks = itertools.count()
     monkeypatch.setattr(upkeep, "SlowPace", lambda hurried: SlowPace(hurried, lambda: float(next(ticks)), rests.append))

@@ -87,7 +87,7 @@ def test_what_the_kernel_saw_is_said_where_it_cost_time(
 
 
 def tcp(*events: Event) -> list[str]:
-    """What is said of TCP."""
+    """The lines about TCP."""
     return [line for line in lines(trace_of(*events)) if line.startswith("  TCP: ")]
 
 

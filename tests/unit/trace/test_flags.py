@@ -41,7 +41,7 @@ def test_they_are_told_to_a_server_that_is_started() -> None:
 
 @pytest.mark.parametrize("flags", ["", "hpss", "hpssvfs,hpss-ban=silly,vfs:*,hpssdetail", "hpss,", "hpss-ban=nonsense"])
 def test_what_is_known(flags: str) -> None:
-    """Whether a rule is one is looked at where it is made."""
+    """A rule is checked where it is made."""
     read([flags]).check("it")
 
 

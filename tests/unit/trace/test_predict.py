@@ -74,7 +74,7 @@ def test_a_request_to_a_process_of_this_machine_crosses_no_link() -> None:
 
 
 def cost_of_window(down: int, end: int) -> tuple[int, int]:
-    """What `window_opening` finds of an answer of that size, on a connection that was opened in 100 ms."""
+    """The result of `window_opening` for an answer of that size, on a connection that was opened in 100 ms."""
     asked = msgspec.structs.replace(request(200_000, end, down=down), answered=300_000)
     return window_opening(trace_of(span("connect", 100_000, 200_000, "TCP"), asked))
 

@@ -20,7 +20,7 @@ TRACE = "ab" * 16
 
 
 def events(path: Path) -> list[object]:
-    """Those of a file."""
+    """The events of a file."""
     return [decode(line) for line in path.read_bytes().splitlines() if line]
 
 
@@ -71,7 +71,7 @@ def test_a_process_that_is_killed_has_begun(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_noted_and_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was written before can be read."""
+    """The lines that were written before can be read."""
     path = tmp_path / "trace"
     file = TraceFile(str(path))
     narrator = Narrator(file.append, "git", TRACE)

@@ -41,5 +41,5 @@ def span(part: str, start: int, end: int, name: str = "") -> SpanEnded:
 
 def finding(behaviour: str, *requests: int, cost: str = "request", where: str = "a.py:1 in f", share: float = 1.0,
             verb: str = "Repository.pull") -> FindingMade:  # fmt: skip
-    """What was found of the requests that started then."""
+    """A finding about the requests that started then."""
     return FindingMade(PROCESS, behaviour, verb, "it is so", cost, list(requests), where, share)

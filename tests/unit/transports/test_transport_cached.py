@@ -118,7 +118,7 @@ def test_a_damaged_copy_is_fetched_again(harm: str, store: MemoryTransport, tmp_
 
 
 def test_the_folder_is_bounded(store: MemoryTransport, tmp_path: Path) -> None:
-    """What was used last stays; what is open stays readable; a file that would fill it is read from the store."""
+    """The last used copies stay; an open one stays readable; a file that would fill it is read from the store."""
     cached = over(store, tmp_path, size=16 * 1100)
     first = cached.open_read("a/packs/0")
     for number in range(1, 40):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from transports import memory
 from transports.errors import FileExists, NotSupported, TransportFailed
 from transports.memory import Aftermath, MemoryTransport
 
@@ -213,9 +212,3 @@ def test_the_root_stays() -> None:
     transport.make_directory("a")
     with pytest.raises(TransportFailed):
         transport.rename("", "a/b")
-
-
-def test_from_url() -> None:
-    assert memory.from_url("memory:").list_directory("") == []
-    with pytest.raises(ValueError, match="no name"):
-        memory.from_url("memory://name")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from transport_reads import NO_PATHS
 
 from transports import paths
-from transports.read_conformance import NO_PATHS
 
 
 @pytest.mark.parametrize("path", ["", "a", "a/b", "..a", "a..", "...", "a\\b", " ", "naïve 文"])

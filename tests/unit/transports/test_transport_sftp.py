@@ -193,7 +193,7 @@ OPEN, CLOSE, LSTAT, REMOVE, MKDIR, RMDIR, STAT, EXTENDED = 3, 4, 7, 13, 14, 15, 
     ],
 )
 def test_what_was_sent_too_soon_is_taken_back(served: Served, steps: list[Step], said: list[int]) -> None:
-    """Where a step before it failed; and nothing else is."""
+    """It is taken back where a step before it failed; nothing else is."""
 
     def script(peer: Peer, kind: int, number: int, rest: bytes) -> None:
         if kind in (REMOVE, MKDIR, RMDIR):

@@ -113,7 +113,7 @@ def transport(server: Files) -> Iterator[SftpTransport]:
 
 
 def flights(transport: SftpTransport, monkeypatch: pytest.MonkeyPatch, steps: list[Step]) -> int:
-    """How many flights the steps take."""
+    """The number of flights that the steps take."""
     session = transport._line.session()
     exchange, count = session.exchange, itertools.count()
 

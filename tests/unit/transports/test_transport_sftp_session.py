@@ -67,7 +67,7 @@ def test_threads_get_their_own(connect: Connect) -> None:
 
 
 def test_no_more_than_the_window_is_under_way(connect: Connect) -> None:
-    """What does not fit is sent as answers come; what fits nowhere goes alone."""
+    """The rest is sent as answers come; a request that fits nowhere goes alone."""
     held: list[bytes] = []
     together: list[int] = []
     full = threading.Event()
@@ -237,7 +237,7 @@ def wait_in_vain(channel: Scripted) -> None:
 
 
 def wait_for_ever(channel: Scripted) -> None:
-    """As one does whose own timeout does not count for what is below it."""
+    """Wait like a channel whose own timeout does not count for what is below it."""
     assert channel.closed.wait(PATIENCE)
     raise OSError("closed")
 

@@ -52,7 +52,7 @@ def alone(talk: Talk[Result]) -> Generator[list[Request], Sequence[Any], Result]
 
 
 def have(spoken: Talk[Result], *flights: Sequence[Any]) -> Result:
-    """What comes of a talk in which each flight is answered so."""
+    """The result of a talk in which each flight is answered so."""
     talk = alone(spoken)
     asked = next(talk)
     try:
@@ -103,7 +103,7 @@ def test_what_a_status_means(code: Code, above: Answer | None, error: TransportE
 
 def test_an_answer_of_another_kind_is_a_failure() -> None:
     assert "Content, unasked" in str(refused(changes.delete(RemotePath("/srv", "x")), [Content(b"")]))
-    assert "Handle, unasked" in str(refused(talks.look(RemotePath("/srv", "x")), [OPEN]))
+    assert "Handle, unasked" in str(refused(talks.stat(RemotePath("/srv", "x")), [OPEN]))
 
 
 # -- reading
@@ -220,7 +220,7 @@ def test_a_server_may_give_one_name_at_a_time() -> None:
 
 @pytest.mark.parametrize("part", [Names((b"a", b"b")), Names((b"a" * 100,)), Names(())])
 def test_a_folder_without_end(monkeypatch: pytest.MonkeyPatch, part: Names) -> None:
-    """What is counted is what came."""
+    """The names that came are counted."""
     monkeypatch.setattr(talks, "MOST_NAMES", talks.READ_ON * (64 + sum(64 + len(name) for name in part.names)))
     undo: list[Request] = []
     count = 2 * talks.READ_ON * len(part.names)
@@ -320,19 +320,19 @@ def test_why_a_folder_is_not_published(flights: list[list[Answer]], error: Trans
 
 def test_a_folder_that_the_server_opens_is_closed() -> None:
     """With the file in it, or where there is none."""
-    talk = alone(talks.published(PLACE, [], both=True))
+    talk = alone(talks.content(PLACE, [], is_published=True, both=True))
     next(talk)
     asked = talk.send([OPEN, FOLDER, Handle(b"r"), file(1)])
     assert asked == [sftp.read(b"r", 0, 2), sftp.close(b"r"), sftp.close(b"h")]
-    talk = alone(talks.published(PLACE, [], both=True))
+    talk = alone(talks.content(PLACE, [], is_published=True, both=True))
     next(talk)
     assert talk.send([OPEN, FOLDER, ABSENT, ABSENT]) == [sftp.close(b"h")]
 
 
 def test_what_was_published_is_read_again_when_it_was_another() -> None:
     rounds = [[OPEN, file(5), FAILURE, FAILURE], [Content(b"x"), OK]] * talks.TRIES
-    assert have(talks.published(PLACE, [], both=True), *rounds[:2], [ABSENT] * 4) is None
-    assert "another each time" in str(refused(talks.published(PLACE, [], both=True), *rounds))
+    assert have(talks.content(PLACE, [], is_published=True, both=True), *rounds[:2], [ABSENT] * 4) is None
+    assert "another each time" in str(refused(talks.content(PLACE, [], is_published=True, both=True), *rounds))
 
 
 # -- what is durable

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
+from transport_reads import ReadSuite, populate
 
 from transports.base import Transport
 from transports.errors import NotSupported
 from transports.local import LocalTransport
-from transports.read_conformance import ReadSuite, populate
 from transports.tar import DamagedArchive, TarTransport
 
 

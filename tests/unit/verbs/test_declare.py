@@ -11,13 +11,13 @@ from smartserver.verbs.declare import VERBS, Arguments, Body, Context, Effect, P
 
 
 class Asked(Arguments, frozen=True):
-    """What is asked."""
+    """An argument."""
 
     name: bytes
 
 
 class Told(Result, frozen=True):
-    """What is told."""
+    """A result."""
 
     name: bytes
 

@@ -96,7 +96,7 @@ def test_left_out_is_forward_or_new(context: NotedContext, tips: list[bytes]) ->
 
 
 def test_an_annotated_tag_moves_forward_with_its_target() -> None:
-    """As in git, outside `refs/tags/`, which git's client asks to leave alone."""
+    """The tag moves as in git, outside `refs/tags/`, which git's client asks to leave alone."""
     project = Project()
     line = project.history.line(2)
     side = project.history.line(1, line[0], "side")

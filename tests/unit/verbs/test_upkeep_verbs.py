@@ -97,7 +97,7 @@ def test_no_more_settings_than_may_be(project: Project) -> None:
 
 
 def test_settings_leave_the_root_its_room(project: Project) -> None:
-    """Who may write could fill it, and nobody could push any more."""
+    """A writer could fill it, and nobody could push any more."""
     context = project.context()
     taken = len("HEAD") + len(MAIN)
     values: dict[str, bytes | None] = {f"s{number}": b"x" * 4094 for number in range(3)}

@@ -54,12 +54,12 @@ def filled(cls: type) -> Any:
 
 
 def plain(value: object) -> Any:
-    """What travels, as a decoder without types gives it."""
+    """The values that travel, as a decoder without types gives them."""
     return decode(encode(value))
 
 
 def bounds(kind: inspect.Type) -> tuple[inspect.Type, int | None]:
-    """What a field is without `None` and examples, and the most it may hold."""
+    """The type of a field without `None` and examples, and the most it may hold."""
     while isinstance(kind, inspect.Metadata):
         kind = kind.type
     if isinstance(kind, inspect.UnionType):

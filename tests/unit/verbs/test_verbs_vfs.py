@@ -74,7 +74,7 @@ class GivenFiles:
 
 
 class FilesContext:
-    """As much of a `verbs.declare.Context` as these verbs ask for."""
+    """A `verbs.declare.Context` with as much as these verbs ask for."""
 
     def __init__(self, tree: Transport, body: bytes = b"") -> None:
         self.files: Files = GivenFiles(tree, body)

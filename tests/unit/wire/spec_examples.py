@@ -1,4 +1,4 @@
-"""What the hex blocks of doc/spec/wire.md say, as objects; the test compares both, in both directions."""
+"""The hex blocks of doc/spec/wire.md as objects; the test compares both, in both directions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the limits hang together; with those of other layers: tests/house/test_limits.py."""
+"""Relations between the limits; with those of other layers: tests/house/test_limits.py."""
 
 from __future__ import annotations
 

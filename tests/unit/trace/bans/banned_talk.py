@@ -1,4 +1,4 @@
-"""What a client with bans says to a server that answers as a test likes, and VFS verbs for it to use."""
+"""A client with bans that talks to a server that answers as a test likes, and VFS verbs for it to use."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FileRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class FileResult(Result, frozen=True, array_like=True):
-    """What it holds."""
+    """The content of a file."""
 
     content: bytes = b""
 

@@ -29,7 +29,7 @@ def _verbs() -> Iterator[None]:
 
 
 def notes(*cases: Case) -> list[Note]:
-    """What is noted of a client that says these."""
+    """The notes on a client that says these."""
     found: list[Note] = []
     talk = Talk()
     talk.watcher = noter(found.append)

@@ -1,4 +1,5 @@
-"""What every transport must do that can be read, as tests to inherit: the part of `conformance` that changes nothing.
+"""The contract of every transport that can be read, as tests to inherit: the part of `transport_suite` that changes
+nothing.
 
 class TestMine(ReadSuite):
     @pytest.fixture
@@ -40,7 +41,7 @@ def populate(storage: Transport) -> None:
 
 
 class ReadSuite:
-    """What can be asked of a tree without changing it."""
+    """The questions about a tree that do not change it."""
 
     @pytest.fixture
     def transport(self) -> Transport:

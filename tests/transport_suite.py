@@ -1,11 +1,11 @@
-"""What every transport must do, as tests to inherit: run them on each transport and each decorator.
+"""The contract of every transport, as tests to inherit: run them on each transport and each decorator.
 
     class TestMine(TransportSuite):
         @pytest.fixture
         def transport(self, tmp_path):
             return MyTransport(tmp_path)       # an empty tree
 
-A transport that cannot be written to takes `read_conformance.ReadSuite` instead, which this one has in it.
+A transport that cannot be written to takes `transport_reads.ReadSuite` instead, which this one has in it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from transport_publishing import PublishSuite
+from transport_reads import CONTENT, NO_PATHS, PATIENCE, ReadSuite
 
 from transports import steps
 from transports.base import Capability, Step, Transport
@@ -26,12 +28,10 @@ from transports.errors import (
     TransportError,
     TransportFailed,
 )
-from transports.publish_conformance import PublishSuite
-from transports.read_conformance import CONTENT, NO_PATHS, PATIENCE, ReadSuite
 
 
 class TransportSuite(ReadSuite, PublishSuite):
-    """What a transport that can be written to must do; the tests of `ReadSuite` and `PublishSuite` included."""
+    """The contract of a transport that can be written to; the tests of `ReadSuite` and `PublishSuite` included."""
 
     def test_written_content_is_read_back(self, transport: Transport) -> None:
         """Any buffer is taken whole; bytes written are seen at once, by files open already too."""
@@ -59,7 +59,7 @@ class TransportSuite(ReadSuite, PublishSuite):
         assert transport.get("new") == b""
 
     def test_create_takes_no_name_twice(self, transport: Transport) -> None:
-        """What is there stays as it is."""
+        """The old file stays as it is."""
         transport.put("taken", [b"old"])
         transport.make_directory("folder")
         for name in ("taken", "folder"):
@@ -71,7 +71,7 @@ class TransportSuite(ReadSuite, PublishSuite):
         assert transport.get("taken") == b"old"
 
     def test_create_has_one_winner(self, transport: Transport) -> None:
-        """Of several threads that make one name, one makes it."""
+        """One of several threads that make one name makes it."""
         start = threading.Barrier(8)
 
         def create(_: int) -> bool:
@@ -153,7 +153,7 @@ class TransportSuite(ReadSuite, PublishSuite):
         assert all(len(content) == 1000 and len(set(content)) == 1 for content in seen)
 
     def test_rename_between_folders(self, transport: Transport) -> None:
-        """Of files and of whole folders."""
+        """Files and whole folders move."""
         transport.make_directory("a")
         transport.make_directory("b")
         transport.put("a/file", [b"file"])
@@ -242,7 +242,7 @@ class TransportSuite(ReadSuite, PublishSuite):
         assert not transport.exists("repository")
 
     def test_sync_directory(self, transport: Transport) -> None:
-        """Of any folder there is, and of no other."""
+        """Any folder there is can be synced, and no other."""
         transport.make_directory("folder")
         transport.put("folder/file", [])
         transport.sync_directory("folder")
@@ -301,7 +301,7 @@ class TransportSuite(ReadSuite, PublishSuite):
         assert (before.content, after.content) == (b"old", b"new")
 
     def test_the_first_step_that_fails_ends_it(self, transport: Transport) -> None:
-        """What came before it is done; of what comes after it nothing is changed."""
+        """The steps before it are done; those after it change nothing."""
         transport.make_directory("there")
         read = steps.Get("before")
         wanted: list[tuple[Step, type[TransportError], str]] = [

@@ -1,4 +1,4 @@
-"""What every transport must do with files that are published, as tests to inherit: a part of `TransportSuite`."""
+"""The contract of every transport for files that are published, as tests to inherit: a part of `TransportSuite`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 import pytest
+from transport_reads import CONTENT, PATIENCE
 
 from transports import steps
 from transports.base import Transport
 from transports.errors import FileExists, NoSuchFile, NotADirectory, NotSupported
-from transports.read_conformance import CONTENT, PATIENCE
 
 Publishing = Callable[[Transport, str, str], None]
 
@@ -33,7 +33,7 @@ each_form = pytest.mark.parametrize("publish", FORMS)
 
 
 class PublishSuite:
-    """What a transport must do whose files are published."""
+    """The contract of a transport whose files are published."""
 
     THREADS: ClassVar[int] = 8
 
@@ -56,7 +56,7 @@ class PublishSuite:
         assert (place.list_directory("incoming"), place.list_directory("log")) == ([], ["1"])
 
     def test_publish_has_one_winner(self, place: Transport) -> None:
-        """Of several threads, in both forms at once; the losers keep their sources."""
+        """One of several threads wins, in both forms at once; the losers keep their sources."""
         for number in range(4):
             target, start = f"log/{number}", threading.Barrier(self.THREADS)
 
@@ -81,7 +81,7 @@ class PublishSuite:
 
     @each_form
     def test_publish_takes_no_name_twice(self, place: Transport, publish: Publishing) -> None:
-        """Of a file, a folder, or what was published in either form; all stays as it is."""
+        """A file, a folder, and a published file in either form stay as they are."""
         place.put("log/file", [b"file"])
         place.make_directory("log/folder")
         place.put("log/folder/inner", [b"inner"])
