@@ -335,7 +335,11 @@ class RepositoryView:
         if self.created is not None:
             raise NoSuchRepository(self.path)
         question = ReadScope(wants, haves, ref)
-        system, view, common = system_of(self.vcs), self._moment(), decode_selector(selector)
+        system, view, common = (
+            system_of(self.vcs),
+            SnapshotView(self.refs, self.map, self._present(), self.allowance),
+            decode_selector(selector),
+        )
         if common is None:
             reading = system.read(view, selector, question)
         else:
@@ -352,14 +356,11 @@ class RepositoryView:
         if isinstance(plan, ContentPlan) and plan.items is not None:
             return ContentBody(plan.items, level)
         if isinstance(plan, ContentPlan):
-            return ContentReader(self._moment(), plan.pieces or ())
+            return ContentReader(SnapshotView(self.refs, self.map, self._present(), self.allowance), plan.pieces or ())
         segments = self._present().read_ranges(plan.ranges)
         if not plan.bulk:
             return segments
         return BulkReader(segments, self.kinds if plan.expanded and system_of(self.vcs).in_hunks else ())
-
-    def _moment(self) -> SnapshotView:
-        return SnapshotView(self.refs, self.map, self._present(), self.allowance)
 
     def _present(self) -> Snapshot:
         if self.snapshot is None:
