@@ -54,7 +54,6 @@ class LogView:
     def __init__(self, folder: Transport, path: str) -> None:
         """`path`: of the repository, for errors."""
         self.folder = folder
-        """The repository's own."""
         self.path = path
         self._guard = threading.Lock()
         self._head: Head | None = None

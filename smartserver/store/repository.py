@@ -59,11 +59,9 @@ class PackRepository:
         """`clock`: seconds since the epoch; `texts`: a cache to share. `policy`: about faults of new records."""
         self.path = path
         self.folder = transport.child(path) if path else transport
-        """The repository's own folder."""
         self._above = transport
         self._place = Creation(transport, path, randomness, clock)
         self.log = Log(self.folder, path, randomness)
-        """Its log."""
         self.clock = clock
         self.randomness = randomness
         self._group = Group(self.log, clock)

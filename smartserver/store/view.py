@@ -47,7 +47,6 @@ class RepositoryView:
         """`line`: of its format file. `allowance`: charged for the work; nobody if it is left out. `own_meta`: the meta
         of the own record of a revision that came; `fact`: its `System.tip_fact`."""
         self.allowance = allowance or Allowance(limited=False)
-        """The limits of the request."""
         self.snapshot = snapshot
         """The repository it looks at; None if there is none yet."""
         self.created: tuple[str, tuple[Kind, ...], dict[str, bytes]] | None = None
@@ -69,7 +68,6 @@ class RepositoryView:
         self._belonging: dict[bytes, set[tuple[str, bytes]]] = {}
         """By ref, what was set here that belongs to it: map and key."""
         self.path = path
-        """The path the client named."""
         self._format = line
         self._own_meta = own_meta
         self._fact = fact
