@@ -67,10 +67,10 @@ def _opened_together(archives: dict[str, BinaryIO]) -> PackRepository:
             raise CommandError(f"{names} is not a dump of smartserver")
         raise CommandError(f"{names} {old_dump.CONTINUES}")
     with one_line(names):
-        head = repository.look().head
-        if head is not None and head.damage is not None:
+        head = repository.look()
+        if head.damage is not None:
             raise head.damage
-        for entry in () if head is None else head.state.packs:
+        for entry in head.state.packs:
             if not folder.exists(pack_path(entry.name)):
                 raise CommandError(f"{names} lacks {pack_path(entry.name)}: name the earlier dumps, too")
     return repository

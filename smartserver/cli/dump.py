@@ -85,11 +85,11 @@ def _copied(source: str, flags: frozenset[str], earlier: Snapshot | None) -> Ite
 
     with repository_in(source, flags, writes=False) as repository:
         look = repository.look()
-        if look.state is None:
+        if look.live is None:
             raise NoSuchRepository(repository.path)
-        if look.head is not None and look.head.damage is not None:  # An older state is no backup.
-            raise look.head.damage
-        state = look.state
+        if look.damage is not None:  # An older state is no backup.
+            raise look.damage
+        state = look.live
         if state.is_incomplete:
             raise IncompleteRepository(source)
         before = state if earlier is None else earlier.state

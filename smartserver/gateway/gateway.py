@@ -207,7 +207,7 @@ class Gateway:
 
     def _stored(self, path: str) -> StoreState | None:
         found = self.site.find(path)
-        state = None if found.look is None else found.look.state
+        state = None if found.look is None else found.look.live
         if state is None:
             return None
         if state.is_incomplete:

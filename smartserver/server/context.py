@@ -30,8 +30,8 @@ from smartserver.server.open_files import OpenFiles
 from smartserver.server.site import RepositoryLocation, Site
 from smartserver.store.allowance import Allowance
 from smartserver.store.commit import CommitOutcome
+from smartserver.store.log_view import Head
 from smartserver.store.model import Changes, ContentPlan, KnownVersion, ListingEntry, PackReport, PullPlan, VerifyReport
-from smartserver.store.snapshot import RepositoryLook
 from smartserver.store.state import State as StoredState
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report
@@ -99,7 +99,7 @@ class RequestContext:
         self.open_files = open_files or site.open_files
         self.location: RepositoryLocation | None = None
         """The result of `find`; None until somebody looked."""
-        self._look: RepositoryLook | None = None
+        self._look: Head | None = None
         """The state that `find` saw, until it is used."""
         self.is_guess = False
         """True while nobody looked at the repository since the request came."""
@@ -211,7 +211,7 @@ class RequestContext:
         repository = self.find().repository
         return repository.begin(announced, self.take_look(), self.allowance)
 
-    def take_look(self) -> RepositoryLook | None:
+    def take_look(self) -> Head | None:
         """The repository as it was found, once."""
         look, self._look = self._look, None
         return look
@@ -441,5 +441,5 @@ class RequestContext:
 
 def _state_at(location: RepositoryLocation) -> tuple[str, bytes]:
     """The place of a repository, and the hash of its state."""
-    state = None if location.look is None else location.look.state
+    state = None if location.look is None else location.look.live
     return location.at, b"" if state is None else state.hash

@@ -17,7 +17,8 @@ from smartserver.server.context import RequestContext
 from smartserver.server.hook_input import change_fields
 from smartserver.server.sizes import SizeLimits
 from smartserver.spans import Part, span
-from smartserver.store.commit import NOWHERE, CommitOutcome, PlanAgain
+from smartserver.store.commit import CommitOutcome, PlanAgain
+from smartserver.store.log_view import NOWHERE
 from smartserver.store.model import INCOMPLETE
 from smartserver.store.preview import Preview
 from smartserver.store.record import Change
@@ -88,7 +89,7 @@ class PushChecks:
     def _digest_of(self, transaction: Transaction) -> bytes:
         """The digest of the changes of a transaction. It is empty where hooks judge nothing: nothing changes, or
         the request is one of several of a copy, which nobody sees before the last of them."""
-        stored = NOWHERE if transaction.snapshot is None else transaction.snapshot.state
+        stored = NOWHERE.state if transaction.snapshot is None else transaction.snapshot.state
         entry = entry_of(transaction, stored, b"", "", b"", None, bytes(16))
         pack = None if self._upload is None else self._upload.entry
         if not (entry.changes or entry.begins or entry.deletes or pack) or INCOMPLETE in transaction.settings:

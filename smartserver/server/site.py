@@ -26,10 +26,9 @@ from smartserver.server.upkeep import UpkeepQueue
 from smartserver.store.caches import TextCache
 from smartserver.store.creation import holds_repository
 from smartserver.store.format import CLUSTER, FORMAT, foreign_in, is_marked, is_ours
-from smartserver.store.log_view import Perform, first_reads
+from smartserver.store.log_view import Head, Perform, first_reads
 from smartserver.store.model import ListingEntry
 from smartserver.store.repository import PackRepository
-from smartserver.store.snapshot import RepositoryLook
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import Calls, ServerFacts
 from transports.base import Capability, EntryKind, Transport
@@ -68,7 +67,7 @@ class RepositoryLocation:
 
     repository: PackRepository
     exists: bool
-    look: RepositoryLook | None = field(default=None, compare=False)
+    look: Head | None = field(default=None, compare=False)
     """The state that was seen; None where its log was not looked at."""
 
     @property
@@ -231,7 +230,7 @@ class Site:
         with self._guard:
             repository = next((self._open[name] for name in names if name in self._open), None)
         look = None if repository is None else repository.known
-        if repository is None or look is None or not look.exists:
+        if repository is None or look is None or not look.state.exists:
             return None
         return RepositoryLocation(repository, True, look)
 
@@ -331,7 +330,7 @@ class Site:
         """A repository in a listing; without VCS and problem where there is none, or no more."""
         try:
             found = self._look(path)
-            state = None if found.look is None else found.look.state
+            state = None if found.look is None else found.look.live
             if state is None:
                 return ListingEntry(path, "", ())
             if state.is_incomplete:
@@ -412,7 +411,7 @@ class Site:
         `PackRepository.look_around`."""
         repository = self._repository(name)
         look = repository.look() if perform is None else repository.look_around(perform)
-        if not look.exists:
+        if not look.state.exists:
             return RepositoryLocation(repository, False, look)
         with self._guard:
             repository = self._open.setdefault(name, repository)

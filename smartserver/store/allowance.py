@@ -59,9 +59,7 @@ class Allowance:
         self._records = 0
         self._size = 0
         self.steps = 0
-        """Charged so far."""
         self.decoded = 0
-        """Bytes charged so far."""
         self._set_limits()
 
     def __call__(self) -> None:

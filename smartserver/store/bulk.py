@@ -50,7 +50,6 @@ class BulkReader:
     def __init__(self, segments: SegmentReader, expanded: Sequence[Kind] = ()) -> None:
         """`expanded`: the kinds of the repository, where its segments are expanded."""
         self.segments = segments.segments
-        """In all."""
         self.size = 0
         """Bytes of the stream read so far."""
         self._reader = segments

@@ -26,7 +26,6 @@ class Size(NamedTuple):
     """The hits that a cache of a size would have had."""
 
     size: int
-    """Bytes."""
     hits: int
     found: int
     """Bytes, which need not be decoded again."""

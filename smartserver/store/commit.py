@@ -47,10 +47,10 @@ from smartserver.spans import Part, span
 from smartserver.store.allowance import Allowance
 from smartserver.store.creation import Creation, LookBelow
 from smartserver.store.log import Log
-from smartserver.store.log_view import Head
-from smartserver.store.record import NOTHING, Entry
+from smartserver.store.log_view import NOWHERE, Head
+from smartserver.store.record import Entry
 from smartserver.store.remote import is_remote
-from smartserver.store.snapshot import OpenedState, RepositoryLook, States
+from smartserver.store.snapshot import OpenedState, States
 from smartserver.store.state import State, following
 from smartserver.store.trailer import Trailer
 from smartserver.store.transaction import Transaction, entry_of
@@ -198,10 +198,6 @@ class PlanAgain(Exception):
     """A plan raises it to leave a commit: nothing is done now, and the upload stays as it is for another commit."""
 
 
-NOWHERE = State(0, NOTHING)
-"""The state of a place where no repository was ever made."""
-
-
 @dataclass(frozen=True, slots=True)
 class CommitOutcome:
     """A request that was carried out, now or before."""
@@ -253,7 +249,7 @@ class Commit:
     upload: Upload | None
     progress: Report
     allowance: Allowance | None
-    look: RepositoryLook | None
+    look: Head | None
     _incarnation: bytes = field(init=False)
     """The incarnation of a repository that it makes."""
     _draft: Draft | None = field(init=False, default=None)
@@ -273,12 +269,12 @@ class Commit:
                 undo.pop_all()
                 raise
             if not isinstance(planned, PlannedCommit):
-                if stored.head is not None:
+                if stored.head is not NOWHERE:
                     self.log.make_durable(stored.head)
                 return planned
             self.progress("commit", 0, 0)
             try:
-                return self._append(planned, stored.head, undo)
+                return self._append(planned, None if stored.head is NOWHERE else stored.head, undo)
             finally:
                 if self._draft is not None:
                     self.log.discard_draft(self._draft.record[0])
@@ -287,7 +283,7 @@ class Commit:
         """The change on the newest state. It is planned on the state that the request saw, or on the known one if it
         brings a pack. A later step sees whether that is the newest. A refusal counts on the newest alone."""
         brings = self.upload is not None and self.upload.entry is not None
-        look = RepositoryLook(self.log.known) if brings else self.look
+        look = self.log.known or NOWHERE if brings else self.look
         if look is not None:
             known = self.states.read(look)
             with contextlib.suppress(CodedError), span(Part.SERVER, "plan"):
@@ -430,15 +426,12 @@ class Commit:
             return CommitOutcome(snapshot.state, outcome, changed=False)
         if snapshot is None and transaction.created is None:
             raise NoSuchRepository(self.path)
-        state = NOWHERE if head is None else head.state
-        entry = entry_of(transaction, state, self.request, self.user, outcome, brought, self._incarnation)
-        return PlannedCommit(state, transaction, entry)
+        entry = entry_of(transaction, head.state, self.request, self.user, outcome, brought, self._incarnation)
+        return PlannedCommit(head.state, transaction, entry)
 
 
-def earlier(head: Head | None, clock: Callable[[], float], request: bytes, age: int) -> CommitOutcome | None:
+def earlier(head: Head, clock: Callable[[], float], request: bytes, age: int) -> CommitOutcome | None:
     """The outcome of a request that is repeated; `age`: milliseconds since its first sending, 0 for the first."""
-    if head is None:
-        return None
     found = head.state.history.find(request)
     if found is not None:
         return CommitOutcome(head.state, found.outcomes, changed=False)

@@ -127,9 +127,7 @@ class PartReader:
     def __init__(self, parts: Iterator[Buffer], piece: int = sys.maxsize) -> None:
         """`piece`: bytes of the first piece at most; each may be twice as long as the one before."""
         self.segments = 0
-        """Sent so far."""
         self.size = 0
-        """Bytes read so far."""
         self._parts = parts
         self._rest: Buffer = b""
         """The unread bytes of the last part."""

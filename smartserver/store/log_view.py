@@ -34,6 +34,15 @@ class Head:
     damage: CorruptFile | None = None
     """Why no change may follow it: what lies above it is damaged, or of another line."""
 
+    @property
+    def live(self) -> State | None:
+        """The state of the repository; None if there is none, as after a deletion."""
+        return self.state if self.state.exists else None
+
+
+NOWHERE = Head(State(0, NOTHING))
+"""The head where no repository was ever made."""
+
 
 Perform = Callable[[Sequence[Step]], None]
 """Performs steps, as `Transport.perform`."""
@@ -45,7 +54,6 @@ class LogView:
     def __init__(self, folder: Transport, path: str) -> None:
         """`path`: of the repository, for errors."""
         self.folder = folder
-        """The repository's own."""
         self.path = path
         self._guard = threading.Lock()
         self._head: Head | None = None

@@ -230,11 +230,9 @@ class SegmentReader:
     def __init__(self, runs: Iterable[tuple[OpenPack, int, int]], segments: int) -> None:
         """`runs`: a pack, and the offsets where the run begins and ends."""
         self.segments = segments
-        """In all."""
         self._runs = list(runs)
         self._runs.reverse()
         self.size = sum(stop - start for _, start, stop in self._runs)
-        """Bytes in all."""
         self.left = self.size
         """Bytes not read yet."""
         self._is_remote = any(pack.is_remote for pack, _, _ in self._runs)

@@ -11,7 +11,6 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from typing import Final, NamedTuple
 
 from smartserver.records.charge import Charge
@@ -151,25 +150,20 @@ pushes to this process together hold the texts of one. The largest takes 1 s, an
 
 _turn = threading.Lock()
 """Held while a large record is decoded."""
-_NOBODY = contextlib.nullcontext()
 
 
 LOOK = 0.5
 """Seconds between two looks at whether a push that waits for its turn is still wanted."""
 
 
-def turn(
-    chain_kib: int, length: int, base_length: Callable[[], int], go_on: Callable[[], None]
-) -> AbstractContextManager[object]:
+@contextlib.contextmanager
+def turn(chain_kib: int, length: int, base_length: Callable[[], int], go_on: Callable[[], None]) -> Iterator[None]:
     """A context in which a record is decoded: for a large one, it waits until no other is. `length` and `base_length`:
     of its text, and of its base's, which is asked for only if `chain_kib`, the KiB of all texts of its chain, leaves
     room for a large one. `go_on` is called while it waits, and may end that by raising."""
-    large = chain_kib > ALONE >> 10 and length + base_length() > ALONE
-    return _waited(go_on) if large else _NOBODY
-
-
-@contextlib.contextmanager
-def _waited(go_on: Callable[[], None]) -> Iterator[None]:
+    if chain_kib <= ALONE >> 10 or length + base_length() <= ALONE:
+        yield
+        return
     while not _turn.acquire(timeout=LOOK):
         go_on()
     try:

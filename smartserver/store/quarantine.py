@@ -46,7 +46,6 @@ class Quarantine:
         self._stem = f"{INCOMING}/{request.hex()}-{self.name.hex()}"
         self.prepare = prepare
         self.pack = HeldFile(self)
-        """The pack, to be written and read."""
         self._index: bytes | None = None
         """The index, while it is in memory."""
         self._published = False

@@ -23,12 +23,12 @@ from smartserver.store.commit import Commit, CommitOutcome, Group, Plan, earlier
 from smartserver.store.creation import Creation
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import Log
-from smartserver.store.log_view import Perform
+from smartserver.store.log_view import NOWHERE, Head, Perform
 from smartserver.store.model import PackReport, VerifyReport
 from smartserver.store.quarantine import Quarantine
 from smartserver.store.remote import is_remote
 from smartserver.store.repack import AHEAD, REPACK, repack, rows
-from smartserver.store.snapshot import RepositoryLook, Snapshot, States
+from smartserver.store.snapshot import Snapshot, States
 from smartserver.store.summarise import summarise, summarise_joined
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Report, Upload, unreported
@@ -59,11 +59,9 @@ class PackRepository:
         """`clock`: seconds since the epoch; `texts`: a cache to share. `policy`: about faults of new records."""
         self.path = path
         self.folder = transport.child(path) if path else transport
-        """The repository's own folder."""
         self._above = transport
         self._place = Creation(transport, path, randomness, clock)
         self.log = Log(self.folder, path, randomness)
-        """Its log."""
         self.clock = clock
         self.randomness = randomness
         self._group = Group(self.log, clock)
@@ -80,12 +78,12 @@ class PackRepository:
 
     def exists(self) -> bool:
         """Tell whether there is a repository; a deleted one is none."""
-        return self._states.look().exists
+        return self._states.look().state.exists
 
     def deleted(self) -> bool:
         """Tell whether there was a repository, and its log still is."""
-        head = self._states.look().head
-        return head is not None and not head.state.exists and len(head.state.history) > 0
+        state = self._states.look().state
+        return not state.exists and len(state.history) > 0
 
     def describe_place(self) -> str:
         """A description of a place without a repository, for a message; empty if nothing is there, or unknown."""
@@ -119,29 +117,28 @@ class PackRepository:
 
     # -- changing
 
-    def look(self) -> RepositoryLook:
+    def look(self) -> Head:
         """The newest state, as a request begins."""
         return self._states.look()
 
     @property
-    def known(self) -> RepositoryLook | None:
+    def known(self) -> Head | None:
         """The repository as it was last seen, behind a link, where to look takes trips; None elsewhere."""
-        head = self.log.known if is_remote(self.folder) else None
-        return None if head is None else RepositoryLook(head)
+        return self.log.known if is_remote(self.folder) else None
 
-    def look_around(self, perform: Perform | None = None) -> RepositoryLook:
+    def look_around(self, perform: Perform | None = None) -> Head:
         """The newest state; in a remote store a creation looks at the place in the same trip."""
         return self._states.look(partial(self._place.look, perform or self._above.perform))
 
     def begin(
         self,
         announced: Sequence[GraphNode] = (),
-        look: RepositoryLook | None = None,
+        look: Head | None = None,
         allowance: Allowance | None = None,
     ) -> Transaction:
         """A transaction on the repository as `look` saw it, or as it is now, if it exists. `allowance`: or no limit."""
         stored = self._states.read(look or self.look_around())
-        if stored.head is None:  # The folder may have been removed since.
+        if stored.head is NOWHERE:  # The folder may have been removed since.
             self._place.forget()
         return Transaction(self.path, stored.snapshot, announced, self._place.line, allowance)
 
@@ -157,9 +154,9 @@ class PackRepository:
 
     def earlier(self, request: bytes, age: int) -> CommitOutcome | None:
         """The outcome of a request that is repeated; `age`: milliseconds since its first sending, 0 for the first."""
-        head = self._states.look().head
+        head = self._states.look()
         found = earlier(head, self.clock, request, age)
-        if found is not None and head is not None:
+        if found is not None:
             self.log.make_durable(head)
         return found
 
@@ -172,7 +169,7 @@ class PackRepository:
         upload: Upload | None = None,
         progress: Report = unreported,
         allowance: Allowance | None = None,
-        look: RepositoryLook | None = None,
+        look: Head | None = None,
     ) -> CommitOutcome:
         """Carry out a request: one record, or none if nothing changes. A repeat gets the first answer.
 

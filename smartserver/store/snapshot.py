@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, takewhile
 from operator import eq
@@ -27,7 +26,7 @@ from smartserver.store.format import LOG
 from smartserver.store.graph import Graph, Part
 from smartserver.store.index import Index, Row
 from smartserver.store.index_build import Resolve
-from smartserver.store.log_view import TRIES, Head, LogView, Perform
+from smartserver.store.log_view import NOWHERE, TRIES, Head, LogView, Perform
 from smartserver.store.open_pack import NONE_READ, FilesRead, OpenPack, SegmentReader, index_path, pack_path
 from smartserver.store.record import PackEntry
 from smartserver.store.state import State
@@ -248,27 +247,10 @@ def _rows_before(again: Reopen, family: tuple[object, ...], count: int) -> Resol
     return resolve
 
 
-@dataclass(frozen=True, slots=True)
-class RepositoryLook:
-    """A look at a repository; `head` is None if none was ever made."""
-
-    head: Head | None
-
-    @property
-    def state(self) -> State | None:
-        """The state of the repository; a deleted one has none."""
-        return self.head.state if self.head is not None and self.head.state.exists else None
-
-    @property
-    def exists(self) -> bool:
-        """True if there is a repository."""
-        return self.state is not None
-
-
 class OpenedState(NamedTuple):
-    """The newest state of a repository, and its packs; None where none was ever made, or there is none."""
+    """The newest state of a repository, and its packs, if there is one."""
 
-    head: Head | None
+    head: Head
     snapshot: Snapshot | None
 
 
@@ -290,23 +272,23 @@ class States:
         with self._guard:
             self.latest = None
 
-    def look(self, perform: Perform | None = None) -> RepositoryLook:
+    def look(self, perform: Perform | None = None) -> Head:
         """The repository as it is now. `perform`: as of `Log.look`."""
         try:
             head = self._log.look(perform)
         except NoSuchRepository:
-            return RepositoryLook(None)
+            return NOWHERE
         if head.damage is not None and not head.state.exists:
             raise head.damage
-        return RepositoryLook(head)
+        return head
 
-    def read(self, look: RepositoryLook | None = None) -> OpenedState:
+    def read(self, look: Head | None = None) -> OpenedState:
         """The repository as it is now, or as it was looked at."""
         for tries_left in range(TRIES, 0, -1):
             latest = look or self.look()
             look = None
             try:
-                return OpenedState(latest.head, self.open(latest.state))
+                return OpenedState(latest, self.open(latest.live))
             except NoSuchFile:
                 if tries_left == 1:
                     raise

@@ -90,7 +90,6 @@ class Summaries:
         self._file = file
         self._entry = entry
         self.blocks = -(-entry.segments >> BITS)
-        """The number of blocks."""
         size = file.size()
         wanted = min(size, 3 * self.blocks * _ROW.size + _END.size + TRAILER)
         tail = file.read_at(size - wanted, wanted)

@@ -125,7 +125,6 @@ class Table(Mapping[bytes, bytes]):
         """`size`: bytes of the keys and values in `below`."""
         self.kind = kind
         self.size = size
-        """Bytes of its keys and values."""
         self._below = below
         self._over: dict[bytes, bytes | None] = {}
         self._count = 0 if below is None else below.count

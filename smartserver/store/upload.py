@@ -46,7 +46,6 @@ class Upload:
     ) -> None:
         """`transaction`: the segments are checked against it. `quarantine` makes a place for new segments."""
         self.allowance = transaction.allowance
-        """The limits of its request."""
         self._quarantine = quarantine
         self._policy = policy
         self._validator = UploadValidator(transaction, quarantine, policy)

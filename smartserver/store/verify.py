@@ -263,7 +263,9 @@ MOST = 1 << 16
 
 
 def mend(transaction: Transaction) -> tuple[list[str], bool]:
-    """Mend as much as one request may; a line for each thing that is not as it should be, and whether any is left."""
+    """Mend what an earlier release stored on a client's word, as much as one request may; a line for each thing, and
+    whether any is left. Attributes of tips are proved anew, a map of the wrong kind gets that of the system, and
+    entries that no map may hold are removed."""
     if transaction.snapshot is not None:
         transaction.allowance.reads(*transaction.snapshot.extent)
     lines = list(_mend_refs(transaction))

@@ -47,7 +47,6 @@ class RepositoryView:
         """`line`: of its format file. `allowance`: charged for the work; nobody if it is left out. `own_meta`: the meta
         of the own record of a revision that came; `fact`: its `System.tip_fact`."""
         self.allowance = allowance or Allowance(limited=False)
-        """The limits of the request."""
         self.snapshot = snapshot
         """The repository it looks at; None if there is none yet."""
         self.created: tuple[str, tuple[Kind, ...], dict[str, bytes]] | None = None
@@ -69,7 +68,6 @@ class RepositoryView:
         self._belonging: dict[bytes, set[tuple[str, bytes]]] = {}
         """By ref, what was set here that belongs to it: map and key."""
         self.path = path
-        """The path the client named."""
         self._format = line
         self._own_meta = own_meta
         self._fact = fact
@@ -335,7 +333,11 @@ class RepositoryView:
         if self.created is not None:
             raise NoSuchRepository(self.path)
         question = ReadScope(wants, haves, ref)
-        system, view, common = system_of(self.vcs), self._moment(), decode_selector(selector)
+        system, view, common = (
+            system_of(self.vcs),
+            SnapshotView(self.refs, self.map, self._present(), self.allowance),
+            decode_selector(selector),
+        )
         if common is None:
             reading = system.read(view, selector, question)
         else:
@@ -352,14 +354,11 @@ class RepositoryView:
         if isinstance(plan, ContentPlan) and plan.items is not None:
             return ContentBody(plan.items, level)
         if isinstance(plan, ContentPlan):
-            return ContentReader(self._moment(), plan.pieces or ())
+            return ContentReader(SnapshotView(self.refs, self.map, self._present(), self.allowance), plan.pieces or ())
         segments = self._present().read_ranges(plan.ranges)
         if not plan.bulk:
             return segments
         return BulkReader(segments, self.kinds if plan.expanded and system_of(self.vcs).in_hunks else ())
-
-    def _moment(self) -> SnapshotView:
-        return SnapshotView(self.refs, self.map, self._present(), self.allowance)
 
     def _present(self) -> Snapshot:
         if self.snapshot is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 import pytest
 from interleaving import Run, explore
@@ -129,8 +130,10 @@ def by_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def falling(monkeypatch: pytest.MonkeyPatch) -> None:
-    def sort(numbers: Iterable[int]) -> list[int]:
-        return builtins.sorted(numbers, reverse=True)
+    def sort(values: Iterable[Any], **options: Any) -> list[Any]:
+        """Sort the numbers of records the other way round, which are the only integers."""
+        found = builtins.sorted(values, **options)
+        return found[::-1] if found and isinstance(found[0], int) else found
 
     monkeypatch.setattr(checkpoint, "sorted", sort, raising=False)
 

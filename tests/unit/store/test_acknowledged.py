@@ -448,9 +448,8 @@ def test_a_folder_is_listed_after_its_files_were_asked_for(
     far = repository_on(ListsLate(storage, meanwhile), clock)
     look = far.look()
     assert not meanwhile
-    assert look.head is not None
-    assert look.head.damage is None
-    assert look.head.state.ref(MAIN) == (Tip(line[2]),)
+    assert look.damage is None
+    assert look.state.ref(MAIN) == (Tip(line[2]),)
 
 
 def test_who_changes_nothing_is_told_the_state_of_the_record_that_others_share(
