@@ -34,7 +34,7 @@ from smartserver.server.access import Access, Admission, invoking_user
 from smartserver.server.executor import NOBODY, Executor, Lane, T
 from smartserver.server.fair import Tenant
 from smartserver.server.same_process import SameProcess
-from smartserver.server.site import Site
+from smartserver.server.site import NO_CREATE, Site
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.git.names import HEAD
 from smartserver.vcs.git.system import GIT
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("smartserver")
 
-CLIENTS: Final = {"hg": "hg clone", "bzr": "brz branch"}
-"""The commands that bring a repository of another system."""
+CLIENTS: Final = {"hg": ("Mercurial", "hg clone"), "bzr": ("Breezy", "brz branch")}
+"""Other systems by the names that users know, each with its command that clones a repository."""
 
 NEW_VCS: Final = "git sha1"
 """The system of a repository that a push creates: git does not say its object format before it sees that of the server.
@@ -60,7 +60,7 @@ CHECK_PAUSE: Final = 20
 
 
 class OtherSystem(Exception):
-    """A repository that git cannot have; the message says in a line which client can."""
+    """A repository that git cannot read; the message says in a line which client can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Gateway:
         found = self._state(visitor, path)
         if found is None:
             if not self.site.may_create:
-                raise NoSuchRepository(path)
+                raise AccessDenied("create the repository", NO_CREATE, name)
             access.require(Permission.CREATE, name)
         else:
             access.require(Permission.WRITE, name)
@@ -213,10 +213,10 @@ class Gateway:
         if state.is_incomplete:
             raise IncompleteRepository(path)
         if state.vcs not in GIT:
-            system = state.vcs.partition(" ")[0]
-            command = CLIENTS.get(system, "smartserver")
+            known = state.vcs.partition(" ")[0]
+            system, command = CLIENTS.get(known, (known, "smartserver list"))
             name = jail.clean(path)
-            raise OtherSystem(f"{name!r} is a repository of {system}: {command} hpss://HOST/{name}")
+            raise OtherSystem(f"{name!r} is a {system} repository, which git cannot read: {command} hpss://HOST/{name}")
         return StoreState(
             vcs=state.vcs,
             incarnation=state.incarnation,
@@ -227,6 +227,13 @@ class Gateway:
             refs=state.refs,
             head=state.settings.get(HEAD, b""),
         )
+
+    def words(self, wrong: Exception) -> str:
+        """The line that tells a client of an error. It names no folder of the server; the log does."""
+        if isinstance(wrong, OSError):
+            log.warning("a request of stock git failed: %s", wrong)
+            return f"the server failed: {wrong.strerror or type(wrong).__name__}"
+        return "".join(each if each.isprintable() else "?" for each in str(wrong).replace(self.folder, "CACHE"))
 
     # -- caches
 
@@ -242,14 +249,22 @@ class Gateway:
             VcsError, OSError: git, or the disk, refused.
         """
         cache, now, pull = self._cache(path), partial(self._now, path), partial(self._pull, path)
-        needs_tidying = cache.bring(now, pull)
-        lease = cache.lease()
-        if lease is None:
-            raise VcsError(f"the cache {cache.folder} was deleted while it was built")
+        try:
+            needs_tidying, lease = self._brought(cache, now, pull)
+        except (FileNotFoundError, VcsError) as wrong:
+            log.warning("the cache %s is built once more: %s", cache.folder, wrong)
+            needs_tidying, lease = self._brought(cache, now, pull)
         if needs_tidying:
             tidy = partial(self._tidy, cache, now, pull)
             self._later(lambda: self.executor.run(tidy, lambda _: None, Lane.LONG))
         return lease
+
+    def _brought(self, cache: GitCache, now: Now, pull: Pull) -> tuple[bool, Lease]:
+        needs_tidying = cache.bring(now, pull)
+        lease = cache.lease()
+        if lease is None:
+            raise VcsError("the server's cache of the repository was deleted while it was built; try again")
+        return needs_tidying, lease
 
     def check(self, path: str) -> None:
         """Look whether the cache of a repository is damaged, later. A client can cause that with any nonsense that it

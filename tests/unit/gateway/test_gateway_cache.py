@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import operator
 import os
 import shutil
 import subprocess
@@ -26,6 +28,7 @@ from smartserver.server.access import invoking_user
 from smartserver.server.same_process import SameProcess
 from smartserver.server.site import Site
 from smartserver.store.prune import prune
+from smartserver.vcs.base import ToolFailed, VcsError
 from smartserver.vcs.git.repository import GitRepository
 from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 from smartserver.verbs.rules import Rule
@@ -41,6 +44,7 @@ class Place:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.path = "project"
         (folder / "root").mkdir()
         self.site = Site(LocalTransport(folder / "root"))
         self.executor = LaterExecutor()
@@ -48,7 +52,7 @@ class Place:
         self.git = new_repository(folder / "work")
 
     def _remote(self, client: Client) -> RemoteRepository:
-        return RemoteRepository(client, "project", Knowledge(None, "project"))
+        return RemoteRepository(client, self.path, Knowledge(None, self.path))
 
     def push(self, ref: str, name: str = "", rule: Rule = Rule.FORCE) -> None:
         """Push an object to a ref; delete that without one."""
@@ -67,8 +71,8 @@ class Place:
 
     def bring(self) -> Path:
         """The generation that a request would be served by."""
-        state = self.gateway.state(VISITOR, "project")
-        lease = self.gateway.lease("project", state) or self.gateway.bring("project")
+        state = self.gateway.state(VISITOR, self.path)
+        lease = self.gateway.lease(self.path, state) or self.gateway.bring(self.path)
         lease.close()
         return Path(lease.folder)
 
@@ -268,6 +272,49 @@ def test_a_generation_that_was_never_finished_goes(place: Place) -> None:
     (first / "HEAD").unlink()
     place.bring()
     assert sorted(each.name for each in first.parent.glob("*.git")) == [place.bring().name]
+
+
+STEPS = ("_write_refs", "GitCache._files", "GitCache._remove_others")
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_cache_that_is_deleted_while_it_is_built(place: Place, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """It is built once more."""
+    place.push("refs/heads/main", "main")
+    original = operator.attrgetter(step)(module)
+
+    def deleted(*arguments: object) -> object:
+        monkeypatch.undo()
+        shutil.rmtree(place.folder / "cache")
+        return original(*arguments)
+
+    monkeypatch.setattr(f"smartserver.gateway.cache.{step}", deleted)
+    assert place.refs() == place.git("show-ref")
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_cache_that_is_deleted_all_the_time(place: Place, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Its client is told so, and where it was is not."""
+    place.push("refs/heads/main", "main")
+    original = operator.attrgetter(step)(module)
+
+    def deleted(*arguments: object) -> object:
+        shutil.rmtree(place.folder / "cache")
+        return original(*arguments)
+
+    monkeypatch.setattr(f"smartserver.gateway.cache.{step}", deleted)
+    with pytest.raises((OSError, VcsError)) as caught:
+        place.bring()
+    assert str(place.folder) not in place.gateway.words(caught.value)
+
+
+def test_clients_are_told_no_folder_of_the_server(place: Place) -> None:
+    folder = place.gateway.folder
+    for wrong in (OSError(errno.ENOSPC, "full", f"{folder}/x"), ToolFailed("git", 128, f"cannot write {folder}/x\n")):
+        told = place.gateway.words(wrong)
+        assert "full" in told or "cannot write" in told
+        assert folder not in told
+        assert "\n" not in told
 
 
 def test_quarantines_of_killed_processes_are_cleared(place: Place) -> None:
