@@ -55,6 +55,9 @@ NEW_VCS: Final = "git sha1"
 """The system of a repository that a push creates: git does not say its object format before it sees that of the server.
 """
 
+QUARANTINE: Final = "quarantine"
+"""The folder of the objects of pushes, beside the caches."""
+
 CHECK_PAUSE: Final = 20
 """The pause after a check of a cache, as a multiple of its duration: checks take a twentieth of a processor at most."""
 
@@ -116,11 +119,13 @@ class Gateway:
         folder: str,
         executor: Executor,
         later: Callable[[Callable[[], None]], object] = lambda call: call(),
+        cache_size: int | None = None,
     ) -> None:
         """`folder`: of the caches. `executor`: what is done after an answer runs there, and `later` says when: from any
-        thread."""
+        thread. `cache_size`: the bytes that all caches together may have; None: any number."""
         self.site = site
         self.folder = folder
+        self._cache_size = cache_size
         self.executor = executor
         self._later = later
         self._inline = _RequestsHere(executor)
@@ -254,7 +259,7 @@ class Gateway:
         except (FileNotFoundError, VcsError) as wrong:
             log.warning("the cache %s is built once more: %s", cache.folder, wrong)
             needs_tidying, lease = self._brought(cache, now, pull)
-        if needs_tidying:
+        if needs_tidying or self._cache_size is not None:
             tidy = partial(self._tidy, cache, now, pull)
             self._later(lambda: self.executor.run(tidy, lambda _: None, Lane.LONG))
         return lease
@@ -293,8 +298,23 @@ class Gateway:
     def _tidy(self, cache: GitCache, now: Now, pull: Pull) -> None:
         try:
             cache.tidy(now, pull)
+            self._remove_least_used()
         except (OtherSystem, CodedError, VcsError, OSError) as wrong:
             log.warning("tidying the cache %s: %s", cache.folder, wrong)
+
+    def _remove_least_used(self) -> None:
+        """Remove the caches that were used least recently, until the others have no more than `cache_size` bytes. The
+        last one that was used stays, whatever its size."""
+        if self._cache_size is None:
+            return
+        caches = [GitCache(each.path) for each in os.scandir(self.folder) if each.name != QUARANTINE]
+        used = sorted(((*cache.use(), cache.folder) for cache in caches), reverse=True)
+        left = self._cache_size
+        for number, (_, size, folder) in enumerate(used):
+            left -= size
+            if number and size and left < 0:
+                log.info("the cache %s is removed: all have more than %d bytes", folder, self._cache_size)
+                GitCache(folder).remove()
 
     def _pull(
         self, path: str, state: StoreState, haves: Sequence[RevisionId], ids: Sequence[RevisionId] | None
@@ -313,7 +333,7 @@ class Gateway:
     @contextlib.contextmanager
     def quarantine(self) -> Iterator[str]:
         """A new folder outside of all caches, for objects that nobody decided on. It is gone afterwards."""
-        above = os.path.join(self.folder, "quarantine")
+        above = os.path.join(self.folder, QUARANTINE)
         os.makedirs(above, mode=0o700, exist_ok=True)
         folder = os.path.join(above, secrets.token_hex(8))
         with _locked(above, fcntl.LOCK_SH):  # Nobody takes it for a leftover before it is locked.
@@ -328,7 +348,7 @@ class Gateway:
 
     def clear_quarantine(self) -> None:
         """Delete what pushes of processes that were killed have left."""
-        above = os.path.join(self.folder, "quarantine")
+        above = os.path.join(self.folder, QUARANTINE)
         with contextlib.suppress(FileNotFoundError), _locked(above, fcntl.LOCK_EX):
             for name in os.listdir(above):
                 folder = os.path.join(above, name)

@@ -42,13 +42,13 @@ VISITOR = Visitor(invoking_user("anna"), {}, "a test", "test")
 class Place:
     """A store with a repository, and its gateway."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, cache_size: int | None = None) -> None:
         self.folder = folder
         self.path = "project"
         (folder / "root").mkdir()
         self.site = Site(LocalTransport(folder / "root"))
         self.executor = LaterExecutor()
-        self.gateway = Gateway(self.site, str(folder / "cache"), self.executor)
+        self.gateway = Gateway(self.site, str(folder / "cache"), self.executor, cache_size=cache_size)
         self.git = new_repository(folder / "work")
 
     def _remote(self, client: Client) -> RemoteRepository:
@@ -352,6 +352,28 @@ def test_clients_cause_no_more_checks_than_one_at_a_time(place: Place, monkeypat
     place.gateway.check("project")
     place.executor.finish()
     assert len(checks) == 4
+
+
+def test_the_caches_used_least_recently_make_room(tmp_path: Path) -> None:
+    place = Place(tmp_path, cache_size=1)
+    folders = {}
+    for path in ("one", "two", "three"):
+        place.path = path
+        place.push("refs/heads/main", "main")
+        folders[path] = place.bring()
+        os.utime(folders[path].parent / "current", times=(1.0, 1.0 + len(folders)))
+    served = place.gateway.lease("two", None)
+    place.path = "one"
+    assert place.bring() == folders["one"]  # It was used last, now.
+    place.executor.finish()
+    assert [path for path, folder in folders.items() if folder.exists()] == ["one", "two"]
+    assert served is not None
+    served.close()
+    place.path = "three"
+    assert place.refs() == place.git("show-ref")
+    place.executor.finish()
+    assert [path for path, folder in folders.items() if folder.exists()] == []
+    assert place.bring().exists()
 
 
 def test_two_stores_share_no_cache(place: Place, tmp_path: Path) -> None:
