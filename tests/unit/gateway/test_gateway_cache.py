@@ -8,6 +8,7 @@ import operator
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
-from smartserver.client.updates import NewRepository, RefUpdate
+from smartserver.client.updates import NewRepository, Outcome, RefUpdate
 from smartserver.gateway import cache as module
 from smartserver.gateway.cache import GitCache
 from smartserver.gateway.gateway import Gateway, Visitor
@@ -54,8 +55,8 @@ class Place:
     def _remote(self, client: Client) -> RemoteRepository:
         return RemoteRepository(client, self.path, Knowledge(None, self.path))
 
-    def push(self, ref: str, name: str = "", rule: Rule = Rule.FORCE) -> None:
-        """Push an object to a ref; delete that without one."""
+    def push(self, ref: str, name: str = "", beside: Sequence[RefUpdate] = ()) -> list[Outcome]:
+        """Push an object to a ref; delete that without one. `beside`: further updates of the same push."""
         tip = bytes.fromhex(self.git("rev-parse", name).strip()) if name else None
         with (
             Client(lambda: SameProcess(self.site, invoking_user("anna"))) as client,
@@ -63,7 +64,8 @@ class Place:
         ):
             new = NewRepository(local.vcs, local.kinds, {"HEAD": b"refs/heads/main"})
             remote = self._remote(client)
-            remote.push(PushRequest([RefUpdate(ref.encode(), tip, rule)], LocalSource(local), new))
+            updates = [RefUpdate(ref.encode(), tip, Rule.FORCE), *beside]
+            return [each.outcome for each in remote.push(PushRequest(updates, LocalSource(local), new)).refs]
 
     def delete(self) -> None:
         with Client(lambda: SameProcess(self.site, invoking_user("anna"))) as client:
@@ -155,6 +157,24 @@ def test_a_deletion_that_leaves_nothing_behind_builds_nothing(place: Place) -> N
     current = GitCache(str(first.parent))._current()
     assert current is not None
     assert not current.left
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_content_of_a_refused_ref_does_not_come(place: Place, is_there: bool) -> None:
+    """Though the store has it, because another ref of the same push was accepted."""
+    place.push("refs/heads/main", "main")
+    if is_there:
+        place.bring()
+    place.git.commit("two")
+    place.git("checkout", "-q", "--orphan", "elsewhere")
+    secret = bytes.fromhex(place.git.commit("secret"))
+    refused = RefUpdate(b"refs/heads/elsewhere", secret, Rule.LEASE, expected=b"\1" * 20)
+    assert place.push("refs/heads/main", "main", [refused]) == [Outcome.DONE, Outcome.REFUSED]
+    stored = place.site.find("project").repository
+    assert stored.snapshot().ordinal(secret) is not None
+    assert place.has("main:two")
+    assert not place.has("elsewhere")
+    assert not place.has("elsewhere:secret")
 
 
 def test_a_repository_that_is_recreated(place: Place) -> None:
