@@ -254,22 +254,20 @@ class Gateway:
             VcsError, OSError: git, or the disk, refused.
         """
         cache, now, pull = self._cache(path), partial(self._now, path), partial(self._pull, path)
-        try:
-            needs_tidying, lease = self._brought(cache, now, pull)
-        except (FileNotFoundError, VcsError) as wrong:
-            log.warning("the cache %s is built once more: %s", cache.folder, wrong)
-            needs_tidying, lease = self._brought(cache, now, pull)
+        for _ in range(2):  # It may be deleted meanwhile.
+            try:
+                needs_tidying, lease = cache.bring(now, pull), cache.lease()
+                if lease is not None:
+                    break
+                log.warning("the cache %s was deleted as it was built", cache.folder)
+            except (FileNotFoundError, VcsError) as wrong:
+                log.warning("building the cache %s: %s", cache.folder, wrong)
+        else:
+            raise VcsError("the server could not build its cache of the repository; its log has the reason")
         if needs_tidying or self._cache_size is not None:
             tidy = partial(self._tidy, cache, now, pull)
             self._later(lambda: self.executor.run(tidy, lambda _: None, Lane.LONG))
         return lease
-
-    def _brought(self, cache: GitCache, now: Now, pull: Pull) -> tuple[bool, Lease]:
-        needs_tidying = cache.bring(now, pull)
-        lease = cache.lease()
-        if lease is None:
-            raise VcsError("the server's cache of the repository was deleted while it was built; try again")
-        return needs_tidying, lease
 
     def check(self, path: str) -> None:
         """Look whether the cache of a repository is damaged, later. A client can cause that with any nonsense that it

@@ -314,7 +314,7 @@ def test_a_cache_that_is_deleted_while_it_is_built(place: Place, monkeypatch: py
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_cache_that_is_deleted_all_the_time(place: Place, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    """Its client is told so, and where it was is not."""
+    """Its client is told so, and not where it was."""
     place.push("refs/heads/main", "main")
     original = operator.attrgetter(step)(module)
 
@@ -323,9 +323,8 @@ def test_a_cache_that_is_deleted_all_the_time(place: Place, monkeypatch: pytest.
         return original(*arguments)
 
     monkeypatch.setattr(f"smartserver.gateway.cache.{step}", deleted)
-    with pytest.raises((OSError, VcsError)) as caught:
+    with pytest.raises(VcsError, match="^the server could not build its cache of the repository; its log has the rea"):
         place.bring()
-    assert str(place.folder) not in place.gateway.words(caught.value)
 
 
 def test_clients_are_told_no_folder_of_the_server(place: Place) -> None:
@@ -383,6 +382,7 @@ def test_the_caches_used_least_recently_make_room(tmp_path: Path) -> None:
         folders[path] = place.bring()
         os.utime(folders[path].parent / "current", times=(1.0, 1.0 + len(folders)))
     served = place.gateway.lease("two", None)
+    os.utime(folders["two"].parent / "current", times=(5.0, 5.0))
     place.path = "one"
     assert place.bring() == folders["one"]  # It was used last, now.
     place.executor.finish()
