@@ -323,7 +323,7 @@ def test_a_cache_that_is_deleted_all_the_time(place: Place, monkeypatch: pytest.
         return original(*arguments)
 
     monkeypatch.setattr(f"smartserver.gateway.cache.{step}", deleted)
-    with pytest.raises(VcsError, match="^the server could not build its cache of the repository; its log has the rea"):
+    with pytest.raises(VcsError, match=r"^the server could not build its cache of the repository; "):
         place.bring()
 
 
