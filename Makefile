@@ -22,8 +22,8 @@
 #                two hours (ARGS=PATH: the repository or bundle whose history is the real one; what there is: make bench ARGS="papers -h")
 #   make profile a profile of an import, by library, function and line (ARGS="--row '1,000 small texts'")
 #   make soak    everything at once for ten minutes: readers, writers, kills, strangers, a clock stepped, a record damaged
-#   make git-suite   git's own tests of clone, fetch and push over hpss://, in a quarter of an hour (some of them:
-#                make git-suite ARGS="t5510 t5516"; another git: make git-suite ARGS="--source FOLDER")
+#   make git-suite   git's own tests of clone, fetch and push over hpss://, and of smart HTTP on the gateway, in a quarter of an
+#                hour (some of them: make git-suite ARGS="t5510 t5541"; another git: make git-suite ARGS="--source FOLDER")
 #   make hg-suite   Mercurial's own tests of push, pull, clone, bookmarks, phases and obsolescence over hpss:// (some of them:
 #                make hg-suite ARGS="test-push test-pull-r"; with Mercurial alone: make hg-suite ARGS=--plain)
 #   make ratchet every remote command of brz, stock over bzr:// beside our plugin over hpss://: calls, round trips, bytes, in

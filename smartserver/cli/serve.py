@@ -26,6 +26,7 @@ from smartserver.cli.serve_options import (
     check_access_options,
     check_root,
     encryption_of,
+    git_cache_size_of,
     level_of,
     memcached_servers,
     memory_of,
@@ -203,6 +204,14 @@ if TYPE_CHECKING:
     help="What --cache-dir may take.",
 )
 @click.option(
+    "--git-cache-size",
+    type=click.IntRange(1),
+    show_default="no limit",
+    metavar="GB",
+    help="What stock git reads (--http, ssh) may take in --cache-dir: the repositories that were used least recently "
+    "are removed from there, and built again when they are used.",
+)
+@click.option(
     "--workers",
     type=click.IntRange(1, 64),
     default=1,
@@ -313,6 +322,7 @@ def check(ctx: click.Context, options: ServeOptions) -> CheckedOptions:
         tokens=tokens,
         listen=("", 0) if options.stdio else parse_listen(options.listen),
         http=None if options.http is None else parse_listen(options.http, "--http", None),
+        git_cache_size=git_cache_size_of(options.git_cache_size, ctx),
         asked=_git_command(os.environ.get("SSH_ORIGINAL_COMMAND", "")) if options.stdio else None,
         metrics=metrics_place_of(options.metrics, public=options.metrics_public),
         encryption=encryption_of(options.tls, options.tls_key, required=options.require_tls),

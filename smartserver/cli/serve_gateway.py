@@ -35,12 +35,14 @@ def listen_for_git(
     reactor: Reactor,
     *,
     folder: str,
+    cache_size: int | None,
     access: tuple[AccessFile, TokenFile] | None,
     anonymous: Anonymous,
     encryption: Encryption | None,
     is_first: bool,
 ) -> ListeningPort:
-    """Accept clients of stock git on a socket. `is_first`: whether no other process serves the same yet."""
+    """Accept clients of stock git on a socket. `cache_size`: as of `Gateway`. `is_first`: whether no other process
+    serves the same yet."""
     from smartserver.gateway.gateway import Gateway
     from smartserver.gateway.http_channel import GatewayFactory
     from smartserver.server import access as rules
@@ -52,7 +54,7 @@ def listen_for_git(
     def wait(call: Callable[[], None]) -> None:
         reactor.callLater(TIDY_AFTER, call)
 
-    gateway = Gateway(connections.site, folder, executor, lambda call: executor.soon(lambda: wait(call)))
+    gateway = Gateway(connections.site, folder, executor, lambda call: executor.soon(lambda: wait(call)), cache_size)
     if is_first:
         executor.run(gateway.clear_quarantine, lambda _: None, Lane.LONG)
 
@@ -66,14 +68,20 @@ def listen_for_git(
 
 
 def serve_git(
-    site: Site, asked: GitCommand, admission: Admission, peer: str, folder: str, environment: Mapping[str, str]
+    site: Site,
+    asked: GitCommand,
+    admission: Admission,
+    peer: str,
+    folder: str,
+    cache_size: int | None,
+    environment: Mapping[str, str],
 ) -> int:
-    """Answer a command of git's on standard input and output; the status to end with."""
+    """Answer a command of git's on standard input and output; the status to end with. `cache_size`: as of `Gateway`."""
     from smartserver.gateway.gateway import Gateway, Visitor
     from smartserver.gateway.ssh import LaterExecutor, serve
 
     executor = LaterExecutor()
-    gateway = Gateway(site, folder, executor)
+    gateway = Gateway(site, folder, executor, cache_size=cache_size)
     status = serve(gateway, Visitor(admission, {}, peer, "ssh"), asked, environment.get("GIT_PROTOCOL", ""))
     # The client is not kept waiting for what comes after its answer.
     with open(os.devnull, "r+b") as nothing:

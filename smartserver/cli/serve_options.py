@@ -38,8 +38,8 @@ GROUPS = {
         "fsck", "ignored", "rules", "max_connections", "max_per_address", "idle_timeout",
     ),
     "Caches and processes (rarely needed: keep them in a file for --config)": (
-        "workers", "shared_cache", "memory_cache_size", "cache_dir", "cache_size", "memcached", "compression",
-        "fast_open",
+        "workers", "shared_cache", "memory_cache_size", "cache_dir", "cache_size", "git_cache_size", "memcached",
+        "compression", "fast_open",
     ),
 }  # fmt: skip
 """The groups of options in the help. An option of none is in a last group."""
@@ -94,6 +94,7 @@ class ServeOptions:
     memory_cache_size: str
     cache_dir: Path | None
     cache_size: int
+    git_cache_size: int | None
     workers: int
     memcached: str | None
     shared_cache: int
@@ -115,6 +116,8 @@ class CheckedOptions:
     tokens: TokenFile | None
     listen: tuple[str, int]
     http: tuple[str, int] | None
+    git_cache_size: int | None
+    """In bytes; None: no limit."""
     asked: GitCommand | None
     """The command of git that the client of a login by ssh asks for."""
     metrics: tuple[str, int] | None
@@ -149,6 +152,15 @@ def refuse_cache(ctx: click.Context) -> None:
         raise UsageConflict(f"{found['cache_size']} is for a bucket that is served: s3://bucket/prefix")
     if "cache_dir" in found and not ctx.params["stdio"] and ctx.params["http"] is None:
         raise UsageConflict(f"{found['cache_dir']} is for a bucket that is served (s3://bucket/prefix), or for --http")
+
+
+def git_cache_size_of(gigabytes: int | None, ctx: click.Context) -> int | None:
+    """The bytes that `--git-cache-size` names; None: no limit."""
+    if gigabytes is None:
+        return None
+    if not ctx.params["stdio"] and ctx.params["http"] is None:
+        raise UsageConflict("--git-cache-size needs --http HOST:PORT, or --stdio")
+    return gigabytes * 10**9
 
 
 def refuse_with_stdio(ctx: click.Context) -> None:

@@ -221,6 +221,7 @@ class Serving:
             self._admission(),
             self._peer(),
             git_folder(self._options.cache_dir, os.environ),
+            self._checked.git_cache_size,
             os.environ,
         )
         if self._deliveries is not None:  # No reactor runs, whose end would do it.
@@ -312,6 +313,7 @@ class Serving:
             self._connections,
             self._reactor,
             folder=git_folder(options.cache_dir, os.environ),
+            cache_size=checked.git_cache_size,
             access=users,
             anonymous=Anonymous(options.anonymous or "read"),
             encryption=checked.encryption,

@@ -4,7 +4,8 @@ It is a cache: the store alone decides what there is, and all of a cache can be 
 of its own:
 
     lock            flocked by the one process that changes the cache
-    current         which generation is in use, the record of the log that it is at, and the sizes of its files
+    current         which generation is in use, the record of the log that it is at, and the sizes of its files; the
+                    time of its modification is that of the last use
     XXXXXXXX.git/   a generation: a bare repository whose refs are all in `packed-refs`, and its file `lease`
 
 An update pulls what the cache lacks, puts that into a pack, replaces `packed-refs`, then `current`. A crash between two
@@ -152,6 +153,7 @@ class GitCache:
                 try:
                     fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
                     if os.fstat(descriptor).st_nlink and self._is_whole(current):
+                        os.utime(self._at("current"))
                         return Lease(folder, descriptor)
                 except BaseException:
                     os.close(descriptor)
@@ -237,6 +239,24 @@ class GitCache:
                 current = self._current()
                 if current is not None and self._at(current.generation) == lease.folder:
                     os.unlink(self._at("current"))
+
+    def use(self) -> tuple[float, int]:
+        """The time at which it was last used, in seconds since the epoch, and the bytes of its generation in use."""
+        current = self._current()
+        if current is None:
+            return 0.0, 0
+        try:
+            return os.stat(self._at("current")).st_mtime, sum(current.files.values())
+        except FileNotFoundError:
+            return 0.0, 0
+
+    def remove(self) -> None:
+        """Delete it, unless a process serves it."""
+        with contextlib.suppress(FileNotFoundError), self._locked():
+            self._remove_others("")
+            current = self._current()
+            if current is not None and not os.path.exists(self._at(current.generation)):
+                os.unlink(self._at("current"))
 
     # -- generations
 

@@ -34,7 +34,7 @@ from smartserver.server.access import Access, Admission, invoking_user
 from smartserver.server.executor import NOBODY, Executor, Lane, T
 from smartserver.server.fair import Tenant
 from smartserver.server.same_process import SameProcess
-from smartserver.server.site import Site
+from smartserver.server.site import NO_CREATE, Site
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.git.names import HEAD
 from smartserver.vcs.git.system import GIT
@@ -48,19 +48,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("smartserver")
 
-CLIENTS: Final = {"hg": "hg clone", "bzr": "brz branch"}
-"""The commands that bring a repository of another system."""
+CLIENTS: Final = {"hg": ("Mercurial", "hg clone"), "bzr": ("Breezy", "brz branch")}
+"""Other systems by the names that users know, each with its command that clones a repository."""
 
 NEW_VCS: Final = "git sha1"
 """The system of a repository that a push creates: git does not say its object format before it sees that of the server.
 """
+
+QUARANTINE: Final = "quarantine"
+"""The folder of the objects of pushes, beside the caches."""
 
 CHECK_PAUSE: Final = 20
 """The pause after a check of a cache, as a multiple of its duration: checks take a twentieth of a processor at most."""
 
 
 class OtherSystem(Exception):
-    """A repository that git cannot have; the message says in a line which client can."""
+    """A repository that git cannot read; the message says in a line which client can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +119,13 @@ class Gateway:
         folder: str,
         executor: Executor,
         later: Callable[[Callable[[], None]], object] = lambda call: call(),
+        cache_size: int | None = None,
     ) -> None:
         """`folder`: of the caches. `executor`: what is done after an answer runs there, and `later` says when: from any
-        thread."""
+        thread. `cache_size`: the bytes that all caches together may have; None: any number."""
         self.site = site
         self.folder = folder
+        self._cache_size = cache_size
         self.executor = executor
         self._later = later
         self._inline = _RequestsHere(executor)
@@ -153,7 +158,7 @@ class Gateway:
         found = self._state(visitor, path)
         if found is None:
             if not self.site.may_create:
-                raise NoSuchRepository(path)
+                raise AccessDenied("create the repository", NO_CREATE, name)
             access.require(Permission.CREATE, name)
         else:
             access.require(Permission.WRITE, name)
@@ -213,10 +218,10 @@ class Gateway:
         if state.is_incomplete:
             raise IncompleteRepository(path)
         if state.vcs not in GIT:
-            system = state.vcs.partition(" ")[0]
-            command = CLIENTS.get(system, "smartserver")
+            known = state.vcs.partition(" ")[0]
+            system, command = CLIENTS.get(known, (known, "smartserver list"))
             name = jail.clean(path)
-            raise OtherSystem(f"{name!r} is a repository of {system}: {command} hpss://HOST/{name}")
+            raise OtherSystem(f"{name!r} is a {system} repository, which git cannot read: {command} hpss://HOST/{name}")
         return StoreState(
             vcs=state.vcs,
             incarnation=state.incarnation,
@@ -227,6 +232,13 @@ class Gateway:
             refs=state.refs,
             head=state.settings.get(HEAD, b""),
         )
+
+    def words(self, wrong: Exception) -> str:
+        """The line that tells a client of an error. It names no folder of the server; the log does."""
+        if isinstance(wrong, OSError):
+            log.warning("a request of stock git failed: %s", wrong)
+            return f"the server failed: {wrong.strerror or type(wrong).__name__}"
+        return "".join(each if each.isprintable() else "?" for each in str(wrong).replace(self.folder, "CACHE"))
 
     # -- caches
 
@@ -242,11 +254,17 @@ class Gateway:
             VcsError, OSError: git, or the disk, refused.
         """
         cache, now, pull = self._cache(path), partial(self._now, path), partial(self._pull, path)
-        needs_tidying = cache.bring(now, pull)
-        lease = cache.lease()
-        if lease is None:
-            raise VcsError(f"the cache {cache.folder} was deleted while it was built")
-        if needs_tidying:
+        for _ in range(2):  # It may be deleted meanwhile.
+            try:
+                needs_tidying, lease = cache.bring(now, pull), cache.lease()
+                if lease is not None:
+                    break
+                log.warning("the cache %s was deleted as it was built", cache.folder)
+            except (FileNotFoundError, VcsError) as wrong:
+                log.warning("building the cache %s: %s", cache.folder, wrong)
+        else:
+            raise VcsError("the server could not build its cache of the repository; its log has the reason")
+        if needs_tidying or self._cache_size is not None:
             tidy = partial(self._tidy, cache, now, pull)
             self._later(lambda: self.executor.run(tidy, lambda _: None, Lane.LONG))
         return lease
@@ -278,8 +296,23 @@ class Gateway:
     def _tidy(self, cache: GitCache, now: Now, pull: Pull) -> None:
         try:
             cache.tidy(now, pull)
+            self._remove_least_used()
         except (OtherSystem, CodedError, VcsError, OSError) as wrong:
             log.warning("tidying the cache %s: %s", cache.folder, wrong)
+
+    def _remove_least_used(self) -> None:
+        """Remove the caches that were used least recently, until the others have no more than `cache_size` bytes. The
+        last one that was used stays, whatever its size."""
+        if self._cache_size is None:
+            return
+        caches = [GitCache(each.path) for each in os.scandir(self.folder) if each.name != QUARANTINE]
+        used = sorted(((*cache.use(), cache.folder) for cache in caches), reverse=True)
+        left = self._cache_size
+        for number, (_, size, folder) in enumerate(used):
+            left -= size
+            if number and size and left < 0:
+                log.info("the cache %s is removed: all have more than %d bytes", folder, self._cache_size)
+                GitCache(folder).remove()
 
     def _pull(
         self, path: str, state: StoreState, haves: Sequence[RevisionId], ids: Sequence[RevisionId] | None
@@ -298,7 +331,7 @@ class Gateway:
     @contextlib.contextmanager
     def quarantine(self) -> Iterator[str]:
         """A new folder outside of all caches, for objects that nobody decided on. It is gone afterwards."""
-        above = os.path.join(self.folder, "quarantine")
+        above = os.path.join(self.folder, QUARANTINE)
         os.makedirs(above, mode=0o700, exist_ok=True)
         folder = os.path.join(above, secrets.token_hex(8))
         with _locked(above, fcntl.LOCK_SH):  # Nobody takes it for a leftover before it is locked.
@@ -313,7 +346,7 @@ class Gateway:
 
     def clear_quarantine(self) -> None:
         """Delete what pushes of processes that were killed have left."""
-        above = os.path.join(self.folder, "quarantine")
+        above = os.path.join(self.folder, QUARANTINE)
         with contextlib.suppress(FileNotFoundError), _locked(above, fcntl.LOCK_EX):
             for name in os.listdir(above):
                 folder = os.path.join(above, name)

@@ -1,8 +1,8 @@
 """Connections of the gateway: HTTP/1.1 by `twisted.web`, with and without TLS, among the connections of the server.
 
 Its times are these. The head of a request comes within `HEAD` from when the connection was opened, or the answer before
-it was taken. A client that owes a part of a body, or takes nothing of its answer, has as long as one of hpss://. While
-the server works for it, it may be silent.
+it was taken. A client that owes a part of a body, or takes nothing of its answer, has as long as one of hpss://, and so
+has the rest of a request that was refused. While the server works for it, it may be silent.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from smartserver.server.connections import Connections
 from smartserver.server.fair import Tenant
 from smartserver.server.outbox import unacknowledged
 from smartserver.server.tcp import MAX_TLS_STEPS, SOCKET_OPTIONS, Encryption, counted, is_loopback, shown
+from smartserver.wire.limits import DRAIN_SECONDS
 from smartserver.wire.tls import HANDSHAKE
 from transports.errors import CodedError
 
@@ -108,6 +109,8 @@ class GatewayChannel(http.HTTPChannel):
         """True if the body is read as it comes."""
         self._has_head = False
         """True if the head of a request came that is not answered."""
+        self._refused: float | None = None
+        """The time at which that request was refused at its head."""
         self._heard = self._moved = self._idle = 0.0
         """The times at which something last came, the client last took something, and the last request ended."""
         self._untaken = 0
@@ -179,6 +182,7 @@ class GatewayChannel(http.HTTPChannel):
     def requestDone(self, request: GatewayRequest) -> None:
         """A request was answered."""
         self._has_head = False
+        self._refused = None
         self._idle = self._now
         super().requestDone(request)
 
@@ -197,6 +201,10 @@ class GatewayChannel(http.HTTPChannel):
     def head_came(self) -> None:
         """The head of a request is there."""
         self._has_head = True
+
+    def refuse_body(self) -> None:
+        """The body that comes is discarded."""
+        self._refused = self._now
 
     def let_read(self, more: bool) -> None:
         """Read on, or not for now."""
@@ -278,6 +286,8 @@ class GatewayChannel(http.HTTPChannel):
             self._end_idle()
         elif self._is_receiving and now - self._heard >= idle:
             self.abort(f"nothing of the rest of a request came for {now - self._heard:.0f} s")
+        elif self._is_receiving and self._refused is not None and now - self._refused >= DRAIN_SECONDS:
+            self.abort(f"a request still came {now - self._refused:.0f} s after it was refused")
         if self.connected:
             self._timer = self.reactor.callLater(min(LOOK, idle / 4), self._look)
 

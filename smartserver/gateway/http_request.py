@@ -86,6 +86,9 @@ class Channel(Protocol):
     def head_came(self) -> None:
         """The head of a request is there."""
 
+    def refuse_body(self) -> None:
+        """The body that comes is discarded."""
+
     def let_read(self, more: bool) -> None:
         """Read on, or not for now."""
 
@@ -137,6 +140,7 @@ class GatewayRequest(http.Request):
             self._admit(self._route, self._visitor, length)
         except (NoRoute, CodedError) as wrong:
             self._refusal = wrong
+            channel.refuse_body()
         if self._refusal is not None and self.requestHeaders.hasHeader(b"expect"):
             # Such a client waits for a word before it sends its body: this is the word.
             self.requestHeaders.removeHeader(b"expect")
@@ -382,7 +386,7 @@ class GatewayRequest(http.Request):
     def _refuse(self, wrong: Exception) -> None:
         """Answer an error, so that git shows its line."""
         outcome = wrong.code if isinstance(wrong, CodedError) else "refused"
-        text = "".join(each if each.isprintable() else "?" for each in str(wrong))
+        text = self._gateway.words(wrong)
         if isinstance(wrong, AccessDenied) and wrong.token == TOKEN_REFUSED:
             refusals.warning("refused log-in from=%s: %s", self._who.peer, wrong.why)
         if self.startedWriting:
@@ -422,10 +426,11 @@ class GatewayRequest(http.Request):
 
     def _head(self, status: int, kind: str) -> None:
         self.setResponseCode(status)
-        self.setHeader(b"content-type", kind.encode())
-        self.setHeader(b"cache-control", b"no-cache, max-age=0, must-revalidate")
+        # In the order of `git http-backend`.
         self.setHeader(b"expires", b"Fri, 01 Jan 1980 00:00:00 GMT")
         self.setHeader(b"pragma", b"no-cache")
+        self.setHeader(b"cache-control", b"no-cache, max-age=0, must-revalidate")
+        self.setHeader(b"content-type", kind.encode())
 
     @property
     def _content_type(self) -> str:

@@ -26,9 +26,10 @@ from smartserver.gateway.gateway import NEW_VCS, Gateway, Visitor
 from smartserver.gateway.pkt_line import FLUSH, BadRequest, Read, band, line, read_lines
 from smartserver.plugins.git.push import LocalSource, new_head, objection, peeled
 from smartserver.records.model import RevisionId
-from smartserver.vcs.base import VcsError
+from smartserver.vcs.base import CannotSend, ToolFailed, VcsError
 from smartserver.vcs.git.bare import open_bare
 from smartserver.vcs.git.names import HEAD
+from smartserver.vcs.git.objects import MissingObject, ReadingEnded
 from smartserver.vcs.git.repository import GitRepository, failure
 from smartserver.verbs.rules import Rule
 from transports.errors import CodedError
@@ -51,6 +52,14 @@ MAX_REASON: Final = 1000
 
 NOT_ATOMIC: Final = "atomic push failed"
 
+CUT_OFF: Final = (
+    "cannot push from a shallow repository: the server lacks the history that is cut off there "
+    "(git fetch --unshallow from where it was cloned)"
+)
+INCOMPLETE: Final = "missing necessary objects"
+"""The reasons for which a ref is refused whose history is neither in the pack nor on the server; the second is that of
+git's own server."""
+
 
 class Command(msgspec.Struct, frozen=True):
     """A change of one ref; an id is empty where the ref is absent, before or after."""
@@ -67,6 +76,8 @@ class ReceiveRequest(msgspec.Struct, frozen=True):
     capabilities: frozenset[bytes]
     options: Sequence[bytes] = ()
     """Push options (`git push -o`)."""
+    is_shallow: bool = False
+    """True if the history of the client is cut off somewhere."""
 
     @property
     def has_pack(self) -> bool:
@@ -98,19 +109,22 @@ def read_request(read: Read) -> ReceiveRequest:
     """
     commands: list[Command] = []
     capabilities: frozenset[bytes] = frozenset()
+    is_shallow = False
     for payload in read_lines(read, MAX_COMMANDS):
         text, nul, said = payload.partition(b"\0")
         if nul and not commands:
             capabilities = frozenset(said.split())
         text = text.removesuffix(b"\n")
         # The store has the whole history: the edge of a client's shallow one says nothing of what is new.
-        if not text.startswith(b"shallow "):
+        if text.startswith(b"shallow "):
+            is_shallow = True
+        else:
             commands.append(_command(text))
     names = [command.ref for command in commands]
     if len(set(names)) != len(names):
         raise BadRequest("two commands for one ref")
     options = read_lines(read, MAX_OPTIONS) if commands and b"push-options" in capabilities else ()
-    return ReceiveRequest(commands, capabilities, [each.removesuffix(b"\n") for each in options])
+    return ReceiveRequest(commands, capabilities, [each.removesuffix(b"\n") for each in options], is_shallow)
 
 
 def _command(text: bytes) -> Command:
@@ -164,12 +178,12 @@ class Receive:
                 command = ["--git-dir", local.git_dir, "index-pack", "--stdin", "--fix-thin"]
                 status, words = git_programs.run(command, local.environment, pack)
                 if status:
-                    why = str(failure("index-pack", status, words))
+                    why = gateway.words(failure("index-pack", status, words))
                     return why, {each.ref: "unpacker error" for each in commands}
             try:
                 return "", self._push(local, state)
             except (CodedError, VcsError) as wrong:
-                return "", {each.ref: str(wrong) for each in commands}
+                return "", {each.ref: self._words_of(wrong) for each in commands}
 
     def _push(self, local: GitRepository, state: StoreState | None) -> dict[bytes, str]:
         atomic = b"atomic" in self._request.capabilities
@@ -184,14 +198,28 @@ class Receive:
                 updates.append(update)
         if refused and atomic:
             return {update.ref: NOT_ATOMIC for update in updates} | refused
-        if not updates:
-            return refused
-        new = None if state is not None else NewRepository(local.vcs, local.kinds, {HEAD: new_head(local, updates)})
         remote = self._gateway.remote(self._visitor, self._path, state)
         remote.advised = self._advised
-        haves = () if state is None else local.refs().values()
-        outcomes = remote.push(PushRequest(updates, _Source(local, haves), new, atomic=atomic)).refs
-        return refused | {each.update.ref: reason(each) for each in outcomes if each.outcome is Outcome.REFUSED}
+        source = _Source(local, () if state is None else local.refs().values())
+        while updates:
+            # The store keeps all content of a request of which it accepts one ref. So a request is done as a whole or
+            # not at all, and repeated without the refs that were refused and the content that they alone need.
+            new = None if state is not None else NewRepository(local.vcs, local.kinds, {HEAD: new_head(local, updates)})
+            outcomes = remote.push(PushRequest(updates, source, new, atomic=True)).refs
+            refused |= {each.update.ref: reason(each) for each in outcomes if each.outcome is Outcome.REFUSED}
+            left = [each.update for each in outcomes if isinstance(each.error, NotDone)]
+            if atomic or len(left) == len(updates):
+                break
+            for update in left:
+                del refused[update.ref]
+            updates = left
+        return refused
+
+    def _words_of(self, wrong: CodedError | VcsError) -> str:
+        """The reason of a refusal of the whole push."""
+        if isinstance(wrong, CannotSend) and isinstance(wrong.__cause__, (ToolFailed, MissingObject, ReadingEnded)):
+            return CUT_OFF if self._request.is_shallow else INCOMPLETE
+        return self._gateway.words(wrong)
 
     def _advised(self, found: Sequence[Advice]) -> None:
         """Keep the faults of the objects, for the user."""

@@ -79,12 +79,12 @@ def token_of(authorization: bytes) -> dict[str, msgspec.Raw]:
     if not authorization:
         return {}
     scheme, _, credentials = authorization.strip().partition(b" ")
+    if scheme.lower() != b"basic":
+        raise NoRoute(400, "expected `Authorization: Basic`, whose password is the token; `Bearer` is not supported")
     try:
-        if scheme.lower() != b"basic":
-            raise ValueError
         name, _, password = base64.b64decode(credentials.strip(), validate=True).decode("utf-8").partition(":")
     except (ValueError, binascii.Error):
-        raise NoRoute(400, "expected `Authorization: Basic ...` with a token as the password") from None
+        raise NoRoute(400, "expected `Authorization: Basic` with NAME:TOKEN in base64") from None
     return {"token": raw(password or name)} if password or name else {}
 
 

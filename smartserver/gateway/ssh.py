@@ -59,9 +59,8 @@ def serve(gateway: Gateway, visitor: Visitor, asked: GitCommand, protocol: str) 
         request = read_request(reader(STDIN))
         _write(Receive(gateway, visitor, asked.path, request).run(STDIN))
     except (BadRequest, *EXPECTED) as wrong:
-        text = "".join(each if each.isprintable() else "?" for each in str(wrong))
-        log.info("%s: %s: %s", visitor.peer, asked.service, text)
-        _write(error(text))
+        log.info("%s: %s: %s", visitor.peer, asked.service, wrong)
+        _write(error(gateway.words(wrong)))
         return FAILED
     return 0
 

@@ -27,7 +27,7 @@ from smartserver.server import jail
 from smartserver.server.access import Access
 from smartserver.server.header import RequestFailure, RequestHeader, declared, fault
 from smartserver.server.open_files import OpenFiles
-from smartserver.server.site import RepositoryLocation, Site
+from smartserver.server.site import NO_CREATE, RepositoryLocation, Site
 from smartserver.store.allowance import Allowance
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.log_view import Head
@@ -402,9 +402,7 @@ class RequestContext:
         if permission is Permission.CREATE and not ref:
             path = self.transaction.path
             if not self.site.may_create:
-                raise AccessDenied(
-                    "create the repository", "this server allows no new repositories (`serve --no-create`)", path
-                )
+                raise AccessDenied("create the repository", NO_CREATE, path)
             if not path:
                 # It would be around every other one there could ever be.
                 raise AccessDenied("create a repository", "give it a name below the served folder")

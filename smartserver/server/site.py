@@ -42,6 +42,9 @@ MAX_OPEN = 256
 10,000, and `serve` asks for 65,536."""
 
 
+NO_CREATE = "this server allows no new repositories (`serve --no-create`)"
+"""The reason for which nobody may create a repository."""
+
 FAR_LEVEL = 3
 """A level of zstd: 250 MB of text a second, as much as a link of 1 Gbit/s takes of the output."""
 

@@ -20,26 +20,27 @@ class CannotRun(Exception):
 
 
 @contextmanager
-def suite_server(work: Path, *options: str) -> Iterator[str]:
-    """A server of the folder `served` in `work`, empty at first: its URL.
+def suite_server(work: Path, *options: str, rights: Sequence[str] = ("--anonymous", "write")) -> Iterator[str]:
+    """A server of the folder `served` in `work`, empty at first: its URL, and after a space that of its gateway, if
+    there is one.
 
     Raises:
         CannotRun: it ended.
     """
-    root, log = work / "served", work / "server.log"
+    root, log, count = work / "served", work / "server.log", 1 + ("--http" in options)
     rmtree(root, ignore_errors=True)
     root.mkdir(parents=True)
     command = [sys.executable, "-m", "smartserver.cli.main", "serve", str(root)]
-    command += ["--listen", "127.0.0.1:0", "--anonymous", "write", *options]
+    command += ["--listen", "127.0.0.1:0", *rights, *options]
     with open(log, "wb") as file:
         server = subprocess.Popen(command, stderr=file, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
-        while not (found := re.search(r"hpss://127\.0\.0\.1:\d+", log.read_text())):
+        while len(found := re.findall(r"(?:hpss|http)://127\.0\.0\.1:\d+", log.read_text())) < count:
             if server.poll() is not None:
                 raise CannotRun(f"the server ended: {log.read_text().strip()}")
             with suppress(subprocess.TimeoutExpired):
                 server.wait(0.05)
-        yield found[0]
+        yield " ".join(found)
     finally:
         server.terminate()
         server.wait()

@@ -167,6 +167,42 @@ def test_a_refused_object_cannot_be_had(server: GatewayServer, git: Git, path: s
     assert not list(server.cache.glob("git/quarantine/*"))
 
 
+def test_content_beside_a_refused_ref_cannot_be_had(server: GatewayServer, git: Git, path: str) -> None:
+    """Though one pack brought it together with what was accepted."""
+    git("push", "-q", server.url(path), "main", "main:other")
+    accepted = git.commit("two")
+    git("checkout", "-q", "--orphan", "elsewhere")
+    refused = git.commit("secret")
+    said = git("push", server.url(path), "main", "+elsewhere:other", status=1)
+    assert said.count("remote rejected") == 1
+    assert git("ls-remote", server.url(path), "main").split()[0] == accepted
+    clone = git.at("clone")
+    git("clone", "-q", server.url(path), str(clone.folder))
+    for key in (refused, git("rev-parse", f"{refused}:secret").strip()):
+        assert "not our ref" in clone("fetch", server.url(path), key, status=128)
+        clone("fetch", server.ours(path), key, status=128)
+        clone("cat-file", "-e", key, status=1)
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_push_from_a_shallow_clone(server: GatewayServer, git: Git, path: str, is_there: bool) -> None:
+    """It is refused where the server lacks what is below."""
+    git.commit("two")
+    git("push", "-q", server.url(f"{path}-whole"), "main")
+    clone = git.at("clone")
+    git("clone", "-q", "--depth", "1", server.url(f"{path}-whole"), str(clone.folder))
+    clone.commit("three")
+    if is_there:
+        clone("checkout", "-q", "--orphan", "unrelated")
+        clone.commit("unrelated")
+        clone("push", "-q", server.url(path), "unrelated")
+    said = clone("push", server.url(path), "main", status=1)
+    assert "cannot push from a shallow repository: the server lacks the history that is cut off there" in said
+    assert "rev-list" not in said
+    clone("fetch", "-q", "--unshallow")
+    clone("push", "-q", server.url(path), "main")
+
+
 def test_a_branch_that_is_no_commit(server: GatewayServer, git: Git, path: str) -> None:
     blob = git("rev-parse", "HEAD:one").strip()
     said = git("push", server.url(path), "main", f"{blob}:refs/heads/blob", status=1)
@@ -216,9 +252,20 @@ def test_other_systems_name_their_client(server: GatewayServer, git: Git, tmp_pa
     script = f"hg init r && cd r && echo f > f && hg commit -q -A -m f -u a && hg push -q {server.ours('mercurial')}"
     subprocess.run(["sh", "-c", script], cwd=tmp_path, env=variables, check=True)
     said = git("clone", server.url("mercurial"), str(tmp_path / "c"), status=128)
-    assert "remote error: 'mercurial' is a repository of hg: hg clone hpss://HOST/mercurial" in said
+    refusal = "'mercurial' is a Mercurial repository, which git cannot read: hg clone hpss://HOST/mercurial"
+    assert f"remote error: {refusal}" in said
+    assert refusal in git("push", server.url("mercurial"), "main", status=128)
 
 
 def test_no_repository(server: GatewayServer, git: Git) -> None:
     assert "not found" in git("clone", server.url("nowhere"), status=128)
     assert "not found" in git("clone", server.url("a/../../etc"), status=128)
+
+
+def test_a_server_that_creates_no_repository(git: Git, tmp_path: Path) -> None:
+    (tmp_path / "server").mkdir()
+    with GatewayServer(tmp_path / "server", "--no-create") as server:
+        said = git("push", server.url(), "main", status=128)
+        assert "create the repository 'project': this server allows no new repositories (`serve --no-create`)" in said
+        assert "not found" in git("ls-remote", server.url(), status=128)
+        assert not list(server.root.iterdir())

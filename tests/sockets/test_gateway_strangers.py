@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import socket
+import subprocess
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -202,6 +203,30 @@ def test_a_large_body_is_in_no_memory(tmp_path: Path) -> None:
         assert b"ng refs/heads/main unpacker error" in answer.body
         assert peak(server) - before < 48 << 20
         assert not list(tmp_path.glob("cache/git/quarantine/*"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "before", "after"),
+    [("Content-Length: {more}", b"", b""), ("Transfer-Encoding: chunked", b"{size:x}\r\n", b"\r\n")],
+)
+def test_a_push_that_did_not_come_whole(tmp_path: Path, git: Git, fields: str, before: bytes, after: bytes) -> None:
+    """The end of its pack is not enough."""
+    command = ["git", "pack-objects", "--all", "--stdout", "-q"]
+    pack = subprocess.run(command, cwd=git.folder, input=b"", stdout=subprocess.PIPE, check=True).stdout
+    tip = git("rev-parse", "main").strip()
+    body = line(f"{'0' * 40} {tip} refs/heads/main\0report-status") + b"0000" + pack
+    head = f"POST /new/git-receive-pack HTTP/1.1\r\nHost: x\r\n{PUSH}{fields}\r\n\r\n"
+    sent = head.format(more=len(body) + 1).encode() + before.decode().format(size=len(body)).encode() + body + after
+    with GatewayServer(tmp_path) as server:
+        with socket.create_connection(("127.0.0.1", server.http_port), PATIENCE) as connection:
+            connection.sendall(sent)
+        for _ in range(1000):
+            ask(server, request("GET", "/"))
+            if "outcome=lost" in server.log.read_text():
+                break
+        assert "outcome=lost" in server.log.read_text()
+        assert not list(server.root.iterdir())
+        assert b"ok refs/heads/main" in ask(server, request("POST", "/new/git-receive-pack", PUSH, body)).body
 
 
 def bomb() -> bytes:

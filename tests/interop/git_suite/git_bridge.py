@@ -141,7 +141,7 @@ class Bridge:
                 self._set_head(remote, head)
         failed = [f"{each.update.ref!r}: {each.error}" for each in done if each.error]
         if failed:
-            sys.exit(f"bridge: {self.folder} cannot be copied: {failed}")
+            raise VcsError(str(failed))
         return wanted
 
     def copy_out(self, before: Refs) -> None:

@@ -23,8 +23,8 @@ VALUES = {
     "no_create": "true", "allow_vfs": "true", "max_connections": "7", "max_per_address": "5", "idle_timeout": "9",
     "rules": '["rpc:*"]', "fsck": '"off"', "ignored": '["badDate"]', "fast_open": "true", "log_place": '"l"',
     "access_log": '"a"', "metrics": '":8"', "metrics_public": "true", "memory_cache_size": "64", "cache_dir": '"d"',
-    "cache_size": "3", "workers": "2", "memcached": '"m"', "shared_cache": "0", "compression": "4", "slow": "50",
-    "verbose": "true",
+    "cache_size": "3", "git_cache_size": "4", "workers": "2", "memcached": '"m"', "shared_cache": "0",
+    "compression": "4", "slow": "50", "verbose": "true",
 }  # fmt: skip
 """A value of each option, none its default."""
 

@@ -335,7 +335,7 @@ def test_every_option_is_either_obeyed_on_standard_input_or_refused() -> None:
     """A new option of `serve` is to be put into one of these lists, with a test of it."""
     obeyed = {"root", "stdio", "anonymous", "no_create", "config", "allow_vfs", "idle_timeout", "rules"}
     obeyed |= {"fsck", "ignored", "access", "name", "key", "log_place", "access_log", "slow"}
-    obeyed |= {"memory_cache_size", "compression", "cache_dir"}
+    obeyed |= {"memory_cache_size", "compression", "cache_dir", "git_cache_size"}
     assert {each.name for each in serve.command.params} == obeyed | {"verbose"} | set(serve_options.FOR_TCP)
 
 
@@ -384,6 +384,7 @@ def test_a_client_that_asks_sshd_for_this_folder_or_its_home_is_served(tmp_path:
         (["--access", "FILE", "--stdio", "--user", "an na"], "--user 'an na': use letters"),
         (["--cache-dir", "FOLDER"], "--cache-dir is for a bucket that is served"),
         (["--cache-size", "10"], "--cache-size is for a bucket that is served"),
+        (["--git-cache-size", "10"], "--git-cache-size needs --http HOST:PORT, or --stdio"),
     ],
 )
 def test_options_that_mean_nothing(tmp_path: Path, options: list[str], why: str) -> None:

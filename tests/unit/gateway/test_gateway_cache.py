@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import operator
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -16,7 +19,7 @@ from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
-from smartserver.client.updates import NewRepository, RefUpdate
+from smartserver.client.updates import NewRepository, Outcome, RefUpdate
 from smartserver.gateway import cache as module
 from smartserver.gateway.cache import GitCache
 from smartserver.gateway.gateway import Gateway, Visitor
@@ -26,6 +29,7 @@ from smartserver.server.access import invoking_user
 from smartserver.server.same_process import SameProcess
 from smartserver.server.site import Site
 from smartserver.store.prune import prune
+from smartserver.vcs.base import ToolFailed, VcsError
 from smartserver.vcs.git.repository import GitRepository
 from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 from smartserver.verbs.rules import Rule
@@ -39,19 +43,20 @@ VISITOR = Visitor(invoking_user("anna"), {}, "a test", "test")
 class Place:
     """A store with a repository, and its gateway."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, cache_size: int | None = None) -> None:
         self.folder = folder
+        self.path = "project"
         (folder / "root").mkdir()
         self.site = Site(LocalTransport(folder / "root"))
         self.executor = LaterExecutor()
-        self.gateway = Gateway(self.site, str(folder / "cache"), self.executor)
+        self.gateway = Gateway(self.site, str(folder / "cache"), self.executor, cache_size=cache_size)
         self.git = new_repository(folder / "work")
 
     def _remote(self, client: Client) -> RemoteRepository:
-        return RemoteRepository(client, "project", Knowledge(None, "project"))
+        return RemoteRepository(client, self.path, Knowledge(None, self.path))
 
-    def push(self, ref: str, name: str = "", rule: Rule = Rule.FORCE) -> None:
-        """Push an object to a ref; delete that without one."""
+    def push(self, ref: str, name: str = "", beside: Sequence[RefUpdate] = ()) -> list[Outcome]:
+        """Push an object to a ref; delete that without one. `beside`: further updates of the same push."""
         tip = bytes.fromhex(self.git("rev-parse", name).strip()) if name else None
         with (
             Client(lambda: SameProcess(self.site, invoking_user("anna"))) as client,
@@ -59,7 +64,8 @@ class Place:
         ):
             new = NewRepository(local.vcs, local.kinds, {"HEAD": b"refs/heads/main"})
             remote = self._remote(client)
-            remote.push(PushRequest([RefUpdate(ref.encode(), tip, rule)], LocalSource(local), new))
+            updates = [RefUpdate(ref.encode(), tip, Rule.FORCE), *beside]
+            return [each.outcome for each in remote.push(PushRequest(updates, LocalSource(local), new)).refs]
 
     def delete(self) -> None:
         with Client(lambda: SameProcess(self.site, invoking_user("anna"))) as client:
@@ -67,8 +73,8 @@ class Place:
 
     def bring(self) -> Path:
         """The generation that a request would be served by."""
-        state = self.gateway.state(VISITOR, "project")
-        lease = self.gateway.lease("project", state) or self.gateway.bring("project")
+        state = self.gateway.state(VISITOR, self.path)
+        lease = self.gateway.lease(self.path, state) or self.gateway.bring(self.path)
         lease.close()
         return Path(lease.folder)
 
@@ -151,6 +157,24 @@ def test_a_deletion_that_leaves_nothing_behind_builds_nothing(place: Place) -> N
     current = GitCache(str(first.parent))._current()
     assert current is not None
     assert not current.left
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_content_of_a_refused_ref_does_not_come(place: Place, is_there: bool) -> None:
+    """Though the store has it, because another ref of the same push was accepted."""
+    place.push("refs/heads/main", "main")
+    if is_there:
+        place.bring()
+    place.git.commit("two")
+    place.git("checkout", "-q", "--orphan", "elsewhere")
+    secret = bytes.fromhex(place.git.commit("secret"))
+    refused = RefUpdate(b"refs/heads/elsewhere", secret, Rule.LEASE, expected=b"\1" * 20)
+    assert place.push("refs/heads/main", "main", [refused]) == [Outcome.DONE, Outcome.REFUSED]
+    stored = place.site.find("project").repository
+    assert stored.snapshot().ordinal(secret) is not None
+    assert place.has("main:two")
+    assert not place.has("elsewhere")
+    assert not place.has("elsewhere:secret")
 
 
 def test_a_repository_that_is_recreated(place: Place) -> None:
@@ -270,6 +294,48 @@ def test_a_generation_that_was_never_finished_goes(place: Place) -> None:
     assert sorted(each.name for each in first.parent.glob("*.git")) == [place.bring().name]
 
 
+STEPS = ("_write_refs", "GitCache._files", "GitCache._remove_others")
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_cache_that_is_deleted_while_it_is_built(place: Place, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """It is built once more."""
+    place.push("refs/heads/main", "main")
+    original = operator.attrgetter(step)(module)
+
+    def deleted(*arguments: object) -> object:
+        monkeypatch.undo()
+        shutil.rmtree(place.folder / "cache")
+        return original(*arguments)
+
+    monkeypatch.setattr(f"smartserver.gateway.cache.{step}", deleted)
+    assert place.refs() == place.git("show-ref")
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_cache_that_is_deleted_all_the_time(place: Place, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Its client is told so, and not where it was."""
+    place.push("refs/heads/main", "main")
+    original = operator.attrgetter(step)(module)
+
+    def deleted(*arguments: object) -> object:
+        shutil.rmtree(place.folder / "cache")
+        return original(*arguments)
+
+    monkeypatch.setattr(f"smartserver.gateway.cache.{step}", deleted)
+    with pytest.raises(VcsError, match=r"^the server could not build its cache of the repository; "):
+        place.bring()
+
+
+def test_clients_are_told_no_folder_of_the_server(place: Place) -> None:
+    folder = place.gateway.folder
+    for wrong in (OSError(errno.ENOSPC, "full", f"{folder}/x"), ToolFailed("git", 128, f"cannot write {folder}/x\n")):
+        told = place.gateway.words(wrong)
+        assert "full" in told or "cannot write" in told
+        assert folder not in told
+        assert "\n" not in told
+
+
 def test_quarantines_of_killed_processes_are_cleared(place: Place) -> None:
     with place.gateway.quarantine() as living:
         left = Path(living).parent / "left"
@@ -305,6 +371,29 @@ def test_clients_cause_no_more_checks_than_one_at_a_time(place: Place, monkeypat
     place.gateway.check("project")
     place.executor.finish()
     assert len(checks) == 4
+
+
+def test_the_caches_used_least_recently_make_room(tmp_path: Path) -> None:
+    place = Place(tmp_path, cache_size=1)
+    folders = {}
+    for path in ("one", "two", "three"):
+        place.path = path
+        place.push("refs/heads/main", "main")
+        folders[path] = place.bring()
+        os.utime(folders[path].parent / "current", times=(1.0, 1.0 + len(folders)))
+    served = place.gateway.lease("two", None)
+    os.utime(folders["two"].parent / "current", times=(5.0, 5.0))
+    place.path = "one"
+    assert place.bring() == folders["one"]  # It was used last, now.
+    place.executor.finish()
+    assert [path for path, folder in folders.items() if folder.exists()] == ["one", "two"]
+    assert served is not None
+    served.close()
+    place.path = "three"
+    assert place.refs() == place.git("show-ref")
+    place.executor.finish()
+    assert [path for path, folder in folders.items() if folder.exists()] == []
+    assert place.bring().exists()
 
 
 def test_two_stores_share_no_cache(place: Place, tmp_path: Path) -> None:

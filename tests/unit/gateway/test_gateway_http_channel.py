@@ -17,7 +17,7 @@ from twisted.internet.testing import StringTransportWithDisconnection
 
 from smartserver.gateway.gateway import Gateway
 from smartserver.gateway.git_programs import start_upload_pack
-from smartserver.gateway.http_channel import HEAD, GatewayChannel, GatewayFactory
+from smartserver.gateway.http_channel import HEAD, LOOK, GatewayChannel, GatewayFactory
 from smartserver.gateway.http_request import MAX_FETCH
 from smartserver.gateway.output import RunningProgram
 from smartserver.gateway.places import Places
@@ -28,6 +28,7 @@ from smartserver.server.hook_rules import Hook, HookText
 from smartserver.server.hooks import Hooks
 from smartserver.server.limits import Limits
 from smartserver.server.site import Site
+from smartserver.wire.limits import DRAIN_SECONDS
 from transports.memory import MemoryTransport
 
 IDLE = 40.0
@@ -224,6 +225,18 @@ def test_a_body_that_does_not_come(place: Place) -> None:
     assert carrier.connected
     place.wait(20)
     assert carrier.aborted
+
+
+def test_a_refused_body_that_comes_byte_by_byte(place: Place) -> None:
+    """It is read no longer than that of a request of hpss:// which was refused."""
+    channel, carrier = place.connect()
+    channel.dataReceived(PUSH.replace(b"application/x-git-receive-pack-request", b"text/plain"))
+    for _ in range(20):
+        if carrier.connected:
+            channel.dataReceived(b"0")
+            place.wait(IDLE / 4)
+    assert carrier.aborted
+    assert place.clock.seconds() <= DRAIN_SECONDS + 2 * LOOK
 
 
 def test_an_answer_that_is_not_taken(place: Place) -> None:

@@ -46,9 +46,17 @@ def test_the_token_is_the_password_or_the_name(said: str, token: bytes | None) -
     assert [bytes(each)[1:] for each in extras.values()] == ([] if token is None else [token])
 
 
-@pytest.mark.parametrize("said", [b"Bearer x", b"Basic !", b"Basic /w=="])
-def test_other_credentials(said: bytes) -> None:
-    with pytest.raises(NoRoute):
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b"Bearer hpss_x", "^expected `Authorization: Basic`, whose password is the token; `Bearer` is not supported$"),
+        (b"hpss_x", "^expected `Authorization: Basic`, whose password is the token"),
+        (b"Basic !", "NAME:TOKEN in base64"),
+        (b"Basic /w==", "NAME:TOKEN in base64"),
+    ],
+)
+def test_other_credentials(said: bytes, why: str) -> None:
+    with pytest.raises(NoRoute, match=why):
         token_of(said)
 
 
@@ -109,6 +117,7 @@ def test_a_push_is_read_up_to_its_pack() -> None:
     assert b"atomic" in request.capabilities
     assert request.options == [b"ci.skip"]
     assert request.has_pack
+    assert request.is_shallow
     assert stream.read() == b"PACK"
 
 
