@@ -114,12 +114,6 @@ class Author:
         path.write_bytes(content)
 
 
-def make_history(folder: Path, seed: int = 0, revisions: int = 24, files: int = 300) -> BzrHistory:
-    """A random history with branches, merges, ghosts and signatures."""
-    with quiet():
-        return BzrHistory.of(make_repository(folder, seed, revisions, files))
-
-
 @contextmanager
 def quiet() -> Iterator[None]:
     """Let Breezy leave files to be closed by themselves."""

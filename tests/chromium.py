@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import os
@@ -86,11 +85,9 @@ class Browser:
         result: dict[str, Any] = answer["result"]
         return result
 
-    def open(self, path: Path, *, width: int = 1280, height: int = 900, scheme: str = "light") -> None:
+    def open(self, path: Path) -> None:
         """Show a file, and wait until it is loaded."""
-        self.do("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        self.do("Emulation.setEmulatedMedia", features=features)
+        self.do("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
         self.do("Page.navigate", url=path.as_uri())
         while not any(each.get("method") == "Page.loadEventFired" for each in self._events):
             self._events.append(self._next())
@@ -118,16 +115,12 @@ class Browser:
         )
         return box[0], box[1]
 
-    def press(self, key: str, *, shift: bool = False) -> None:
+    def press(self, key: str) -> None:
         """Press a key, and let it go."""
         written = {"Enter": "\r"}.get(key, "" if key in KEYS else key)
-        pressed = {"key": key, "windowsVirtualKeyCode": KEYS.get(key, 0), "modifiers": 8 * shift}
+        pressed = {"key": key, "windowsVirtualKeyCode": KEYS.get(key, 0)}
         self.do("Input.dispatchKeyEvent", type="keyDown", text=written, **pressed)
         self.do("Input.dispatchKeyEvent", type="keyUp", **pressed)
-
-    def picture(self) -> bytes:
-        """The page as PNG."""
-        return base64.b64decode(self.do("Page.captureScreenshot", format="png")["data"])
 
     def _next(self) -> dict[str, Any]:
         """The next message from the browser; what the console says is noted."""

@@ -38,15 +38,15 @@ class User:
     def commit(self) -> None:
         self("git commit -q --allow-empty -m more")
 
-    def start(self, command: str) -> subprocess.Popen[str]:
+    def start(self, command: str, **variables: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            ["sh", "-c", f"exec {command}"], cwd=self.folder, env=self.environment, text=True, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+            ["sh", "-c", f"exec {command}"], cwd=self.folder, env={**self.environment, **variables}, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
 
-    def __call__(self, command: str, *, status: int = 0) -> str:
+    def __call__(self, command: str, *, status: int = 0, **variables: str) -> str:
         """What a command says. That it is read to its end shows that nothing which stays holds it."""
-        process = self.start(command)
+        process = self.start(command, **variables)
         said = "".join(process.communicate(timeout=PATIENCE))
         assert process.returncode == status, said
         return said

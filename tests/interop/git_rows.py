@@ -222,41 +222,11 @@ ROWS = [
         says=("main -> main (stale info)",),
     ),
     Row(
-        "push --force-with-lease=REF:ID, wrong",
-        "a git push --force-with-lease=main:$(a git rev-parse light) origin main",
-        before="a git commit -q --amend -m x",
-        status=1,
-        says=("(stale info)",),
-    ),
-    Row(
-        "push --force-with-lease=REF:ZEROS, which is there",
-        f"a git push --force-with-lease=main:{'0' * 40} origin main",
-        before="a commit four",
-        status=1,
-        says=("(stale info)",),
-    ),
-    Row(
         "push +REF --force-with-lease, stale",
         "a git push --force-with-lease origin +main",
         before="b commit other; b git push -q origin main; a git commit -q --amend -m x",
         says=("(forced update)",),
         differs="git shows the old id, which only the server has, by more digits",
-    ),
-    Row(
-        "push --force-with-lease to the upstream, stale",
-        "a git push --force-with-lease",
-        before="b commit other; b git push -q origin main; a git checkout -q topic; a git reset -q --hard origin/main;"
-        " a git branch -q -u origin/main; a git config push.default upstream",
-        status=1,
-        says=("stale info",),
-    ),
-    Row(
-        "push --force-with-lease by remote.*.push, stale",
-        "a git push --force-with-lease",
-        before="b commit other; b git push -q origin main; a git checkout -q topic; a git reset -q --hard origin/main;"
-        " a git config remote.origin.push topic:main",
-        status=1,
-        says=("stale info",),
     ),
     Row(
         "push --force-with-lease of nothing, stale",
@@ -285,37 +255,12 @@ ROWS = [
         says=("topic -> topic (forced update)", "main -> main (fetch first)"),
     ),
     Row(
-        "push --force-with-lease --delete",
-        "a git push --force-with-lease=topic:$(a git rev-parse main) origin --delete topic",
-        status=1,
-        says=("(stale info)",),
-    ),
-    Row(
-        "push --force-with-lease --delete of a branch that is gone",
-        "a git push --force-with-lease=topic:$(a git rev-parse topic) origin --delete topic",
-        before="b git push -q origin --delete topic",
-        status=1,
-        says=("unable to delete 'topic': remote ref does not exist", "error: failed to push some refs"),
-        differs="git says so before it pushes",
-    ),
-    Row(
         "push --force-with-lease --force-if-includes",
         "a git push --force-with-lease --force-if-includes origin main",
         before="b commit other; b git push -q origin main; a git fetch -q; a git commit -q --amend -m x",
         status=1,
         rounds=0,
         says=("(remote ref updated since checkout)",),
-    ),
-    Row(
-        "push --force-with-lease=REF: of a new branch",
-        "a git push --force-with-lease=new: origin main:new",
-        says=("[new branch]",),
-    ),
-    Row(
-        "push --force-with-lease=REF: of a branch that is there",
-        "a git push --force-with-lease=topic: origin main:topic",
-        status=1,
-        says=("(stale info)",),
     ),
     Row(
         "push --atomic",
@@ -360,24 +305,9 @@ ROWS = [
         says=("unable to delete 'none': remote ref does not exist",),
     ),
     Row(
-        "push --delete of a branch that others made",
-        "a git push origin --delete new",
-        before="b git push -q origin main:new",
-        rounds=3,
-        says=("- [deleted]         new",),
-    ),
-    Row(
         "push to a short name that others made",
         "a git push origin main~1:new",
         before="b git push -q origin light:refs/heads/new",
-    ),
-    Row(
-        "push --delete of a branch that others deleted",
-        "a git push origin --delete topic",
-        before="b git push -q origin :topic",
-        status=1,
-        says=("unable to delete 'topic': remote ref does not exist", "error: failed to push some refs"),
-        differs="git says so before it pushes",
     ),
     Row(
         "push --delete of a name that others made ambiguous",
@@ -400,13 +330,6 @@ ROWS = [
         before="b git push -q origin light:refs/tags/new",
         status=1,
         says=("main -> new (already exists)",),
-        rounds=3,
-    ),
-    Row(
-        "push to a short name that was a tag",
-        "a git push origin main:light",
-        before="b git push -q origin :refs/tags/light",
-        says=("[new branch]      main -> light",),
         rounds=3,
     ),
     Row(
@@ -508,27 +431,12 @@ ROWS = [
         says=("failed to update ref", "main -> z"),
         differs="git's server has more to say",
     ),
-    Row(
-        "push --atomic of what is no commit",
-        "a git push --atomic origin v1:refs/heads/y main:refs/heads/z",
-        status=1,
-        rounds=0,
-        says=("v1 -> y (failed to update ref", "main -> z (atomic push failed)"),
-        differs="git's server has more to say",
-    ),
     Row("push HEAD detached", "a git push origin HEAD:refs/heads/d", before="a git checkout -q --detach; a commit 4"),
     Row(
         "push an annotated tag forward outside tags",
         "a git push origin v2:refs/x/v main:refs/x/nested",
         before="a git push -q origin v1:refs/x/v nested:refs/x/nested; a git tag -m v2 v2 main",
         says=("  v2 -> refs/x/v",),
-    ),
-    Row(
-        "push an annotated tag back outside tags",
-        "a git push origin v1:refs/x/v",
-        before="a git tag -m v2 v2 main; a git push -q origin v2:refs/x/v",
-        status=1,
-        says=("(non-fast-forward)",),
     ),
     Row(
         "push another type of object to a ref",

@@ -271,6 +271,17 @@ class Side:
             assert self.git(name, "fsck", "--strict", "--no-dangling", "--no-progress") == "", name
 
     @property
+    def path(self) -> str:
+        """That of the repository on the server."""
+        return self.url.rpartition("/")[2]
+
+    @property
+    def refs(self) -> dict[str, str]:
+        """The refs of the served repository, as `server_refs`."""
+        assert self.served is not None
+        return server_refs(self.served, self.path)
+
+    @property
     def knowledge_folder(self) -> Path:
         """Where user a's helper keeps what it knows."""
         return self.folder / ".cache" / "a" / "smartserver" / "remotes"

@@ -47,13 +47,6 @@ def test_an_alias(edited: Users, budget: str) -> None:
     assert (pushed.status, pushed.out) == (0, expected)
 
 
-def test_a_log_by_an_alias_is_sent_no_more_than_by_the_url(edited: Users) -> None:
-    by_url, by_alias = [
-        edited.run("b", "log", "-l", "2", place).counts.bytes_down for place in (edited.url(), ":parent")
-    ]
-    assert by_alias <= by_url
-
-
 @pytest.mark.unbanned("Breezy looks the alias up before the plugin is loaded, and then the plugin does")
 @pytest.mark.parametrize("budget", ["annotate", "ls", "log, one file"])
 def test_an_alias_in_a_lightweight_checkout(edited: Users, budget: str) -> None:
@@ -65,16 +58,6 @@ def test_an_alias_in_a_lightweight_checkout(edited: Users, budget: str) -> None:
     expected = edited.run("a", *words, f"{edited.url()}/{inside}" if inside else edited.url()).out
     done = edited.run("light", *words, f":parent/{inside}" if inside else ":parent")
     assert (done.status, done.out) == (0, expected), done.said
-
-
-@pytest.mark.parametrize("command", ["log", "annotate"])
-def test_a_file_of_a_lightweight_checkout_by_its_file_url(edited: Users, command: str) -> None:
-    """It is looked for where it is not: what it lacks then is read."""
-    assert edited.run("", "checkout", "--lightweight", "-q", edited.url(), "light").status == 0
-    expected = edited.run("light", command, "one").out
-    done = edited.run("light", command, f"file://{edited.path('light')}/one")
-    assert (done.status, done.out) == (0, expected), done.said
-    assert len(expected.splitlines()) > 1
 
 
 def test_an_alias_that_stands_for_nothing(edited: Users) -> None:

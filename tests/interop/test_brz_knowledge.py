@@ -4,7 +4,6 @@ at the price of one more round trip at most."""
 from __future__ import annotations
 
 import random
-import shutil
 from pathlib import Path
 
 import pytest
@@ -55,26 +54,15 @@ def test_nothing_is_remembered(large: Users) -> None:
     large.forget("a")
     large.commit("a", "more")
     assert "Pushed up to revision 5." in large.ask("push, first contact, large", "a", "push")
+    large.forget("a")
+    pushed = large.run_within("push, first contact, large", "a", "push", large.url("topic"))
+    assert pushed.counts.bytes_up < LARGE / 2
     large.forget("b")
     assert "No new revisions or tags" in fine(large.run("b", "push", large.url()), 2).err
     large.forget("b")
     pulled = fine(large.run("b", "pull"))
     assert pulled.counts.bytes_down < LARGE / 2
     assert large.tip("b") == large.served_tip()
-
-
-def test_what_is_remembered_is_garbage(large: Users) -> None:
-    large.commit("a", "more")
-    (file,) = large.knowledge_files("a")
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 0xFF
-    file.write_bytes(content)
-    fine(large.run("a", "push"), 2)
-    assert large.served_tip() == large.tip("a")
-    (file,) = large.knowledge_files("b")
-    file.write_bytes(b"")
-    fine(large.run("b", "pull"))
-    assert large.tip("b") == large.tip("a")
 
 
 def test_what_is_remembered_is_old(large: Users) -> None:
@@ -96,24 +84,3 @@ def test_what_is_remembered_is_old(large: Users) -> None:
     assert large.run("", "tag", "-d", large.url(), "--delete", "four").status == 0
     assert "1 tag updated." in fine(large.run("a", "push"), 2).err
     assert "four" in large.served_entries("tags")
-
-
-def test_the_repository_is_made_anew(large: Users) -> None:
-    shutil.rmtree(large.served.root / large.place)
-    large.commit("a", "more")
-    large.ask("push, repository made anew", "a", "push", large.url(""))
-    fine(large.run("a", "push"), 2)
-    assert large.served_tip() == large.tip("a")
-    assert fine(large.run("b", "pull")).counts.bytes_down < LARGE / 2
-    shutil.rmtree(large.served.root / large.place)
-    large.make("c")
-    large.commit("c", "another")
-    fine(large.run("c", "push", large.url("")))
-    fine(large.run("c", "push", large.url()))
-    diverged = large.run("a", "push")
-    assert diverged.status == 3
-    assert "diverged" in diverged.err
-    assert diverged.counts.rounds <= 3
-    assert "diverged" in large.run("b", "pull").err
-    fine(large.run("b", "pull", "--overwrite"))
-    assert large.tip("b") == large.tip("c")

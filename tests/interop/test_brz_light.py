@@ -57,13 +57,7 @@ def users(begun: Users, tmp_path: Path) -> Users:
     """A copy of it with a repository of its own."""
     copied = copy_start(begun, tmp_path / "users", f"brz-light-{tmp_path.name}")
     assert copied.run(LIGHT, "status").status == 0  # Its user has met the branch.
-    relocate(copied, begun)
     return copied
-
-
-def relocate(users: Users, begun: Users) -> None:
-    location = users.path(LIGHT) / ".bzr" / "branch" / "location"
-    location.write_text(location.read_text().replace(begun.url(""), users.url("")))
 
 
 def changed(folder: Path, users: Users) -> None:
@@ -79,19 +73,15 @@ def added(folder: Path, users: Users) -> None:
     assert users.run(LIGHT, "add", "-q").status == 0
 
 
-def removed(folder: Path, users: Users) -> None:
-    assert users.run(LIGHT, "remove", "-q", "folder3", "run").status == 0
-    (folder / "folder2" / "deep2" / "file002.txt").unlink()
-
-
-def moved(folder: Path, users: Users) -> None:
+def everything(folder: Path, users: Users) -> None:
+    """Change, add, remove, move, and turn into another kind."""
+    changed(folder, users)
+    added(folder, users)
     assert users.run(LIGHT, "mv", "-q", "folder4", "elsewhere").status == 0
     assert users.run(LIGHT, "mv", "-q", "run", "elsewhere/walk").status == 0
     (folder / "elsewhere" / "walk").write_text("changed, too\n")
-
-
-def turned(folder: Path, users: Users) -> None:
-    (folder / "run").chmod(0o644)
+    assert users.run(LIGHT, "remove", "-q", "folder3").status == 0
+    (folder / "folder2" / "deep2" / "file002.txt").unlink()
     (folder / "ü").unlink()
     (folder / "ü").symlink_to("folder2")
     (folder / "only-in-trunk").unlink()
@@ -114,7 +104,7 @@ def nearly_everything(folder: Path, users: Users) -> None:
 Change = Callable[[Path, Users], None]
 
 
-@pytest.mark.parametrize("change", [changed, added, removed, moved, turned, large, nearly_everything])
+@pytest.mark.parametrize("change", [everything, large, nearly_everything])
 def test_commit(users: Users, change: Change) -> None:
     folder = users.path(LIGHT)
     before = users.served_tip()
@@ -199,77 +189,6 @@ def test_commit_of_nothing(users: Users) -> None:
     same_revision(users, ordinary)
 
 
-def test_update_to_a_revision_below_what_was_taken_off_the_branch(users: Users) -> None:
-    """Where the tree and the branch part is below the revision that the tree is put to, and above all that came."""
-    users.commit("a", "other")
-    users.commit("a", "another")
-    assert users.run("a", "push", "-q", users.url()).status == 0
-    assert users.run(LIGHT, "update", "-q").status == 0
-    assert users.run("", "uncommit", "--force", "-r", "2", users.url()).status == 0
-    done = users.run(LIGHT, "update", "-r", "1")
-    assert (done.status, "Updated to revision 1 of branch URL/trunk" in done.err) == (0, True), done.said
-    assert users.run(LIGHT, "status", "--short").out == "+N  another\n+N  other\n"
-    assert not (users.path(LIGHT) / "only-in-trunk").exists()
-
-
-def test_update_of_a_tree_that_the_branch_does_not_reach(users: Users) -> None:
-    """Only a look at the branch tells which revision it is to be."""
-    assert users.run("", "branch", "-q", "-r", "1", "a", "side").status == 0
-    users.commit("side", "beside")
-    users.commit("a", "other")
-    assert users.run("a", "push", "-q", users.url()).status == 0
-    assert users.run(LIGHT, "update", "-q").status == 0
-    assert users.run("", "uncommit", "-q", "--force", users.url()).status == 0
-    assert users.run("", "branch", "-q", users.url(), "c").status == 0
-    assert users.run("c", "merge", "-q", "../side").status == 0
-    users.commit_merge("c")
-    assert users.run("c", "push", "-q", users.url()).status == 0
-    done = users.run(LIGHT, "update", "-r", "1.1.1")
-    assert (done.status, "Updated to revision" in done.err) == (0, True), done.said
-    assert "+N  other\n" in users.run(LIGHT, "status", "--short").out
-
-
-def test_update_to_a_dotted_number_with_a_pending_merge(users: Users) -> None:
-    """The branch does not reach the pending merge, and its tree is read last."""
-    for name in ("side", "pending"):
-        assert users.run("", "branch", "-q", "-r", "1", "a", name).status == 0
-        users.commit(name, f"of-{name}")
-    assert users.run("a", "merge", "-q", "../side").status == 0
-    users.commit_merge("a")
-    assert users.run("a", "push", "-q", users.url()).status == 0
-    assert users.run(LIGHT, "update", "-q").status == 0
-    assert users.run(LIGHT, "merge", "-q", "../pending").status == 0
-    done = users.run(LIGHT, "update", "-r", "1.1.1")
-    assert (done.status, "Updated to revision 1.1.1" in done.err) == (0, True), done.said
-    pending = users.run(LIGHT, "status")
-    assert (pending.status, "pending merge tips:" in pending.out, "of-pending" in pending.out) == (0, True, True)
-
-
-def test_update_to_a_number_below_a_tree_that_the_branch_does_not_reach(users: Users) -> None:
-    """None is chosen then: the first that comes is the tree's, and has not the number that was asked for."""
-    for name in ("three", "four"):
-        users.commit("a", name)
-    assert users.run("a", "push", "-q", users.url()).status == 0
-    assert users.run(LIGHT, "update", "-q").status == 0
-    assert users.run("", "uncommit", "-q", "--force", users.url()).status == 0
-    assert users.run("", "branch", "-q", users.url(), "c").status == 0
-    users.commit("c", "other")
-    assert users.run("c", "push", "-q", users.url()).status == 0
-    done = users.run(LIGHT, "update", "-r", "-2")
-    assert (done.status, "Updated to revision 3" in done.err) == (0, True), done.said
-    assert users.run(LIGHT, "revno", "--tree").out == "3\n"
-
-
-def test_update_to_what_is_below_all_that_is_asked_for(users: Users) -> None:
-    """Its number is counted from the tip's, along what lies between."""
-    for name in ("three", "four", "five"):
-        users.commit("a", name)
-    assert users.run("a", "push", "-q", users.url()).status == 0
-    assert users.run(LIGHT, "update", "-q").status == 0
-    done = users.run(LIGHT, "update", "-r", "before:2")
-    assert (done.status, "Updated to revision 1" in done.err) == (0, True), done.said
-
-
 def test_commit_of_named_files(users: Users) -> None:
     folder = users.path(LIGHT)
     changed(folder, users)
@@ -326,26 +245,6 @@ def test_two_commits_at_once(users: Users, tmp_path: Path) -> None:
     assert "Committed revision 4." in users.ask("commit, lightweight", LIGHT, "commit", "-m", "mine")
 
 
-def test_commit_on_pages_of_another_size(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the checkout has gives other pages than the server's: those are asked for, and the result is right."""
-    users.make("small")
-    for name in ("one", "two", "three"):
-        (users.path("small") / name).write_text(name)
-    with in_process():
-        serializer = WorkingTree.open(str(users.path("small"))).branch.repository._format._serializer
-        monkeypatch.setattr(serializer, "maximum_size", 300)
-        users.commit_all("small", "in small pages")
-        monkeypatch.undo()
-    assert users.run("small", "push", "-q", users.url("small")).status == 0
-    assert users.run(LIGHT, "switch", "-q", "--force", users.url("small")).status == 0
-    (users.path(LIGHT) / "one").write_text("more\n")
-    done = users.run(LIGHT, "commit", "-m", "on it", "-Dhpss")
-    assert "Committed revision 2.\n" in done.said
-    assert done.counts.rounds_without_handshake == 1
-    assert users.run("", "branch", "-q", users.url("small"), "got").status == 0
-    users.check("got")
-
-
 def test_switch(users: Users) -> None:
     folder = users.path(LIGHT)
     said = users.ask("switch, lightweight", LIGHT, "switch", "old")
@@ -365,23 +264,6 @@ def test_switch(users: Users) -> None:
     assert " M  folder1/deep1/file001.txt\n" in status
 
 
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
-        (1, "missing --theirs-only BESIDE"),
-        (0, "diff -r ancestor:BESIDE"),
-        (0, "find-merge-base . BESIDE"),
-    ],
-)
-def test_another_branch_of_the_repository(users: Users, status: int, words: str) -> None:
-    assert users.run("", "branch", "-q", users.url(), "beside").status == 0
-    users.commit("beside", "new")
-    assert users.run("beside", "push", "-q", users.url("beside")).status == 0
-    remote = users.run(LIGHT, *words.replace("BESIDE", users.url("beside")).split())
-    local = users.run("a", *words.replace("BESIDE", "../beside").split())
-    assert (remote.status, remote.said) == (status, local.said)
-
-
 def test_switch_to_where_nothing_differs(users: Users) -> None:
     assert users.run("a", "push", "-q", users.url("same")).status == 0
     said = users.ask("switch, lightweight", LIGHT, "switch", users.url("same"))
@@ -395,7 +277,7 @@ def test_switch_to_where_nothing_differs(users: Users) -> None:
 def test_diff_and_revert(users: Users) -> None:
     folder = users.path(LIGHT)
     changed(folder, users)
-    removed(folder, users)
+    assert users.run(LIGHT, "remove", "-q", "folder3", "run").status == 0
     said = users.ask("diff, lightweight", LIGHT, "diff", status=1)
     assert "-1\n-1\n" in said
     assert "+another\n" in said
@@ -407,24 +289,19 @@ def test_diff_and_revert(users: Users) -> None:
     assert (folder / "folder3").is_dir()
 
 
-@pytest.mark.parametrize("files", [(), ("run", "folder1/deep1/file001.txt")], ids=["tree", "files"])
-def test_revert_to_a_revision(users: Users, files: tuple[str, ...]) -> None:
+def test_revert_to_a_revision(users: Users) -> None:
     """What is brought is what differs in the tree, and it is what an ordinary checkout makes of it."""
     assert users.run("", "checkout", "-q", users.url(), "heavy").status == 0
     for where in (LIGHT, "heavy"):
         changed(users.path(where), users)
         users.run(where, "mv", "folder2", "moved")
-    done = users.run_within("revert -r, lightweight", LIGHT, "revert", "-r", "1", *files)
+    done = users.run_within("revert -r, lightweight", LIGHT, "revert", "-r", "1")
     assert done.counts.bytes_down < WHOLE_TREE // 3, done.counts  # The pages in which anything differs are sent whole.
-    assert users.run("heavy", "revert", "-r", "1", *files).status == 0
+    assert users.run("heavy", "revert", "-r", "1").status == 0
     light, heavy = [users.run(where, "status", "--short").out for where in (LIGHT, "heavy")]
     assert light == heavy
     assert " M  run\n" in light
     assert contents(users.path(LIGHT)) == contents(users.path("heavy"))
-    assert (users.path(LIGHT) / "run").read_text() == "#!/bin/sh\n"
-    done = users.run(LIGHT, "revert", "-r", "tag:v1")
-    assert done.status == 0, done.said
-    assert not (users.path(LIGHT) / "only-in-trunk").exists()
     done = users.run(LIGHT, "revert", "-r", "2", "only-in-trunk")
     assert done.status == 0, done.said
     assert (users.path(LIGHT) / "only-in-trunk").read_text() == "new\n"
@@ -470,19 +347,6 @@ def test_commit_of_a_merge(users: Users, source: str) -> None:
     same_revision(users, ordinary)
     users.check("got")
     assert users.ask("status, lightweight", LIGHT, "status") == ""
-
-
-def test_commit_of_a_merge_of_what_left_a_file_alone(users: Users) -> None:
-    """The merge brings no new version of the file: one side's descends from the other's."""
-    assert users.run("", "branch", "-q", users.url(), "side").status == 0
-    users.commit("side", "beside")
-    users.commit("a", "run", b"changed\n")
-    assert users.run("a", "push", "-q", users.url()).status == 0
-    assert users.run(LIGHT, "update", "-q").status == 0
-    assert users.run(LIGHT, "merge", "-q", "../side").status == 0
-    assert users.run(LIGHT, "commit", "-q", "-m", "merged").status == 0
-    logged = users.run("", "log", "--line", users.url("trunk/run")).out
-    assert [line.split()[-1] for line in logged.splitlines()] == ["run", "second", "first"]
 
 
 def test_merge_of_its_own_branch(users: Users) -> None:

@@ -1,5 +1,5 @@
 """plugins.breezy.remote, plugins.breezy.inter: something is pulled into a lightweight checkout whose branch lies beside
-it on the server: one request reads, one moves the branch."""
+it on the server or here: one request reads all that its tree and the report need, one moves the branch."""
 
 from __future__ import annotations
 
@@ -43,12 +43,6 @@ def test_pull(light: Users) -> None:
     light.check("got")
 
 
-@pytest.mark.parametrize("option", [(), ("--overwrite",)])
-def test_pull_shows_all_that_is_new(light: Users, option: tuple[str, ...]) -> None:
-    done = light.run("light", "pull", "--no-remember", "-v", *option, light.url("new"))
-    assert (done.status, done.out.count("message:\n  commit ")) == (0, 2), done.said
-
-
 def test_pull_of_what_has_diverged(light: Users) -> None:
     before = light.served_tip()
     words = ("pull", "--no-remember", light.url("apart"))
@@ -73,22 +67,6 @@ def test_pull_of_what_is_behind(light: Users) -> None:
     assert "Now on revision 2." in said
     assert light.served_tip() == (2, light.revision("a", 2))
     assert not (light.path("light") / "three").exists()
-
-
-@pytest.mark.parametrize("option", [(), ("-v",)])
-def test_pull_of_what_is_far_behind(light: Users, option: tuple[str, ...]) -> None:
-    """Nothing of its history comes, but its tree does."""
-    for name in ("four", "five"):
-        light.commit("a", name)
-    assert light.run("a", "push", light.url()).status == 0
-    assert light.run("light", "update").status == 0
-    assert light.run("a", "push", light.url("same")).status == 0
-    assert light.run("a", "push", "-r", "1", light.url("old")).status == 0
-    by_id = f"revid:{light.revision('a', 2).decode()}"
-    for words in ([light.url("old")], ["-r", "1", light.url("apart")], ["-r", by_id, light.url("same")]):
-        done = light.run("light", "pull", "--no-remember", *option, *words)
-        assert (done.status, done.said) == (0, "No revisions or tags to pull.\n")
-    assert light.served_tip() == light.tip("a")
 
 
 def test_pull_up_to_a_revision_and_of_what_the_branch_remembers(light: Users) -> None:
@@ -127,9 +105,10 @@ def test_pull_of_its_own_branch_that_has_moved_leaves_the_tree(light: Users) -> 
     assert "Updated to revision 4" in light.run("light", "update").said
 
 
-@pytest.mark.parametrize("source", ["URL", "../new"])
-@pytest.mark.parametrize("forth", [True, False])
-@pytest.mark.parametrize("option", ["--remember", "--no-remember"])
+@pytest.mark.parametrize(
+    ("source", "option", "forth"),
+    [("URL", "--remember", True), ("URL", "--no-remember", False), ("../new", "--no-remember", True)],
+)
 def test_pull_into_a_branch_that_has_moved_since(light: Users, source: str, option: str, forth: bool) -> None:
     """The tree is brought from where the branch was, not from where its user last saw it. By now it is at what is
     pulled, or was put back."""
@@ -179,3 +158,42 @@ def test_pull_of_a_branch_here_that_lacks_the_tip(light: Users) -> None:
     done = light.run("light", "pull", "--no-remember", "--overwrite", "../apart")
     assert done.status == 0, done
     assert light.served_tip() == light.tip("apart")
+
+
+def test_pull_where_somebody_else_has_overwritten_the_branch(light: Users) -> None:
+    """The branch does not reach what the tree rests on."""
+    assert light.run("apart", "push", "-q", "--overwrite", light.url()).status == 0
+    (light.path("light") / "one").write_text("mine\n")
+    done = light.run("light", "pull", "--no-remember", "--overwrite", "../new")
+    assert (done.status, "Now on revision 5.\n" in done.out) == (0, True), done.said
+    assert light.served_tip() == light.tip("new")
+    assert light.run("light", "status", "--short").out == " M  one\n"
+    assert (light.path("light") / "five").exists()
+
+
+@pytest.mark.parametrize("source", ["here", "beside"])
+def test_pull_says_what_was_removed_and_added(light: Users, source: str) -> None:
+    place = "../apart" if source == "here" else light.url("apart")
+    done = light.run("light", "pull", "--no-remember", "--overwrite", "-v", place)
+    assert done.status == 0, done.said
+    removed, _, added = done.out.partition("Added Revisions:\n")
+    assert "Removed Revisions:\n" in removed
+    assert "commit three" in removed
+    assert "commit other" in added
+    assert light.served_tip() == light.tip("apart"), done.said
+    assert light.run("light", "status", "--short").out == ""
+
+
+@pytest.mark.parametrize("source", ["here", "beside"])
+def test_pull_changes_nothing_where_the_server_has_not_what_the_tree_rests_on(light: Users, source: str) -> None:
+    assert light.run("", "branch", "-q", "-r", "2", "a", "more").status == 0
+    light.commit("more", "more")
+    shutil.rmtree(light.served.root / light.place)
+    assert light.run("", "init-shared-repository", "-q", light.url("")).status == 0
+    for branch, place in (("apart", light.url()), ("more", light.url("more"))):
+        assert light.run(branch, "push", "-q", place).status == 0
+    light.forget("light")
+    place = "../more" if source == "here" else light.url("more")
+    done = light.run("light", "pull", "--no-remember", "--overwrite", place)
+    assert (done.status, "is not in the repository of" in done.err) == (3, True), done.said
+    assert light.served_tip() == light.tip("apart"), done.said

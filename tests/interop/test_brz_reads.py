@@ -5,6 +5,7 @@ plugins.breezy.selection."""
 from __future__ import annotations
 
 import os
+import re
 import tarfile
 from pathlib import Path
 
@@ -27,6 +28,7 @@ def move(users: Users, old: str, new: str) -> None:
 def users(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Users:
     """User a's branch, pushed: folders, a link, a program, a file that was moved, one that was changed, a merge."""
     users = Users(tmp_path_factory.mktemp("brz-reads") / "users", served, PLACE)
+    assert users.run("", "init-shared-repository", "-q", users.url("")).status == 0
     users.make("a")
     folder = users.path("a")
     (folder / "doc" / "deep").mkdir(parents=True)
@@ -43,6 +45,7 @@ def users(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Users:
     assert users.run("", "branch", "-q", "a", "side").status == 0
     (users.path("side") / "doc" / "index.txt").write_text("one\n2\nthree\nfour\n")
     users.commit_all("side", "beside")
+    users.tag("side", "side")
     (folder / "other").write_text("other\n")
     users.commit_all("a", "other")
     assert users.run("a", "merge", "-q", "../side").status == 0
@@ -51,6 +54,7 @@ def users(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Users:
     users.commit_all("a", "last")
     users.tag("a", "v1", 2)
     assert users.run("a", "push", "-q", users.url()).status == 0
+    assert users.run("side", "push", "-q", users.url("side")).status == 0
     users.path("empty").mkdir()
     return users
 
@@ -65,8 +69,10 @@ class Both:
         """What a command says of the one, which is what it says of the other."""
         users = self.users
         users.forget("empty")
-        remote = users.ask(budget, "empty", *[word.replace("URL", users.url()) for word in words], status=status)
-        local = users.run("empty", *[word.replace("URL", str(users.path("a"))) for word in words])
+        there = [word.replace("URL", users.url()).replace("SIDE", users.url("side")) for word in words]
+        here = [word.replace("URL", str(users.path("a"))).replace("SIDE", str(users.path("side"))) for word in words]
+        remote = users.ask(budget, "empty", *there, status=status)
+        local = users.run("empty", *here)
         assert local.status == status, local.said
         assert remote.replace("URL/trunk", "HERE/a") == local.said
         return remote
@@ -260,10 +266,57 @@ def test_info(users: Users) -> None:
     assert "7 revisions\n" in said, "those of the repository"
 
 
-def test_what_is_not_foreseen(users: Users) -> None:
-    """A command that is not in the table asks for little; what it says is right all the same."""
-    said = users.run("empty", "cat-revision", "-d", users.url(), "-r", "2").said
-    assert said == users.run("empty", "cat-revision", "-d", str(users.path("a")), "-r", "2").said
+def test_what_a_revision_is(both: Both) -> None:
+    """One that was merged has a number of the whole graph."""
+    for revision in ([], ["2", "1", "last:1"], ["-r", "2..-1"]):
+        both.ask("revision-info", "revision-info", "-d", "URL", *revision)
+    both.ask("revno", "revno", "-r", "tag:side", "URL")
+    both.ask("revno", "revno", "-r", "tag:none", "URL", status=3)
+    both.ask("testament", "testament", "-r", "2", "URL")
+    both.ask("tags", "tags", "--show-ids", "-d", "URL")
+    both.ask("tags", "tags", "-d", "SIDE")
+
+
+def test_what_is_kept_of_a_revision(users: Users) -> None:
+    """It ends without the end of a line."""
+    users.forget("empty")
+    there = users.run_within("cat-revision", "empty", "cat-revision", "-d", users.url(), "-r", "2")
+    assert there.out == users.run("empty", "cat-revision", "-d", str(users.path("a")), "-r", "2").out
+
+
+def test_graphs(both: Both) -> None:
+    both.ask("find-merge-base", "find-merge-base", "URL", "SIDE")
+    both.ask("ancestry", "revision-history", "URL")
+
+
+def test_two_branches_are_compared(users: Users) -> None:
+    """Once the mirror has both."""
+    users.forget("empty")
+    words = ["diff", "--old", users.url("side"), "--new", users.url()]
+    first = users.run_within("diff, two branches", "empty", *words, status=1)
+    again = users.run_within("diff, two branches, met", "empty", *words, status=1)
+    assert again.out == first.out
+    assert "+++ new/other" in first.out
+    assert "four" not in first.out
+
+
+def undated(diff: str) -> str:
+    """A diff without the times of its files."""
+    return re.sub(r"\d+-\d+-\d+ \d+:\d+:\d+ \+0000", "", diff)
+
+
+def test_two_branches_of_two_repositories_are_compared(users: Users) -> None:
+    elsewhere = users.served.url(f"{PLACE}-2/apart")
+    assert users.run("", "branch", "-q", "side", "apart").status == 0
+    users.commit("apart", "beside", b"another\n")
+    assert users.run("apart", "push", "-q", elsewhere).status == 0
+    here = {elsewhere: str(users.path("apart")), users.url(): str(users.path("a"))}
+    for old, new in ((elsewhere, users.url()), (users.url(), elsewhere)):
+        done = users.run("empty", "diff", "--old", old, "--new", new)
+        assert done.status == 1, done.said
+        local = users.run("empty", "diff", "--old", here[old], "--new", here[new])
+        # Of a branch here it is the time of the files on disk, which may be a second later.
+        assert undated(done.out) == undated(local.out)
 
 
 # -- a lightweight checkout

@@ -4,11 +4,8 @@ says where a server or a user stops it."""
 from __future__ import annotations
 
 import functools
-import os
 import re
 import resource
-import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -204,60 +201,6 @@ def test_what_follows_the_path_has_no_meaning(users: Users) -> None:
     assert users.run("", "cat", users.url("trunk/what%3F")).out == "what?\n"
 
 
-def _interruptible() -> None:
-    """Whatever started the tests may have had its own children ignore interrupts."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def test_an_interrupt_ends_it_at_once(users: Users) -> None:
-    """A server that takes the request and never answers."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        brz = subprocess.Popen(
-            [sys.executable, "-m", "breezy", "pull", f"hpss://127.0.0.1:{silent.getsockname()[1]}/x"],
-            cwd=users.path("b"),
-            env={**environment(users.folder), "BRZ_PLUGINS_AT": f"hpss@{SHIM}", "BRZ_LOG": str(users.log)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            preexec_fn=_interruptible,
-        )
-        connection, _ = silent.accept()
-        with connection:
-            assert connection.recv(4096)
-            os.kill(brz.pid, signal.SIGINT)
-            _, err = brz.communicate(timeout=60)
-    assert brz.returncode == 3
-    assert err == b"brz: interrupted\n"
-
-
-def test_over_ssh(users: Users, tmp_path: Path) -> None:
-    """One that logs in nowhere and runs the command here."""
-    ssh = tmp_path / "ssh"
-    ssh.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\ncd "$HOME" && exec sh -c "$3"\n')
-    ssh.chmod(0o755)
-    home = tmp_path / "home"
-    home.mkdir()
-    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-    variables = {"SMARTSERVER_SSH": str(ssh), "SMARTSERVER_AGENT": "0", "HOME": str(home), "PATH": path}
-    for url in (f"hpss+ssh://me@host{tmp_path}/absolute/trunk", "hpss+ssh://host/~/below/trunk"):
-        pushed = users.run("a", "push", url, "-Dhpss", **variables)
-        assert pushed.status == 0, pushed.said
-        begun = "/".join(url.split("/")[:4])
-        assert pushed.err == f"Created new branch.\nHPSS calls: 1 (0 vfs) {begun}/\n"
-        name = url.rpartition("/trunk")[0].rpartition("/")[2]
-        assert users.run("", "branch", url, name, **variables).status == 0
-        assert users.tip(name) == users.tip("a")
-    assert (home / "below" / "trunk").is_dir()
-    # A server that cannot begin says why, once.
-    for words in (["log"], ["push", "-d", str(users.path("a"))]):
-        refused = users.run("", *words, "hpss+ssh://me@host/folder-that-is-not-there/absent/trunk", **variables)
-        assert refused.status == 3
-        first, second = refused.err.splitlines()
-        assert re.fullmatch(r"smartserver: /\S+ is not a folder: make it first, or name another", first)
-        assert second.startswith(f"brz: ERROR: Connection error: cannot connect to me@host: {ssh} ended with status 1")
-        assert ("unknown whether the change was made" in second) == (words[0] == "push")
-
-
 def test_the_ssh_of_breezys_user(users: Users, tmp_path: Path) -> None:
     """A path in BRZ_SSH is meant; a name of Breezy's is not."""
     said = tmp_path / "said"
@@ -267,14 +210,6 @@ def test_the_ssh_of_breezys_user(users: Users, tmp_path: Path) -> None:
         program.chmod(0o755)
         assert users.run("", "log", "hpss+ssh://h/~/x", PATH=f"{tmp_path}:/usr/bin:/bin", **variables).status == 3
     assert set(said.read_text().split()) == {"mine", "ssh"}
-
-
-def test_over_an_ssh_that_is_not_there(users: Users, tmp_path: Path) -> None:
-    absent = str(tmp_path / "absent")
-    refused = users.run("", "log", "hpss+ssh://me@host/srv/project", SMARTSERVER_SSH=absent)
-    assert refused.status == 3
-    why = f"cannot connect to me@host: {absent} cannot be run: No such file or directory"
-    assert refused.err == f"brz: ERROR: Connection error: {why} \n"
 
 
 def test_a_banned_call_is_not_sent(users: Users) -> None:

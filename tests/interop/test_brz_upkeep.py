@@ -179,26 +179,17 @@ def test_uncommit(users: Users) -> None:
 # -- from one branch on the server to another
 
 
-@pytest.mark.parametrize("where", ["on the server", "from here, with another tip"])
-def test_nothing_changes_where_a_branch_is_already(users: Users, where: str) -> None:
+def test_nothing_changes_where_a_branch_is_already(users: Users) -> None:
     """No tag is added to one that is the same, either."""
     assert users.run("a", "push", users.url("two")).status == 0
     users.tag("a", "v2", 2)
-    if where == "on the server":
-        assert users.run("a", "push", users.url()).status == 0
-    elif where.endswith("tip"):
-        users.commit("a", "four")
-    source = users.url() if where == "on the server" else "."
+    assert users.run("a", "push", users.url()).status == 0
     before = users.served_tip("two")
-    for _ in range(2):
+    for source in (users.url(), "."):
         refused = users.run("a", "branch", source, users.url("two"))
         assert (refused.status, "Already a branch" in refused.err) == (3, True), refused.said
         assert users.served_entries("tags", "two").keys() == {"v1"}
         assert users.served_tip("two") == before
-        users.forget("a")
-    assert "Branched" in users.run("a", "branch", source, users.url("three")).err
-    assert users.served_entries("tags", "three").keys() == {"v1", "v2"}
-    assert users.served_tip("three") == (users.served_tip() if where == "on the server" else users.tip("a"))
 
 
 def test_a_branch_beside_another(users: Users) -> None:
@@ -246,6 +237,19 @@ def test_branches_beside_each_other_in_repositories_of_their_own(users: Users) -
     assert users.run("a", "branch", one, three).status == 0
     assert users.served_tip(".", f"{users.place}-three") == users.tip("b")
     assert users.run("", "tags", "-d", three).out == users.run("", "tags", "-d", one).out != ""
+
+
+@pytest.mark.unbanned("doc/howto/use_breezy.md: such a pull asks what the branch is as often as Breezy opens it")
+def test_a_branch_is_pulled_into_one_on_the_server(users: Users) -> None:
+    users.commit("b", "four")
+    assert users.run("b", "push", users.url("other")).status == 0
+    pulled = users.run("", "pull", "-d", users.url(), users.url("other"))
+    assert (pulled.status, pulled.said) == (0, "Now on revision 4.\n")
+    assert users.served_tip() == users.served_tip("other") == users.tip("b")
+    users.commit("a", "else")
+    refused = users.run("", "pull", "-d", users.url(), str(users.path("a")))
+    assert (refused.status, "These branches have diverged." in refused.err) == (3, True)
+    assert users.served_tip() == users.tip("b")
 
 
 # -- signatures
@@ -302,3 +306,31 @@ def test_send_and_switch(users: Users) -> None:
 def test_a_branch_that_is_not_there_is_not_removed(users: Users) -> None:
     said = users.ask("remove-branch", "", "remove-branch", users.url("none"), status=3)
     assert said == 'brz: ERROR: Not a branch: "URL/none/".\n'
+
+
+def test_send_from_one_branch_on_the_server_to_another(users: Users) -> None:
+    tip = users.commit("b", "four")
+    assert users.run("b", "push", users.url("other")).status == 0
+    users.commit("a", "else")
+    assert users.run("a", "push").status == 0
+    sent = users.run("", "send", "-f", users.url("other"), "-o", "sent", users.url())
+    assert sent.status == 0, sent.said
+    assert users.run("a", "merge", "../sent").status == 0
+    users.commit_merge("a")
+    with users.branch("a") as branch:
+        assert branch.repository.has_revision(tip)
+    users.check("a")
+
+
+def test_there_is_no_tree(users: Users) -> None:
+    said = users.ask("status, of a server", "", "status", users.url(), status=3)
+    assert said == 'brz: ERROR: No WorkingTree exists for "URL/trunk/".\n'
+    tip = users.tip("a")[1].decode()
+    assert users.ask("revision-info", "", "revision-info", "-d", users.url()) == f"3 {tip}\n"
+    assert f"revision-id: {tip}\n" in users.ask("version-info", "", "version-info", users.url())
+    assert users.ask("ancestry", "", "ancestry", users.url()).endswith(f"{tip}\n")
+    assert "   3 a <a@example.org>" in users.ask("stats", "", "stats", users.url())
+    for words in (["revision-info", "-d"], ["stats"], ["ancestry"]):
+        assert "Not a branch" in users.run("", *words, users.url("none")).err
+    # It opens what is below the branch by itself: there is no branch.
+    assert "Not a branch" in users.run("", "stats", users.url("trunk/one")).err

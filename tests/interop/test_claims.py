@@ -95,7 +95,7 @@ def test_a_stored_claim_of_a_tag_is_named_and_mended(
     ours: Callable[[str], Side], served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     side = ours("shared")
-    path = side.url.rpartition("/")[2]
+    path = side.path
     tag, main = (bytes.fromhex(side.git("a", "rev-parse", name).strip()) for name in ("v1", "main"))
     store(served.root, path, lambda made: made.set_ref(b"refs/tags/v1", (Tip(tag, main),)), monkeypatch)
     status, said = verify(str(served.root / path))
@@ -242,7 +242,7 @@ def test_bookmarks_need_the_rights_of_branches(
 
 def test_public_changesets_are_stored_ones(hg: HgSide, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """What an earlier release took is named and mended; a user's drafts and public changesets stay as they are."""
-    path = hg.url.rpartition("/")[2]
+    path = hg.path
     verify(hg.url)
     hg.prepare('smartserver config "$URL" publishing no >/dev/null')
     hg.prepare('a hg phase --public -r 0; a hg push "$URL" || true')

@@ -256,45 +256,10 @@ def test_an_error_is_told_as_without_an_agent(user: User) -> None:
 
 
 @KEEPERS
-def test_after_the_zygote_another_agent_is_started(user: User) -> None:
-    """Or commands would be slow for as long as somebody needs the keeper."""
-    user("git push origin main")
-    zygote, keeper = user.wait_until_loaded(), user.keeper()
-    os.kill(zygote, signal.SIGKILL)
-    assert ended(keeper)
-    assert CONNECTED in user("git fetch")
-    assert user.wait_until_loaded() != zygote
-    assert HELD in user("git fetch")
-
-
-@KEEPERS
-def test_a_worker_that_ends_before_its_command_is_replaced(user: User) -> None:
-    user("git push origin main")
-    (idle,) = children(user.wait_until_loaded())
-    os.kill(idle, signal.SIGKILL)
-    assert HELD in user("git fetch")
-    assert children(user.wait_until_loaded()) != [idle]
-
-
-@KEEPERS
-def test_a_worker_that_outlives_the_agent_delays_no_other(user: User, blocked: Blocked) -> None:
-    zygote, keeper = zygote_of(user), user.keeper()
-    (worker,) = workers(zygote)
-    os.kill(keeper, signal.SIGKILL)
-    assert ended(zygote)
-    assert CONNECTED in user("git fetch")
-    assert HELD in user("git fetch")
-    assert Path(f"/proc/{worker}").exists()
-
-
-@KEEPERS
 @pytest.mark.parametrize(
     "prefix",
     [
-        "export PYTHONUTF8=0;",
-        "nice -n 1",
         "export GIT_TRACE_PACKET=9; exec 9>trace;",
-        "export LD_PRELOAD=libc.so.6;",
         pytest.param("setpriv --groups 64999", marks=needs("root")),
     ],
 )

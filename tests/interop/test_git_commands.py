@@ -41,15 +41,10 @@ def test_a_command_does_what_git_does(row: Row, pair: Callable[[str], Pair]) -> 
 
 GUESSED = (
     "push --delete of a branch of which others made a tag",
-    "push --delete and move",
     "push --follow-tags, of one that others pushed",
     "push --mirror deletes what others made, and not what they deleted",
-    "push --prune of what others made and deleted",
-    "push matching what others made and deleted",
     "push --force-with-lease of one of two",
-    "push --force-with-lease of nothing, stale",
     "push --dry-run, diverged",
-    "push to a short name that others made",
     "push --atomic, one refused, one that is there",
 )
 """A row of each kind in which a word of the push makes a difference to the helper or to what git decides itself."""
@@ -93,7 +88,7 @@ def check_left(both: Pair) -> None:
 def check_server(ours: Side, gits: Side) -> None:
     """The served repository has git's refs and everything they reach."""
     assert ours.served is not None
-    path = ours.url.rpartition("/")[2]
+    path = ours.path
     refs = peer_refs(gits)
     assert server_refs(ours.served, path) == refs
     if refs:

@@ -6,21 +6,12 @@ import random
 from collections.abc import Callable
 
 import pytest
-from git_sides import AGENT, Pair, Side, check_rounds, fine, missing_objects, server_refs
+from git_sides import AGENT, Pair, Side, check_rounds, fine, missing_objects
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 Begin = Callable[[str], Side]
 BeginPair = Callable[[str], Pair]
-
-
-def path_of(side: Side) -> str:
-    return side.url.rpartition("/")[2]
-
-
-def refs_of(side: Side) -> dict[str, str]:
-    assert side.served is not None
-    return server_refs(side.served, path_of(side))
 
 
 # -- submodules
@@ -79,7 +70,7 @@ def test_a_linked_work_tree_pushes_and_fetches(ours: Begin) -> None:
     side = ours("shared")
     side.prepare("a git worktree add -q ../c topic")
     fine(side.run("c commit more; c git push origin topic"))
-    assert refs_of(side)["refs/heads/topic"] == side.git("a", "rev-parse", "topic")
+    assert side.refs["refs/heads/topic"] == side.git("a", "rev-parse", "topic")
     side.prepare("b git checkout -q topic; b git pull -q; b commit yet; b git push -q origin topic")
     fine(side.run("c git pull --no-rebase"))
     assert (side.folder / "c" / "yet").exists()
@@ -120,7 +111,7 @@ def test_from_a_bare_repository_and_by_git_dir(ours: Begin) -> None:
     assert side.git("c", "rev-parse", "main") == side.git("a", "rev-parse", "main")
     fine(side.run("c git update-ref refs/heads/new main~1; c git push $URL refs/heads/new"))
     fine(side.run("as c git --git-dir=a/.git push origin main:refs/heads/newer"))
-    assert {"refs/heads/new", "refs/heads/newer"} <= refs_of(side).keys()
+    assert {"refs/heads/new", "refs/heads/newer"} <= side.refs.keys()
 
 
 def test_a_subfolder_of_the_work_tree(ours: Begin) -> None:
@@ -171,7 +162,7 @@ def test_sha256(pair: BeginPair) -> None:
     both.ours.check_sound()
     objects = both.ours.git("a", "rev-list", "--objects", "--no-object-names", "main").split()
     assert both.ours.served is not None
-    assert missing_objects(both.ours.served, path_of(both.ours), objects) == []
+    assert missing_objects(both.ours.served, both.ours.path, objects) == []
 
 
 def test_a_variable_of_git_config_alone(ours: Begin) -> None:
@@ -194,13 +185,13 @@ def test_a_variable_of_git_config_alone(ours: Begin) -> None:
 def test_two_formats_do_not_mix(ours: Begin) -> None:
     side = ours("shared")
     side.prepare(SHA256.replace("init -q", "init -q -b main").replace(" a\n", " c\n").replace("a ", "c "))
-    before = refs_of(side)
+    before = side.refs
     for command in ("c git push origin main", "c git fetch"):
         result = side.run(command)
         assert result.status != 0
-        assert f"the repository at '{path_of(side)}' is git sha1, not git sha256" in result.err, result.said
+        assert f"the repository at '{side.path}' is git sha1, not git sha256" in result.err, result.said
         assert "Traceback" not in result.err
-    assert refs_of(side) == before
+    assert side.refs == before
 
 
 # -- sizes

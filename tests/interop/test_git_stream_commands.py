@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from git_sides import Done, Served, Side, fine, server_head, server_refs
+from git_sides import Done, Served, Side, fine, server_head
 
 from smartserver.programs import OF_REPOSITORIES
 
@@ -19,11 +19,6 @@ Begin = Callable[[str], Side]
 def side(served: Served, tmp_path: Path, request: pytest.FixtureRequest) -> Side:
     """A user who has nothing, and a URL at which nothing is."""
     return Side(tmp_path / "side", served.url(f"streams-{request.node.name.replace('[', '-').strip(']')}"), served)
-
-
-def refs_of(side: Side) -> dict[str, str]:
-    assert side.served is not None
-    return server_refs(side.served, side.url.rpartition("/")[2])
 
 
 def refs_in(side: Side, repository: str) -> dict[str, str]:
@@ -92,7 +87,7 @@ def test_import_of_what_cannot_be(side: Side) -> None:
     failed(side.run('smartserver import e "$URL"'), "e has no files")
     side.prepare("printf '[submodule \"x\"]\\n\\tpath = x\\n\\turl = -u./payload\\n' >e/.gitmodules")
     failed(side.run('smartserver import e "$URL"'), "gitmodulesUrl")
-    assert refs_of(side) == {}
+    assert side.refs == {}
 
 
 def test_import_into_another_system(side: Side) -> None:
@@ -124,8 +119,8 @@ def test_a_history_comes_back_from_a_stream(ours: Begin) -> None:
     git = "git -C a fast-export --all --reencode=no --signed-tags=warn --use-done-feature"
     done = fine(side.run(f'{git} | smartserver fast-import "$URL"'), rounds=3)
     assert "(a new repository)" in done.out
-    assert refs_of(side) == refs_in(side, "a")
-    assert len(refs_of(side)) == 7
+    assert side.refs == refs_in(side, "a")
+    assert len(side.refs) == 7
     side.prepare('git clone -q --mirror "$URL" m')
     assert refs_in(side, "m") == refs_in(side, "a")
     fine(side.run('smartserver fast-export "$URL" >stream'))
@@ -147,7 +142,7 @@ def test_increments_by_marks(ours: Begin) -> None:
     side.prepare("a commit five; a git branch new")
     done = fine(side.run(f"{export} >more; wc -l <more; {bring} --import-marks bm more"), rounds=3)
     assert int(done.out.split()[0]) < 40
-    assert refs_of(side) == refs_in(side, "a")
+    assert side.refs == refs_in(side, "a")
     fine(side.run('as b smartserver fast-export --export-marks em --keep kept "$URL" main >s1'))
     side.prepare("a commit six; a git push -q origin main")
     done = fine(
@@ -178,12 +173,12 @@ def test_only_a_folder_of_its_own_is_kept(ours: Begin) -> None:
 )
 def test_marks_that_cannot_be_written_prevent_the_push(ours: Begin, marks: str, why: str) -> None:
     side = ours("shared")
-    before = refs_of(side)
+    before = side.refs
     (side.folder / "stream").write_text(
         "commit refs/heads/new\nmark :1\ncommitter A <a@b> 1 +0000\ndata 1\nx\nfrom refs/heads/main^0\n"
     )
     failed(side.run(f'smartserver fast-import --export-marks {marks} "$URL" stream'), why)
-    assert refs_of(side) == before
+    assert side.refs == before
 
 
 def test_no_variable_of_another_repository_is_left(side: Side) -> None:
@@ -205,11 +200,11 @@ def test_no_variable_of_another_repository_is_left(side: Side) -> None:
 )
 def test_what_is_wrong_changes_nothing(ours: Begin, stream: str, why: str) -> None:
     side = ours("shared")
-    before = refs_of(side)
+    before = side.refs
     (side.folder / "stream").write_text(stream)
     (side.folder / "marks").write_text("as it was")
     failed(side.run('as c smartserver fast-import --export-marks marks "$URL" stream'), why)
-    assert refs_of(side) == before
+    assert side.refs == before
     assert (side.folder / "marks").read_text() == "as it was"
     assert not list(side.folder.rglob("evil"))
 
@@ -218,20 +213,20 @@ def test_a_branch_is_moved_by_force(ours: Begin) -> None:
     side = ours("shared")
     (side.folder / "stream").write_text("reset refs/heads/main\nfrom refs/heads/topic^0\n")
     fine(side.run('smartserver fast-import --force "$URL" stream'), rounds=3)
-    assert refs_of(side)["refs/heads/main"] == refs_of(side)["refs/heads/topic"]
+    assert side.refs["refs/heads/main"] == side.refs["refs/heads/topic"]
 
 
 def test_sha256(side: Side) -> None:
     side.prepare("git init -q --object-format=sha256 a; a commit one; git -C a fast-export --all >stream")
     fine(side.run('smartserver fast-import --vcs git-sha256 "$URL" stream'), rounds=3)
-    assert refs_of(side) == refs_in(side, "a")
+    assert side.refs == refs_in(side, "a")
     assert side.served is not None
-    assert server_head(side.served, side.url.rpartition("/")[2]) == "refs/heads/main"
+    assert server_head(side.served, side.path) == "refs/heads/main"
     side.prepare('smartserver fast-export "$URL" >back; git init -q --bare --object-format=sha256 n')
     side.prepare("git -C n fast-import --quiet <back")
     assert refs_in(side, "n") == refs_in(side, "a")
     done = fine(side.run('mkdir d; echo x >d/x; smartserver import d "$URL"'), rounds=3)
-    assert refs_of(side)["refs/heads/main"] == done.out.split()[0]
+    assert side.refs["refs/heads/main"] == done.out.split()[0]
 
 
 def test_what_a_stream_cannot_say_is_told(ours: Begin) -> None:

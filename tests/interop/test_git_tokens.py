@@ -6,24 +6,21 @@ import contextlib
 import os
 import pty
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import agent_sides
 import pytest
 from access_rules import OPEN
-from agents import children, of_its_own, workers
-from git_sides import Served, environment
+from agent_sides import PATIENCE, zygote_of
+from agents import of_its_own, workers
+from git_sides import Served
 
-from smartserver.agent.lending import ask
-from smartserver.agent.messages import Status, decode_held
 from smartserver.server.tokens import TokenChanges, TokenFile, token_path
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
-
-PATIENCE = 60.0
 
 KEEPER = """#!/bin/sh
 cd "$(dirname "$0")"
@@ -36,31 +33,20 @@ esac
 """
 
 
-class User:
+class User(agent_sides.User):
     """Somebody with a clone, a credential helper, and perhaps an agent."""
 
     def __init__(self, folder: Path, server: Served, access: Path, agent: dict[str, str]) -> None:
-        self.folder, self.server, self.agent = folder, server, agent
+        super().__init__(folder, agent, server, os.path.dirname(sys.executable))
+        self.server = server
         self.changes = TokenChanges(access)
         self.tokens = TokenFile(token_path(access))
         self.kept = folder / "kept"
-        self.environment = {
-            **environment(folder),
-            **agent,
-            "PATH": os.pathsep.join([os.path.dirname(sys.executable), "/usr/bin", "/bin"]),
-            "SMARTSERVER_DEBUG": "hpss",
-        }
         keeper = folder / "keeper"
         keeper.write_text(KEEPER)
         keeper.chmod(0o755)
         self(f"git config --global credential.helper {keeper}")
         self("git config --global protocol.hpss.allow always")
-        self("git init -q -b main .")
-        self("git commit -q --allow-empty -m one")
-
-    @property
-    def url(self) -> str:
-        return f"hpss://127.0.0.1:{self.server.direct[1]}/project"
 
     @property
     def open(self) -> str:
@@ -89,15 +75,6 @@ class User:
         log.unlink(missing_ok=True)
         return said
 
-    def __call__(self, command: str, *, status: int = 0, **variables: str) -> str:
-        done = subprocess.run(
-            ["sh", "-c", f"exec {command}"], cwd=self.folder, env={**self.environment, **variables}, text=True,
-            stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=PATIENCE, start_new_session=True,
-        )  # fmt: skip
-        said = done.stdout + done.stderr
-        assert done.returncode == status, said
-        return said
-
 
 @pytest.fixture
 def access(tmp_path: Path) -> Path:
@@ -115,31 +92,28 @@ def server(tmp_path: Path, access: Path) -> Iterator[Served]:
     made.close()
 
 
-@pytest.fixture(params=["without an agent", "with an agent"])
-def user(tmp_path: Path, server: Served, access: Path, request: pytest.FixtureRequest) -> Iterator[User]:
+@pytest.fixture
+def with_agent() -> bool:
+    return False
+
+
+WITH_AN_AGENT_TOO = pytest.mark.parametrize("with_agent", [False, True])
+
+
+@pytest.fixture
+def user(tmp_path: Path, server: Served, access: Path, with_agent: bool) -> Iterator[User]:
     folder = tmp_path / "user"
     folder.mkdir()
     with contextlib.ExitStack() as stack:
-        agent = stack.enter_context(of_its_own()) if request.param != "without an agent" else {}
+        agent = stack.enter_context(of_its_own()) if with_agent else {}
         found = User(folder, server, access, agent)
         if agent:
             found(f"git ls-remote {found.open}", status=128)
-            wait_until_loaded(agent)
+            found.wait_until_loaded()
         yield found
 
 
-def wait_until_loaded(agent: dict[str, str]) -> None:
-    """Until commands run in workers of the zygote."""
-    process = ask(Status(), decode_held, agent)[0].process
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        found = children(process)
-        if found and "msgspec" in Path(f"/proc/{found[0]}/maps").read_text():
-            return
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
+@WITH_AN_AGENT_TOO
 def test_a_token_that_git_keeps(user: User) -> None:
     user.keep(user.token())
     assert "2 round trips" in user(f"git push {user.url} main")
@@ -155,6 +129,7 @@ def test_where_none_is_needed_none_is_looked_for(user: User) -> None:
     assert user.log() == []
 
 
+@WITH_AN_AGENT_TOO
 def test_one_that_the_environment_has(user: User) -> None:
     token = user.token()
     user(f"git push {user.url} main", SMARTSERVER_TOKEN=user.given(token))
@@ -212,6 +187,7 @@ def typing(user: User, answer: bytes) -> tuple[int, bytes]:
     return os.waitpid(process, 0)[1], said
 
 
+@WITH_AN_AGENT_TOO
 def test_git_asks_at_the_terminal(user: User) -> None:
     """Also where a process without one does the work."""
     token = user.token()
@@ -222,6 +198,7 @@ def test_git_asks_at_the_terminal(user: User) -> None:
     assert user.log() == ["get", "get", "store"]
 
 
+@WITH_AN_AGENT_TOO
 def test_an_interrupt_of_the_question_ends_the_command(user: User) -> None:
     user.token()
     status, said = typing(user, b"\x03")
@@ -229,7 +206,7 @@ def test_an_interrupt_of_the_question_ends_the_command(user: User) -> None:
     assert b"token" not in said.partition(b"Password for")[2].partition(b"':")[2]
     assert user.log() == ["get", "get"]
     if user.agent:
-        zygote = children(ask(Status(), decode_held, user.agent)[0].process)[0]
+        zygote = zygote_of(user)
         deadline = time.monotonic() + PATIENCE
         while workers(zygote):  # A worker that waits for an answer.
             assert time.monotonic() < deadline

@@ -90,7 +90,7 @@ def check_left(both: HgPair) -> None:
     """Users and server have what they have with hg."""
     assert both.ours.has() == both.hgs.has()
     assert both.ours.served is not None
-    path = both.ours.url.rpartition("/")[2]
+    path = both.ours.path
     assert server_heads(both.ours.served, path) == peer_heads(both.hgs)
     assert server_bookmarks(both.ours.served, path) == peer_bookmarks(both.hgs)
     for name in both.ours.has():

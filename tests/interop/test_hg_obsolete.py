@@ -135,7 +135,7 @@ def pair(start: HgPair, served: Served, tmp_path: Path) -> HgPair:
 def compared(pair: HgPair, served: Served) -> None:
     ours, hgs = pair.ours, pair.hgs
     assert ours.has() == hgs.has()
-    path = ours.url.rpartition("/")[2]
+    path = ours.path
     assert server_heads(served, path) == peer_heads(hgs)
     assert server_markers(served, path) == peer_markers(hgs)
 
@@ -156,7 +156,7 @@ def test_a_marker_that_begins_to_matter_later(pair: HgPair, served: Served, name
     """A user who took what was there in between, and had the replaced changeset, is told of it."""
     before, after = LATER[name]
     pair.prepare(f'{START}{MARKERS}{before}; b hg pull -q "$URL"')
-    assert server_markers(served, pair.ours.url.rpartition("/")[2]) == peer_markers(pair.hgs) != set()
+    assert server_markers(served, pair.ours.path) == peer_markers(pair.hgs) != set()
     pair.prepare(START + MARKERS + after)
     done, expected = pair.run('b hg pull "$URL"')
     assert done.status == expected.status == 0, (done.said, expected.said)
@@ -202,7 +202,7 @@ def test_the_server_does_not_exchange_markers(pair: HgPair, served: Served) -> N
     done = ours.run(START + 'a amend new; a hg push "$URL"')
     assert done.status == 0, done  # As over a path: the local marker says that the old head is none.
     assert "markers" not in done.out
-    path = ours.url.rpartition("/")[2]
+    path = ours.path
     assert server_markers(served, path) == set()
     assert len(server_heads(served, path)["default"]) == 2
     assert "markers" not in fine(ours.run('b hg pull "$URL"')).out
@@ -304,7 +304,7 @@ def test_more_markers_than_fit_into_an_answer(pair: HgPair, served: Served, tmp_
             repository.obsstore.create(transaction, number.to_bytes(20, "big"), (tip,), metadata={b"user": b"u" * 200})
     ours.prepare(START + 'a hg push -q "$URL" || :; a commit four; a hg push -q "$URL"')
     with closing(Served(tmp_path, "--anonymous", "write", root=served.root, program=("-c", NARROW))) as narrow:
-        through = HgSide(ours.folder, narrow.url(ours.url.rpartition("/")[2]), narrow)
+        through = HgSide(ours.folder, narrow.url(ours.path), narrow)
         evolve(through)
         for command in ('b hg pull -r tip "$URL"', 'as c hg clone "$URL" c'):
             assert "90 new obsolescence markers" in fine(through.run(command), 5).out

@@ -4,24 +4,22 @@ and from a command server of Mercurial's."""
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from access_rules import OPEN
 from agents import of_its_own
-from certificates import Authority
 from git_sides import Served
 from hg_histories import verify
 from hg_sides import HgSide, server_heads
 from hg_two_users import CommandServer
 from needs import needs
+from secure_sides import Secure
 from sshd import Sshd
 
 from smartserver.agent.lending import ask
 from smartserver.agent.messages import Status, decode_held
-from smartserver.server.tokens import TokenChanges
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -61,30 +59,9 @@ def use(side: HgSide, config: str) -> None:
         hgrc.write(config)
 
 
-class Secure:
-    """A server over TLS whose users have tokens."""
-
-    def __init__(self, folder: Path) -> None:
-        self.authority = Authority(folder / "authority")
-        certificate, key = self.authority.sign("127.0.0.1")
-        self.access = folder / "access.toml"
-        self.access.write_text(OPEN)
-        words = ["--access", str(self.access), "--tls", str(certificate), "--tls-key", str(key), "--require-tls"]
-        self.server = Served(folder, *words)
-        self.above = f"hpss+tls://127.0.0.1:{self.server.direct[1]}"
-
-    def url(self, path: str) -> str:
-        return f"{self.above}/{path}?ca={self.authority.file}"
-
-    def token(self) -> str:
-        return TokenChanges(self.access).create("anna", int(time.time()), None, None, read_only=False)[0]
-
-
 @pytest.fixture
 def secure(tmp_path: Path) -> Iterator[Secure]:
-    folder = tmp_path / "server"
-    folder.mkdir()
-    made = Secure(folder)
+    made = Secure(tmp_path / "server", OPEN)
     yield made
     made.server.close()
 

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import needs
 import pytest
 from agents import of_its_own
 from brz_forks import FORKS
@@ -348,18 +347,3 @@ def test_what_goes_wrong_is_one_line(account: Account, sshd: Sshd) -> None:
     old = 'sh -c "echo SSH-1.5-old; exec cat >/dev/null"'  # Of which paramiko writes a log.
     (account.home / ".ssh" / "config").write_text(f"{sshd.config.read_text()}  ProxyCommand {old}\n")
     assert "cannot log in to" in line(account.url("project"))
-
-
-def test_a_host_key_may_be_told(account: Account, sshd: Sshd) -> None:
-    """In the URL, as with sftp://."""
-    (account.home / ".ssh" / "config").write_text(sshd.config.read_text().replace("known_hosts", "nowhere"))
-    keygen = [needs.program("ssh-keygen"), "-l", "-f", str(sshd.folder / "host_key.pub")]
-    shown = subprocess.run(keygen, capture_output=True, text=True, check=True)
-    keys = [shown.stdout.split()[1], "any"]
-    account.run("brz", "init", "-q", "a")
-    account.run("brz", "commit", "-q", "--unchanged", "-m", "one", where="a")
-    account.run("brz", "push", "-q", f"{account.url('project')}?host-key={keys[0]}", where="a")
-    account.run("brz", "branch", "-q", f"{account.url('project')}?host-key={keys[1]}", "b")
-    done, _ = account.attempt("brz", "revno", f"{account.url('project')}?key=any")
-    assert done.returncode
-    assert "its query is not host-key=SHA256:... or host-key=any" in done.stderr

@@ -151,19 +151,6 @@ def test_thin_bars_are_joined_until_one_zooms_in(browser: Browser, tmp_path: Pat
     assert set(closer) == {"local: read, 0.100 ms"}
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_light_and_dark(page: Browser, tmp_path: Path, scheme: str) -> None:
-    page.open(tmp_path / "slow trace.html", scheme=scheme)
-    red, green, blue = map(int, re.findall(r"\d+", page.value("getComputedStyle(document.body).backgroundColor")))
-    assert (red + green + blue > 600) is (scheme == "light")
-
-
-def test_on_paper_the_bars_keep_their_colours(page: Browser) -> None:
-    page.do("Emulation.setEmulatedMedia", media="print")
-    assert page.value("getComputedStyle(document.querySelector('.help')).display") == "none"
-    assert page.value("getComputedStyle(document.querySelector('.bar')).printColorAdjust") == "exact"
-
-
 def test_hostile_names_do_nothing_and_are_seen(browser: Browser, tmp_path: Path) -> None:
     for name in HOSTILE:
         (tmp_path / "hostile.html").write_bytes(html(read(push(name))))

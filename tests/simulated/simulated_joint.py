@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from builders import GIT, KINDS, SETTINGS, History
 from dialogs import walk
 
 from netem.simulated import LOW_WATER, ServerTransport, SimulatedNetwork, SimulatedStream
@@ -14,13 +13,11 @@ from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import CannotConnect, ConnectionLost
 from smartserver.client.repository import RemoteRepository
-from smartserver.client.updates import NewRepository
-from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
-from smartserver.records.model import GraphNode, Key, Parent, RevisionId
 from smartserver.server.access import Admission, invoking_user
 from smartserver.server.executor import InlineExecutor
 from smartserver.server.session import Session
 from smartserver.server.site import Site
+from smartserver.wire.frames import HEADER
 from smartserver.wire.observer import Observer
 from transports.base import Transport
 from transports.memory import MemoryTransport
@@ -31,7 +28,16 @@ EPOCH = 1_800_000_000.0
 LOW_WATER_MARK = 4 * LOW_WATER
 """Unsent bytes at which a shell says so."""
 
-NEW = NewRepository(GIT, KINDS, SETTINGS)
+
+def frames(content: bytes) -> Iterator[int]:
+    """Where the opening line, each frame's header and each frame end."""
+    at = content.index(b"\n") + 1
+    yield at
+    while at < len(content):
+        size = HEADER.unpack_from(content, at)[0]
+        yield at + HEADER.size
+        at += HEADER.size + size
+        yield at
 
 
 class StreamMedium:
@@ -159,57 +165,3 @@ class Joint:
     def tree(self) -> list[str]:
         """Every file and folder of the store."""
         return walk(self.storage)
-
-
-@dataclass
-class HistorySource:
-    """A history as a push reads it."""
-
-    history: History
-    planned: list[int] = field(default_factory=list)
-    """How many revisions each plan had."""
-    bases: dict[bytes, Key] = field(default_factory=dict)
-    """Path -> the delta base its record has in a plan that may use it, whatever it is; others then have none."""
-
-    def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> HistoryPlan:
-        had = self.history.ancestors(haves)
-        wanted = self.history.ancestors(tips) - had
-        plan = HistoryPlan(self.history, [each for each in self.history.parents if each in wanted], self.bases)
-        self.planned.append(len(plan.revisions))
-        return plan
-
-
-@dataclass
-class HistoryPlan:
-    """Revisions of a history, parents first."""
-
-    history: History
-    revisions: list[RevisionId]
-    bases: Mapping[bytes, Key] = field(default_factory=dict)
-    without: frozenset[Key] = frozenset()
-
-    @property
-    def graph(self) -> Sequence[GraphNode]:
-        return [self.history.announced(each) for each in self.revisions]
-
-    def segments(self) -> Iterator[bytes]:
-        usable = {path: key for path, key in self.bases.items() if key not in self.without}
-        for each in self.revisions:
-            if self.bases or self.without:
-                yield segment_on(self.history, each, usable)
-            else:
-                yield self.history.segment(each)
-
-    def without_bases(self, keys: Collection[Key]) -> HistoryPlan:
-        return HistoryPlan(self.history, self.revisions, self.bases, self.without | frozenset(keys))
-
-
-def segment_on(history: History, revision: RevisionId, bases: Mapping[bytes, Key]) -> bytes:
-    """A revision's segment in which a path's record has the base named here, and no other record has one."""
-    writer = SegmentWriter(KINDS, bulk=False, texts=lambda _kind, key: history.objects[key].text)
-    items = []
-    for key, path in history.introduced[revision]:
-        record = history.objects[key]
-        candidates = [Candidate(bases[path])] if path in bases else []
-        items.append(NewRecord(0, key, record.meta, record.text, candidates, path))
-    return writer.segment(revision, [Parent(each) for each in history.parents[revision]], items)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from builders import KINDS, SILENT, History, Repeatable
-from simulated_joint import HistorySource, Joint
+from history_sources import HistorySource
+from simulated_joint import Joint
 
 from netem.simulated import SimulatedNetwork
 from smartserver.client.knowledge import Knowledge

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
 from builders import MAIN, History, check_whole, create, refs_of, request_id
-from simulated_joint import NEW, HistorySource, Joint
+from history_sources import NEW, HistorySource
+from simulated_joint import Joint, frames
 
 from netem.cut_everywhere import CutPoint, Trial, cut_everywhere
 from netem.link import Link
@@ -23,7 +24,6 @@ from smartserver.records.model import Tip
 from smartserver.records.segment import SegmentStream
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
-from smartserver.wire.frames import HEADER
 from transports.memory import MemoryTransport
 
 PATH = "project"
@@ -36,17 +36,6 @@ LINE = HISTORY.line(3)
 # A body of several frames: noise that does not compress.
 LARGE = HISTORY.commit({"noise": hashlib.shake_128(b"seed").digest(90_000)}, [LINE[2]])
 LINE += HISTORY.line(2, LARGE, "later")
-
-
-def frames(content: bytes) -> Iterator[int]:
-    """Where the opening line, each frame's header and each frame end."""
-    at = content.index(b"\n") + 1
-    yield at
-    while at < len(content):
-        size = HEADER.unpack_from(content, at)[0]
-        yield at + HEADER.size
-        at += HEADER.size + size
-        yield at
 
 
 @dataclass

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from builders import MAIN, History
 from faulty_transport import FaultMode, FaultyTransport
-from simulated_joint import NEW, HistorySource, Joint
+from history_sources import NEW, HistorySource
+from simulated_joint import Joint
 
 from netem.link import Link
 from netem.simulated import SimulatedNetwork

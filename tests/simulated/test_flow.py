@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 from builders import MAIN, History
 from dialogs import PATH, message
-from simulated_joint import LOW_WATER_MARK, NEW, HistorySource, Joint
+from history_sources import NEW, HistorySource
+from simulated_joint import LOW_WATER_MARK, Joint
 
 from netem.link import Link
 from netem.simulated import SimulatedStream

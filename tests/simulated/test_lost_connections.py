@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import pytest
 from builders import MAIN, History
 from dialogs import CREATE, Dialog, message
-from simulated_joint import NEW, HistorySource, Joint
+from history_sources import NEW, HistorySource
+from simulated_joint import Joint
 
 from netem.effects import Cut, Effect, Stall, base
 from netem.link import Link

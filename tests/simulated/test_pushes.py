@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from builders import MAIN, History, push
-from simulated_joint import NEW, HistoryPlan, HistorySource, Joint
+from history_sources import NEW, HistoryPlan, HistorySource
+from simulated_joint import Joint
 
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
@@ -83,20 +84,6 @@ def test_a_push_without_leave_to_create(work: Work) -> None:
 # -- what was remembered is wrong
 
 
-def test_a_repository_made_anew(work: Work) -> None:
-    """Everything remembered of it is wrong: the refusal says what is there, and one more trip does."""
-    work.joint.site.find(PATH).repository.delete(bytes(16), 0, "somebody")
-    other = work.joint.remote(PATH, work.client)
-    other.push(PushRequest([RefUpdate(OTHER, work.line[0])], work.source, NEW))
-    work.joint.network.take()
-    (done,) = work.push(RefUpdate(MAIN, work.line[5]))
-    assert done.outcome is DONE
-    assert work.joint.network.counts().rounds == 2
-    assert work.source.planned[-2:] == [2, 5]
-    assert work.refs() == {MAIN: work.line[5], OTHER: work.line[0]}
-    assert set(work.remote.knowledge.tips()) == {work.line[5], work.line[0]}
-
-
 @pytest.mark.parametrize("vcs", ["bzr 2a", "git sha256"])
 def test_a_repository_made_anew_for_another_system(work: Work, vcs: str) -> None:
     """The body met something else there: the first push says it as the second does."""
@@ -146,22 +133,6 @@ def on_a_foreign_base(work: Work) -> tuple[bytes, Key]:
     tip = work.history.commit({**work.history.files(work.line[3]), "src/main.txt": text}, [work.line[3]])
     work.source.bases[b"src/main.txt"] = foreign
     return tip, foreign
-
-
-def test_a_missing_base(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is sent again without."""
-    unusable: list[set[Key]] = []
-    without = HistoryPlan.without_bases
-
-    def noted(plan: HistoryPlan, keys: Collection[Key]) -> HistoryPlan:
-        unusable.append(set(keys))
-        return without(plan, keys)
-
-    monkeypatch.setattr(HistoryPlan, "without_bases", noted)
-    tip, foreign = on_a_foreign_base(work)
-    assert work.push(RefUpdate(MAIN, tip))[0].outcome is DONE
-    assert unusable == [{foreign}]
-    assert work.refs()[MAIN] == tip
 
 
 def test_a_base_that_is_missing_each_time_ends_it(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:

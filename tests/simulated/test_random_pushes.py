@@ -10,10 +10,11 @@ import contextlib
 from collections.abc import Mapping
 
 from builders import MAIN, History, request_id
+from history_sources import NEW, HistorySource
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from simulated_joint import NEW, HistorySource, Joint
+from simulated_joint import Joint
 
 from netem.effects import Cut
 from netem.link import Link

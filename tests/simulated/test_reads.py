@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from bzr_builders import TRUNK, BzrHistory
-from simulated_joint import Joint
+from simulated_joint import Joint, frames
 
 from netem.cut_everywhere import Trial, cut_everywhere
 from netem.link import Link
@@ -24,7 +24,6 @@ from smartserver.store.open_pack import pack_path
 from smartserver.vcs.bzr.kinds import TEXT
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.errors import RemoteProtocolError
-from smartserver.wire.frames import HEADER
 
 BUDGETS = tomllib.loads((Path(__file__).parent.parent / "budgets.toml").read_text(encoding="utf-8"))["reads"]
 
@@ -135,15 +134,6 @@ def test_a_damaged_pack_ends_the_body(stage: Stage) -> None:
     with pytest.raises(CorruptFile):
         stage.texts(path="project/big")
     file(stage)
-
-
-def frames(content: bytes) -> Iterator[int]:
-    """Where the opening line and each frame end."""
-    at = content.index(b"\n") + 1
-    yield at
-    while at < len(content):
-        at += HEADER.size + HEADER.unpack_from(content, at)[0]
-        yield at
 
 
 @pytest.mark.long

@@ -14,7 +14,8 @@ from typing import BinaryIO
 import pytest
 from builders import MAIN, History
 from counting import Counting
-from simulated_joint import NEW, HistorySource, Joint
+from history_sources import NEW, HistorySource
+from simulated_joint import Joint
 from verb_examples import EXAMPLES, served_examples
 
 from netem.link import Link

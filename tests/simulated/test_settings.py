@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 from builders import MAIN, SETTINGS, History
-from simulated_joint import NEW, HistorySource, Joint
+from history_sources import NEW, HistorySource
+from simulated_joint import Joint
 
 from smartserver.client.call import Client
 from smartserver.client.push import PushRequest

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 from builders import History
-from pushing import NEW, Source
+from history_sources import NEW, HistorySource
 
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
@@ -74,7 +74,7 @@ def main() -> None:
     with connected(way, url, *rest or [""]) as remote:
         for number in range(int(first), int(last)):
             update = RefUpdate(f"refs/heads/{name}".encode(), line[number])
-            (done,) = remote.push(PushRequest([update], Source(history), NEW)).refs
+            (done,) = remote.push(PushRequest([update], HistorySource(history), NEW)).refs
             # The one before it may have pushed more than its parent read before it was killed.
             is_past = isinstance(done.error, DivergedBranches) and done.error.behind
             assert is_past or done.outcome in (Outcome.DONE, Outcome.UNCHANGED), done

@@ -30,7 +30,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from builders import MAIN, History  # noqa: E402
 from dialogs import message  # noqa: E402
-from pushing import Source, connected, count_segments, push  # noqa: E402
+from history_sources import HistorySource  # noqa: E402
+from pushing import connected, count_segments, push  # noqa: E402
 from serving import status_of  # noqa: E402
 
 from smartserver.client.call import Client  # noqa: E402
@@ -140,7 +141,7 @@ class Soak:
             while not self.over.is_set():
                 try:
                     with connected(self.ports[chance.randrange(SERVERS)]) as remote:
-                        done = push(remote, Source(history), ref, new)
+                        done = push(remote, HistorySource(history), ref, new)
                 except FAILURES as wrong:
                     self.failures[f"push: {type(wrong).__name__}"] += 1
                     if not isinstance(wrong, OSError | MediumError | OutcomeUnknown):
@@ -233,7 +234,7 @@ def strangers(ports: list[int], seconds: float) -> None:
         zeros = {f"zeros{number}": bytes(64 << 20) + b"%d" % number for number in range(3)}
         (commit,) = [history.commit(zeros, (), "zeros")]
         with connected(random.choice(ports), "bomb") as remote:
-            push(remote, Source(history), MAIN, commit)
+            push(remote, HistorySource(history), MAIN, commit)
 
     def repeat(attack: Callable[[], None], pause: float) -> None:
         while time.monotonic() < end:
@@ -292,7 +293,7 @@ def load(soak: Soak, folder: Path, seconds: float) -> int:
     history = History()
     (base,) = history.line(1)
     with connected(soak.ports[0]) as remote:
-        push(remote, Source(history), MAIN, base)
+        push(remote, HistorySource(history), MAIN, base)
     histories = []
     for _ in range(WRITERS):
         own = History()

@@ -22,26 +22,8 @@ def ssh(connection: socket.socket) -> None:
     connection.recv(65536)
 
 
-def telnet(connection: socket.socket) -> None:
-    connection.sendall(b"\xff\xfd\x18\xff\xfd\x20login: ")
-    connection.recv(65536)
-
-
-def listens(connection: socket.socket) -> None:
-    """Says nothing, and closes when it has heard something."""
-    connection.recv(65536)
-
-
 def closes(connection: socket.socket) -> None:
     """Says nothing and hears nothing."""
-
-
-def newer(connection: socket.socket) -> None:
-    """An hpss of another version, which reads on until the client has understood."""
-    connection.sendall(b"hpss! 2\n")
-    connection.shutdown(socket.SHUT_WR)
-    while connection.recv(65536):
-        pass
 
 
 def newest(connection: socket.socket) -> None:

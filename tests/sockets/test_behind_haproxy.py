@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from builders import MAIN, History, Repeatable
 from haproxy import Haproxy
+from history_sources import HistorySource
 from needs import FAKETIME, needs
-from pushing import Source, connected, push
+from pushing import connected, push
 from serving import PATIENCE, Server, User, check_store, server_refs, wait_until, write_history
 from versitygw import S3
 
@@ -82,7 +83,7 @@ def test_one_ends_while_pushes_go_on(tmp_path: Path, servers: list[Server], numb
     with Haproxy(tmp_path, [(each.port, port_of(each)) for each in servers]) as balancer:
         url = f"hpss://127.0.0.1:{balancer.port}/g"
         with connected(balancer.port) as remote:
-            assert push(remote, Source(history, end), MAIN, tip).outcome is Outcome.DONE
+            assert push(remote, HistorySource(history, halfway=end), MAIN, tip).outcome is Outcome.DONE
         (server,) = ended
         after = 0
         for commit in commits:  # By git, until the server is gone, and then twice more.

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from builders import History
-from pushing import Source, connected, push
+from history_sources import HistorySource
+from pushing import connected, push
 from serving import PATIENCE, Server
 
 from smartserver.client.medium import ConnectionLost
@@ -123,7 +124,7 @@ def test_each_change_is_told_in_order(receiver: Receiver, tmp_path: Path) -> Non
             at[ref] += 1
             while True:
                 try:
-                    push(opened, Source(history), name, tip)
+                    push(opened, HistorySource(history), name, tip)
                     break
                 except (ConnectionLost, CodedError, OSError):
                     remote.__exit__(None, None, None)

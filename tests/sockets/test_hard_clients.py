@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from builders import MAIN, History
 from dialogs import CREATE, message
-from pushing import Source, connected, push
+from history_sources import HistorySource
+from pushing import connected, push
 from serving import PATIENCE, Server, User, wait_until, write_history
 
 from netem.proxy import Proxy
@@ -122,7 +123,7 @@ def test_a_clone_whose_reader_stopped_is_let_go(tmp_path: Path) -> None:
     history, content = History(), random.Random("stopped")
     tip = history.commit({f"{n}": content.randbytes(1 << 20) for n in range(24)})
     with Server(tmp_path) as server, connected(server.port) as remote:
-        assert push(remote, Source(history), MAIN, tip).outcome is Outcome.DONE
+        assert push(remote, HistorySource(history), MAIN, tip).outcome is Outcome.DONE
     with Server(tmp_path, "--idle-timeout", "1") as server:
         with raw(server.port) as (connection, client):
             connection.sendall(client.send(Request(1, PULL)))
@@ -199,7 +200,7 @@ def test_a_body_each_way_on_one_connection(tmp_path: Path) -> None:
     more = history.segment(history.commit({f"{n}": content.randbytes(1 << 20) for n in range(24)}))
     with Server(tmp_path) as server:
         with connected(server.port) as remote:
-            assert push(remote, Source(history), MAIN, tip).outcome is Outcome.DONE
+            assert push(remote, HistorySource(history), MAIN, tip).outcome is Outcome.DONE
         with raw(server.port) as (connection, client):
             sending = client.send(Request(1, PULL))
             sending += client.send(Request(2, encode(message(CALLS[1], path="p", flags=RequestFlag.BODY)), body=True))

@@ -1,14 +1,15 @@
-"""^C at random moments of a push, a fetch and a clone: silence, nothing left behind, and the next command works."""
+"""^C at random moments of a push, and while git writes what was fetched: silence, nothing left behind, and the next
+command works. Each moment of a fetch is in `tests/interop/test_git_interrupt.py`."""
 
 from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,7 @@ from serving import (
     command_line,
     finish,
     group,
-    lanes,
     server_refs,
-    shares,
     wait_until,
     write_history,
 )
@@ -31,7 +30,6 @@ from serving import (
 pytestmark = [pytest.mark.sockets, pytest.mark.interop]
 
 INTERRUPTS = 4
-LANES = 4
 SEED = 7
 
 
@@ -41,11 +39,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, U
     folder = tmp_path_factory.mktemp("served")
     (folder / "root").mkdir()
     user = User(folder / "user")
-    write_history(user, "small", 8, seed="small", size=30_000)
     write_history(user, "bulky", 20, seed="bulky", size=300_000)
     write_history(user, "large", 700, seed="large", size=200)
     with Server(folder / "root") as server:
-        for name in ("small", "bulky", "large"):
+        for name in ("bulky", "large"):
             user.git("push", "-q", server.url(name), "main", folder=name).worked()
         yield server, user
 
@@ -111,45 +108,19 @@ def check_clean(user: User, folder: str) -> None:
     assert [name for name in names if name.startswith("tmp_") or name.endswith((".lock", ".keep"))] == []
 
 
-def measured(start_command: Callable[[], subprocess.Popen[bytes]]) -> float:
-    start = time.monotonic()
-    finish(start_command()).worked()
-    return time.monotonic() - start
-
-
-def each_lane(work: Callable[[int, random.Random, list[int]], None], name: str) -> None:
-    """Deal the interrupts out, each lane with chances of its own."""
-
-    def lane(number: int) -> None:
-        seed = f"{SEED}/{name}/{number}"
-        try:
-            work(number, random.Random(seed), shares(range(INTERRUPTS), LANES)[number])
-        except BaseException as wrong:
-            wrong.add_note(f"seed {seed}")
-            raise
-
-    lanes(LANES, lane)
-
-
-def test_push(served: tuple[Server, User], tmp_path: Path) -> None:
-    server, owner = served
-
-    def work(lane: int, chance: random.Random, turns: list[int]) -> None:
-        shutil.copytree(owner.home, tmp_path / f"user{lane}", ignore=shutil.ignore_patterns("bulky"))
-        user = User(tmp_path / f"user{lane}")
-        whole = measured(lambda: user.start("push", server.url(f"measured-{lane}"), "main", folder="large"))
-        for turn in turns:
-            folder = "small" if turn % 4 else "large"
-            path = f"pushed-{turn}"
-            after = chance.uniform(0, 0.4 * whole if turn % 4 else 1.1 * whole)
-            interrupted(lambda f=folder, p=path: user.start("push", server.url(p), "main", folder=f), after)  # type: ignore[misc]
-            tip = user.tip(folder)
-            assert server_refs(server.root, path) in ({}, {"refs/heads/main": tip})
-            check_clean(user, folder)
-            user.git("push", server.url(path), "main", folder=folder).worked()
-            assert server_refs(server.root, path) == {"refs/heads/main": tip}
-
-    each_lane(work, "push")
+def test_push(served: tuple[Server, User]) -> None:
+    """A random moment in each part of the time that it takes."""
+    server, user = served
+    chance, began = random.Random(SEED), time.monotonic()
+    finish(user.start("push", server.url("measured"), "main", folder="large")).worked()
+    whole, tip = time.monotonic() - began, user.tip("large")
+    for turn in range(INTERRUPTS):
+        path, after = f"pushed-{turn}", chance.uniform(turn, turn + 1) * whole / INTERRUPTS
+        interrupted(partial(user.start, "push", server.url(path), "main", folder="large"), after)
+        assert server_refs(server.root, path) in ({}, {"refs/heads/main": tip}), (SEED, turn, after)
+        check_clean(user, "large")
+        user.git("push", server.url(path), "main", folder="large").worked()
+        assert server_refs(server.root, path) == {"refs/heads/main": tip}
 
 
 def test_fetch_while_git_writes_objects(served: tuple[Server, User], tmp_path: Path) -> None:
@@ -173,28 +144,3 @@ def test_fetch_while_git_writes_objects(served: tuple[Server, User], tmp_path: P
     user.git("fetch", server.url("bulky"), "main", folder="r").worked()
     assert user.tip("r", "FETCH_HEAD") == owner.tip("bulky")
     check_clean(user, "r")
-
-
-def test_clone(served: tuple[Server, User], tmp_path: Path) -> None:
-    server, owner = served
-
-    def work(lane: int, chance: random.Random, turns: list[int]) -> None:
-        user = User(tmp_path / f"user{lane}")
-        whole = measured(lambda: user.start("clone", "-q", server.url("large"), "measured"))
-        for turn in turns:
-            name = "small" if turn % 4 else "large"
-            after = chance.uniform(0, 0.4 * whole if turn % 4 else 1.1 * whole)
-            done = interrupted(lambda name=name: user.start("clone", server.url(name), "c"), after)  # type: ignore[misc]
-            assert done.status or (user.home / "c").exists()
-            if (user.home / "c").exists():
-                # Git takes a clone away that is not whole, and leaves one that it was checking out.
-                assert user.tip("c", "refs/remotes/origin/main") == owner.tip(name)
-                check_clean(user, "c")
-                user.git("reset", "-q", "--hard", folder="c").worked()
-                shutil.rmtree(user.home / "c")
-            user.git("clone", server.url(name), "c").worked()
-            assert user.tip("c") == owner.tip(name)
-            check_clean(user, "c")
-            shutil.rmtree(user.home / "c")
-
-    each_lane(work, "clone")

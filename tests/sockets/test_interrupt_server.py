@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 from agents import children
 from builders import MAIN, History
-from pushing import Source, connected, count_segments, push
+from history_sources import HistorySource
+from pushing import connected, count_segments, push
 from serving import PATIENCE, Server, check_store, server_refs, wait_until
 
 from smartserver.client.call import Client
@@ -60,7 +61,7 @@ def test_a_held_connection_holds_up_nothing(tmp_path: Path) -> None:
         connected(server.port) as remote,
     ):
         history = History()
-        assert push(remote, Source(history), MAIN, history.commit({"a": b"b"})).outcome is Outcome.DONE
+        assert push(remote, HistorySource(history), MAIN, history.commit({"a": b"b"})).outcome is Outcome.DONE
         server.process.terminate()
         assert server.process.wait(PATIENCE / 4) == 0
 
@@ -77,7 +78,7 @@ def test_the_end_of_its_terminal_is_one_signal(tmp_path: Path) -> None:
     """Though the shell says so once more, and nothing can be said there any more."""
     history, tip = big_history()
     with Server(tmp_path) as server, connected(server.port) as remote:
-        assert push(remote, Source(history), MAIN, tip).outcome is Outcome.DONE
+        assert push(remote, HistorySource(history), MAIN, tip).outcome is Outcome.DONE
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-c", ON_ITS_TERMINAL, "serve", str(tmp_path), "--listen", "127.0.0.1:0"],
@@ -103,23 +104,21 @@ def test_the_end_of_its_terminal_is_one_signal(tmp_path: Path) -> None:
         process.wait()
 
 
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP])
-def test_on_standard_input_too_what_has_begun_is_finished(tmp_path: Path, sent: signal.Signals) -> None:
+def test_on_standard_input_too_what_has_begun_is_finished(tmp_path: Path) -> None:
     history, tip = big_history()
     with Server(tmp_path) as server, connected(server.port) as remote:
-        assert push(remote, Source(history), MAIN, tip).outcome is Outcome.DONE
+        assert push(remote, HistorySource(history), MAIN, tip).outcome is Outcome.DONE
     log, number = tmp_path / "log", tmp_path / "number"
     command = ["sh", "-c", f'echo $$ >{number}; exec "$@" 2>{log}', "sh", sys.executable, "-m", "smartserver.cli.main"]
     medium = PipeMedium([*command, "serve", str(tmp_path), "--stdio"])
     with Client(lambda: medium) as client:
         pulled = RemoteRepository(client, "p", Knowledge(None, "")).pull()
-        os.kill(int(number.read_text()), sent)
+        os.kill(int(number.read_text()), signal.SIGHUP)
         wait_until(lambda: "stopping: 1 connection has 30 s" in log.read_text(), "it says so")
         assert count_segments(pulled.body) == pulled.result.segments == len(history.parents)
 
 
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
-def test_behind_a_link_what_has_begun_is_given_up(tmp_path: Path, sent: signal.Signals) -> None:
+def test_behind_a_link_what_has_begun_is_given_up(tmp_path: Path) -> None:
     """The signal is the ^C of the one command it serves: it makes nothing after that, and writes nothing after it."""
     history, first = big_history(1, 100)
     second = history.commit({"a": b"b"}, (first,))
@@ -131,7 +130,7 @@ def test_behind_a_link_what_has_begun_is_given_up(tmp_path: Path, sent: signal.S
         ThreadPoolExecutor(2) as threads,
     ):
         with connected(server.port) as remote:
-            assert push(remote, Source(history), MAIN, first).outcome is Outcome.DONE
+            assert push(remote, HistorySource(history), MAIN, first).outcome is Outcome.DONE
         command = [
             "sh",
             "-c",
@@ -149,7 +148,7 @@ def test_behind_a_link_what_has_begun_is_given_up(tmp_path: Path, sent: signal.S
             with near, socket.create_connection(("127.0.0.1", server.port)) as far:
                 process = int(number.read_text())
                 assert listens(process)
-                os.kill(process, sent)
+                os.kill(process, signal.SIGINT)
                 wait_until(lambda: not listens(process), "it has given up")
                 back = threads.submit(passed_on, far, near)
                 passed_on(near, far)
@@ -159,7 +158,7 @@ def test_behind_a_link_what_has_begun_is_given_up(tmp_path: Path, sent: signal.S
         with Client(lambda: medium) as client:
             remote = RemoteRepository(client, "p", Knowledge(None, ""))
             with pytest.raises((MediumError, OutcomeUnknown)):
-                push(remote, Source(history), MAIN, second)
+                push(remote, HistorySource(history), MAIN, second)
         between.result()
     assert log.read_text() == ""
     assert server_refs(tmp_path / "root", "p") == {MAIN.decode(): first.hex()}
@@ -188,7 +187,7 @@ def test_a_push_that_has_begun_is_finished(tmp_path: Path) -> None:
             wait_until(lambda: refuses(server.port), "it takes no more connections")
 
         with connected(server.port) as remote:
-            assert push(remote, Source(history, stop), MAIN, tip).outcome is Outcome.DONE
+            assert push(remote, HistorySource(history, halfway=stop), MAIN, tip).outcome is Outcome.DONE
         assert server.process.wait(PATIENCE / 4) == 0
     assert server_refs(tmp_path, "p") == {MAIN.decode(): tip.hex()}
     check_store(tmp_path, "p")
@@ -206,7 +205,7 @@ def test_a_second_signal_waits_no_longer(tmp_path: Path, sent: signal.Signals, o
                     os.kill(process, sent)
 
         with connected(server.port) as remote:
-            assert push(remote, Source(history), MAIN, tip).outcome is Outcome.DONE
+            assert push(remote, HistorySource(history), MAIN, tip).outcome is Outcome.DONE
         with connected(server.port) as remote:
             pulled = remote.pull()
             send()

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import pytest
 from builders import History
+from history_sources import NEW, HistorySource
 from mixed_writer import connected, line_of
-from pushing import NEW, Source
 from serving import Server, lanes
 from sshd import Sshd
 
@@ -123,4 +123,4 @@ def test_all_at_once(server: Server, sshd: Sshd, tmp_path: Path, load: Load) -> 
 def push(remote: RemoteRepository, name: str, count: int) -> None:
     history = History()
     line = history.line(count, name=name)
-    remote.push(PushRequest([RefUpdate(f"refs/heads/{name}".encode(), line[-1])], Source(history), NEW))
+    remote.push(PushRequest([RefUpdate(f"refs/heads/{name}".encode(), line[-1])], HistorySource(history), NEW))

@@ -10,10 +10,8 @@ import pytest
 from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id
 from versitygw import S3, environment
 
-from smartserver.errors import InvalidPath, NestedRepository
-from smartserver.store import checkpoint, recovery
-from smartserver.store.format import INCOMING, LOG, LOST, PACKS
-from smartserver.store.lost import find
+from smartserver.store import checkpoint
+from smartserver.store.format import INCOMING, LOG, PACKS
 from smartserver.store.record import record_path
 from smartserver.store.repository import PackRepository
 from smartserver.store.upkeep import KEPT
@@ -118,23 +116,6 @@ def test_upkeep(served: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> 
         check_whole(server, history)
 
 
-def test_recovery(served: Open) -> None:
-    """A record is lost; those above it are moved aside, and what they say is done again."""
-    history = History()
-    line = history.line(4)
-    for each in line:
-        push(served(0), history, [each], {MAIN: each})
-    server = served(1)
-    server.folder.delete(record_path(4))
-    findings = find(server.folder)
-    recovery.restore(server, findings, [])
-    assert [name[:10] for name in server.folder.list_directory(LOST)] == ["0000000005"]
-    findings = find(server.folder)
-    recovery.restore(server, findings, findings.changes)
-    check_whole(server, history)
-    assert refs_of(served(0)) == {MAIN: line[3]}
-
-
 def test_one_of_several_creates_it(served: Open) -> None:
     """No folder is exclusive there: the record and the format are."""
     history, start = History(), threading.Barrier(6)
@@ -150,17 +131,3 @@ def test_one_of_several_creates_it(served: Open) -> None:
         list(threads.map(create, range(6)))
     assert refs_of(served(0)) == {b"refs/heads/%d" % number: tip for number, tip in enumerate(tips)}
     check_whole(servers[0], history)
-
-
-def test_none_is_made_inside_another(served: Open) -> None:
-    history = History()
-    tip = history.commit({"a": b"a"})
-    server = served(0)
-    push(server, history, [tip], {MAIN: tip})
-    above = server._above
-    for path, error in ((f"{NAME}/inner", NestedRepository), ("team", InvalidPath)):
-        with pytest.raises(error):
-            push(PackRepository(above, path), history, [tip], {MAIN: tip})
-    named = PackRepository(above, f"team/{INCOMING}")
-    push(named, history, [tip], {MAIN: tip})
-    check_whole(PackRepository(served(1)._above, f"team/{INCOMING}"), history)

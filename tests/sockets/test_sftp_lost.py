@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,12 +12,10 @@ from sshd import Sshd
 from netem.effects import Cut
 from netem.link import Link
 from netem.proxy import Proxy
-from transports import sftp_packets as sftp
 from transports import steps
 from transports.base import Step
 from transports.errors import TransportFailed
 from transports.sftp import SftpTransport
-from transports.sftp_login import Account, _Carrier, log_in
 
 pytestmark = pytest.mark.sockets
 
@@ -107,15 +103,6 @@ def test_wherever_it_is_lost_the_steps_before_are_done(
     assert steps < len(cuts) // 2
 
 
-def test_reading_tells_what_became_of_a_publication_whose_reply_was_lost(transport: SftpTransport, link: Proxy) -> None:
-    transport.put("new", [b"n"])
-    cut(link, 0, up=False)
-    with pytest.raises(TransportFailed, match="is lost"):
-        transport.publish("new", "1")
-    whole(link)
-    assert transport.get_published("1") == b"n"
-
-
 def test_lost_while_streaming(transport: SftpTransport, link: Proxy, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(bytes(3 << 20))
     file = transport.open_read("large")
@@ -136,34 +123,3 @@ def test_lost_while_streaming(transport: SftpTransport, link: Proxy, tmp_path: P
         written.close()
     whole(link)
     assert transport.stat("large").size == 3 << 20
-
-
-def test_a_server_that_takes_nothing_is_not_waited_for(tmp_path: Path) -> None:
-    """It reads none of what it is sent, so that the window of the channel stays shut."""
-    said: list[str] = []
-    with Sshd(tmp_path, subsystem="/bin/sleep 30") as server:
-        session = log_in(Account(server.host, port=server.port, config=str(server.config)), patience=0.3)
-
-        def send() -> None:
-            try:
-                while True:
-                    session.send(sftp.write(b"h", 0, bytes(sftp.PIECE)))
-            except TransportFailed as lost:
-                said.append(lost.reason)
-
-        thread = threading.Thread(target=send, daemon=True)
-        thread.start()
-        thread.join(PATIENCE)
-        session.close()
-    assert [why.partition(" is lost: ")[2] for why in said] == ["the server takes nothing for 0 s"]
-
-
-def test_a_connection_that_nobody_uses_any_more_ends(sshd: Sshd, tmp_path: Path) -> None:
-    made = place(sshd, tmp_path)
-    assert not made.exists("x")
-    carrier = made._line.session()._channel
-    assert isinstance(carrier, _Carrier)
-    del made
-    gc.collect()
-    carrier._connection.join(PATIENCE)
-    assert not carrier._connection.is_alive()

@@ -160,9 +160,7 @@ def test_a_certificate_that_is_not_to_be_trusted(
         assert answered(server) == 0
 
 
-@pytest.mark.parametrize(
-    "behave", [strangers.http, strangers.ssh, strangers.telnet, strangers.listens, strangers.closes]
-)
+@pytest.mark.parametrize("behave", [strangers.http, strangers.ssh, strangers.closes])
 def test_a_server_without_tls_is_one_line_and_no_plain_connection(behave: strangers.Behave) -> None:
     """Whoever takes TLS away gets nothing: neither a request nor another attempt without it."""
     heard: list[bytes] = []

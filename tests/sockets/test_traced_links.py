@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from builders import MAIN, History
+from history_sources import HistorySource
 from needs import needs
-from pushing import Source, connected, count_segments, push
+from pushing import connected, count_segments, push
 from serving import Server
 
 from smartserver.cli.session import client_for
@@ -57,14 +58,14 @@ def delays(trace: Trace) -> list[str]:
 
 
 @pytest.fixture
-def source() -> tuple[Source, bytes]:
+def source() -> tuple[HistorySource, bytes]:
     """A history, and its only revision."""
     history = History()
     (tip,) = history.line(1)
-    return Source(history), tip
+    return HistorySource(history), tip
 
 
-def test_nothing_delays_packets_unless_told_to(tmp_path: Path, source: tuple[Source, bytes]) -> None:
+def test_nothing_delays_packets_unless_told_to(tmp_path: Path, source: tuple[HistorySource, bytes]) -> None:
     with Server(tmp_path) as server:
         with connected(server.port) as remote:
             push(remote, source[0], MAIN, source[1])
@@ -75,7 +76,7 @@ def test_nothing_delays_packets_unless_told_to(tmp_path: Path, source: tuple[Sou
 
 
 def test_a_client_that_delays_packets(
-    tmp_path: Path, source: tuple[Source, bytes], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, source: tuple[HistorySource, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_up = TcpMedium._set_up
 
@@ -90,7 +91,7 @@ def test_a_client_that_delays_packets(
     assert line.startswith("  TCP: this program's socket delays small packets")
 
 
-def test_a_server_that_delays_packets(tmp_path: Path, source: tuple[Source, bytes]) -> None:
+def test_a_server_that_delays_packets(tmp_path: Path, source: tuple[HistorySource, bytes]) -> None:
     with Server(tmp_path, program=("-c", DELAYING)) as server:
         with connected(server.port) as remote:
             push(remote, source[0], MAIN, source[1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import stat
 import subprocess
 from collections.abc import Callable, Iterator
@@ -169,12 +168,6 @@ def check_limited(user: User, root: Path, old: str, bulk: str) -> None:
         user.git("push", "-q", server.url("p"), f"{bulk}:{MAIN}", folder="w").worked()
     assert server_refs(root, "p") == {MAIN: bulk}
     check_store(root, "p")
-
-
-def test_files_that_may_not_grow(user: User, root: Path) -> None:
-    """A limit on the size of files is met in the middle of a pack as a full disk is."""
-    assert resource.getrlimit(resource.RLIMIT_FSIZE)[1] == resource.RLIM_INFINITY
-    check_limited(user, root, commits_of(user)[0], write_bulk(user, 3 << 20))
 
 
 def test_a_client_that_has_no_room(user: User, root: Path) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 import re
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import strangers
 from builders import MAIN, History
-from pushing import Source, connected, push
-from serving import PATIENCE, SMARTSERVER, Server, User, lanes, run, wait_until, write_history
+from history_sources import HistorySource
+from pushing import connected, push
+from serving import SMARTSERVER, Server, User, lanes, run, write_history
 from strangers import stranger
 
 from smartserver.client import link, retry
@@ -25,8 +25,6 @@ from smartserver.store.transaction import Transaction
 from transports.local import LocalTransport
 
 pytestmark = [pytest.mark.sockets, pytest.mark.interop]
-
-COMMANDS = ("push", "clone", "fetch", "ls-remote")
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +44,9 @@ def server(tmp_path_factory: pytest.TempPathFactory, user: User) -> Iterator[Ser
     (folder / "outside").mkdir()
     (root / "out").symlink_to(folder / "outside")
     (root / "file").write_text("a file")
-    (root / "link").symlink_to("nowhere")
     (root / "full").mkdir()
     (root / "full" / "notes.txt").write_text("a folder of something else")
     user.git("init", "-q", "--bare", str(root / "git.git")).worked()
-    user.git("init", "-q", str(root / "tree")).worked()
 
     def make(transaction: Transaction) -> bytes:
         transaction.create("bzr 2a", system_of("bzr 2a").kinds, {})
@@ -64,7 +60,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, user: User) -> Iterator[Ser
 
 def fails(user: User, command: str, url: str) -> str:
     """The one line a command gives as its reason; it leaves nothing."""
-    words = {"push": ["main"], "clone": ["c"], "fetch": ["main"], "ls-remote": []}[command]
+    words = {"push": ["main"], "clone": ["c"]}[command]
     done = user.git(command, url, *words, folder="." if command == "clone" else "w")
     assert command != "clone" or not (user.home / "c").exists()
     return done.failed(command)
@@ -101,7 +97,7 @@ def test_a_root_that_is_itself_a_repository_has_the_empty_path(user: User, tmp_p
 def test_nobody_listens(user: User) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    for command in COMMANDS:
+    for command in ("push", "clone"):
         said = fails(user, command, f"hpss://127.0.0.1:{port}/p")
         assert said == f"cannot connect to 127.0.0.1:{port}: Connection refused"
 
@@ -116,9 +112,6 @@ def test_nobody_has_that_name(user: User) -> None:
     ("behave", "why"),
     [
         (strangers.http, r"the peer does not speak hpss: .*\(this looks like an HTTP server\)"),
-        (strangers.ssh, r"the peer does not speak hpss: .*\(this looks like SSH\)"),
-        (strangers.telnet, r"the peer does not speak hpss: expected b'hpss/1\\n', got b'.*"),
-        (strangers.newer, r"the server speaks hpss version 2, this client version 1"),
         (strangers.newest, r"the server speaks hpss version 3, 4, this client version 1"),
     ],
 )
@@ -126,17 +119,12 @@ def test_somebody_else_listens(user: User, behave: strangers.Behave, why: str) -
     """A push that had left before he spoke may have been read by somebody behind him."""
     doubt = "; if an hpss server got the request all the same, it is unknown whether the change was made"
     with stranger(behave) as port:
-        for command in COMMANDS:
+        for command in ("push", "clone"):
             said = fails(user, command, f"hpss://127.0.0.1:{port}/p")
-            if behave is strangers.http and command == "push":  # He waits for the request.
-                assert said.endswith(doubt)
-            if "hpss version" not in why and command == "push":
-                said = said.removesuffix(doubt)
-            assert re.fullmatch(f"127\\.0\\.0\\.1:{port}: {why}", said)
+            more = doubt if behave is strangers.http and command == "push" else ""  # He waits for the request.
+            assert re.fullmatch(f"127\\.0\\.0\\.1:{port}: {why}{more}", said)
         pinged = run(*SMARTSERVER, "ping", f"hpss://127.0.0.1:{port}/")
-        assert pinged.status == 1
-        assert len(pinged.err.splitlines()) == 1
-        assert str(port) in pinged.err
+        assert (pinged.status, len(pinged.err.splitlines()), str(port) in pinged.err) == (1, 1, True)
 
 
 LOST = (
@@ -145,37 +133,13 @@ LOST = (
 )
 
 
-def lost(user: User, port: int) -> None:
-    """A server of ours that is killed looks the same: once a push is sent, nothing more can be said of it."""
-    url = f"hpss://127.0.0.1:{port}/p"
-    pushed, cloned = lanes(2, lambda lane: fails(user, ("push", "clone")[lane], url))
+def test_somebody_closes_without_a_word(user: User) -> None:
+    """As git daemon does, and a server of ours that is killed: once a push is sent, nothing more can be said of it."""
+    with stranger(strangers.closes) as port:
+        url = f"hpss://127.0.0.1:{port}/p"
+        pushed, cloned = lanes(2, lambda lane: fails(user, ("push", "clone")[lane], url))
     assert re.fullmatch(f"(it is unknown whether the change was made|127\\.0\\.0\\.1:{port}): {LOST}", pushed)
     assert re.fullmatch(f"127\\.0\\.0\\.1:{port}: {LOST}", cloned)
-
-
-def test_git_daemon(user: User, tmp_path: Path) -> None:
-    """It closes the connection without a word when it does not understand."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    daemon = subprocess.Popen(
-        ["git", "daemon", "--listen=127.0.0.1", f"--port={port}", f"--base-path={tmp_path}", "--reuseaddr"],
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
-        wait_until(lambda: can_connect(port), "git daemon listens")
-        lost(user, port)
-    finally:
-        daemon.terminate()
-        daemon.communicate(timeout=PATIENCE)
-
-
-def can_connect(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), PATIENCE).close()
-    except ConnectionRefusedError:
-        return False
-    return True
 
 
 def test_somebody_who_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,13 +154,13 @@ def test_somebody_who_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         with connected(port) as remote, pytest.raises(MediumError, match="did not answer"):
             remote.pull()
         with connected(port) as remote, pytest.raises(OutcomeUnknown, match="did not answer"):
-            push(remote, Source(history), MAIN, small)
+            push(remote, HistorySource(history), MAIN, small)
     with (
         stranger(strangers.deaf) as port,
         connected(port) as remote,
         pytest.raises(MediumError, match="did not answer"),
     ):
-        push(remote, Source(history), MAIN, tip)
+        push(remote, HistorySource(history), MAIN, tip)
 
 
 # -- paths
@@ -205,14 +169,8 @@ def test_somebody_who_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("path", "why"),
     [
-        ("../p", "invalid repository path '../p': '..' is not allowed in it"),
-        ("a/../../p", "invalid repository path 'a/../../p': '..' is not allowed in it"),
-        ("%2e%2e/p", "invalid repository path '../p': '..' is not allowed in it"),
         ("a%2f..%2f..%2fp", "invalid repository path 'a/../../p': '..' is not allowed in it"),
-        (".hidden", "invalid repository path '.hidden': '.hidden' begins with a dot"),
-        ("a%00b", r"invalid repository path 'a\x00b': 'a\x00b' has a backslash or a control character"),
         ("out/new", "invalid repository path 'out/new': it leads out of the served folder"),
-        ("p/inside", "'p/inside' is inside the repository 'p'"),
         ("p/packs", "invalid repository path 'p/packs': 'packs' is a name the store uses itself"),
     ],
 )
@@ -224,38 +182,36 @@ def test_a_path_that_is_none(server: Server, user: User, path: str, why: str) ->
 
 
 @pytest.mark.parametrize(
-    ("path", "why"),
+    ("path", "why", "read"),
     [
-        ("git.git", "invalid repository path 'git.git': a git repository is there"),
-        ("tree", "invalid repository path 'tree': a git repository is there"),
         (
-            "git.git/refs/x",
-            "invalid repository path 'git.git/refs/x': 'git.git' is a git repository: nothing is made inside it",
+            "git.git",
+            "invalid repository path 'git.git': a git repository is there",
+            "no repository at 'git.git' but a git repository, which is not served: to have it served, "
+            "run `git push --mirror URL/ANOTHER-PATH` in it",
         ),
-        ("full", "invalid repository path 'full': the folder holds 'notes.txt', which belongs to no repository"),
-        ("file", "invalid repository path 'file': a file is there"),
-        ("file/below", "invalid repository path 'file/below': 'file' is a file"),
-        ("link", "invalid repository path 'link': 'link' is a link that leads nowhere"),
-        ("bazaar", r"the repository at 'bazaar' is bzr 2a, not git( sha1)?"),
+        (
+            "file/below",
+            "invalid repository path 'file/below': 'file' is a file",
+            "no repository at 'file/below' but a file, 'file', above it",
+        ),
+        (
+            "full",
+            "invalid repository path 'full': the folder holds 'notes.txt', which belongs to no repository",
+            "no repository at 'full'",
+        ),
+        (
+            "bazaar",
+            "the repository at 'bazaar' is bzr 2a, not git sha1",
+            "the repository at 'bazaar' is bzr 2a, not git",
+        ),
     ],
 )
-def test_something_else_is_there(server: Server, user: User, path: str, why: str) -> None:
+def test_something_else_is_there(server: Server, user: User, path: str, why: str, read: str) -> None:
     before = tree(server.root.parent)
-    assert re.fullmatch(why, fails(user, "push", server.url(path)))
-    said = fails(user, "clone", server.url(path))
-    assert f"'{path}'" in said
+    assert fails(user, "push", server.url(path)) == why
+    assert fails(user, "clone", server.url(path)).replace(server.url("").removesuffix("/"), "URL") == read
     assert tree(server.root.parent) == before
-
-
-@pytest.mark.parametrize("command", ["clone", "fetch", "ls-remote"])
-def test_something_else_is_there_and_was_to_be_read(server: Server, user: User, command: str) -> None:
-    for path in ("git.git", "tree"):
-        said = fails(user, command, server.url(path))
-        how = f"run `git push --mirror hpss://127.0.0.1:{server.port}/ANOTHER-PATH` in it"
-        assert said == f"no repository at '{path}' but a git repository, which is not served: to have it served, {how}"
-    for path, found in [("file", "a file"), ("file/below", "a file, 'file', above it")]:
-        assert fails(user, command, server.url(path)) == f"no repository at '{path}' but {found}"
-    assert fails(user, command, server.url("full")) == "no repository at 'full'"
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:
