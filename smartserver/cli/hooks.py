@@ -120,7 +120,8 @@ def _change(snapshot: Snapshot, ref: str | None) -> dict[str, object]:
 
 def _try(hook: Hook, said: Mapping[str, object], environment: Mapping[str, str], folder: str, *, send: bool) -> bool:
     """Run a hook, and say what it would do; whether the change would be made, and the receiver took it."""
-    from smartserver.server.deliveries import ReceiverFailed, tell  # It loads what reads URLs.
+    from smartserver.server.deliveries import tell  # It loads what sends to URLs.
+    from smartserver.server.hook_url import ReceiverFailed
 
     accepts = True
     if hook.before:

@@ -46,8 +46,8 @@ MAX_COMMANDS: Final = 16 << 20
 MAX_OPTIONS: Final = 64 << 10
 """Bytes of its push options."""
 
-MAX_REASON: Final = 1000
-"""Bytes of the reason for which a ref is refused, on one line."""
+MAX_REASON: Final = 4000
+"""Bytes of the reason for which a ref is refused, on one line; the words of a hook have half as many."""
 
 NOT_ATOMIC: Final = "atomic push failed"
 

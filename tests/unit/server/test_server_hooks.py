@@ -197,11 +197,14 @@ def test_the_first_that_refuses_decides(served: Served, tmp_path: Path) -> None:
     assert str(refused(new_revision(served, request=2))).endswith("it cannot be run: No such file or directory")
 
 
-def test_one_that_hangs_is_killed_with_all_that_it_started(served: Served, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("end", "why"), [("wait", "it did not end within 1 s"), ("exit 5", "it ended with status 5")], ids=["hangs", "ends"]
+)
+def test_all_that_it_started_ends_with_it(served: Served, tmp_path: Path, end: str, why: str) -> None:
     child = tmp_path / "child"
-    use(served, hook(script(tmp_path, f"sleep 1000 & echo $! > {child}; wait"), limit=1))
+    use(served, hook(script(tmp_path, f"sleep 1000 & echo $! > {child}; {end}"), limit=1 if end == "wait" else 30))
     before = served.files()
-    assert str(refused(new_revision(served))).endswith("it did not end within 1 s")
+    assert str(refused(new_revision(served))).endswith(why)
     pid = int(child.read_text())
     deadline = time.monotonic() + 60
     while lives(pid):
