@@ -279,7 +279,8 @@ def test_a_store_in_no_folder_has_no_hooks() -> None:
     use(served, hook("/bin/true"))
     asked = message(INSERT, set_ref(line[1]), flags=BODY)
     said = str(refused(Dialog(served.site).ask(asked, served.history.body(line[1:]), 1)))
-    assert said == "refused by the server's hook true: it needs a repository in a folder of the server's machine"
+    why = "it needs a repository in a folder of the server's machine, or in a bucket"
+    assert said == f"refused by the server's hook true: {why}"
 
 
 def test_where_its_ref_moved_meanwhile_it_is_judged_again(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
