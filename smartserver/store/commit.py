@@ -16,6 +16,7 @@ its state; if that writer brought part of the body, the body is checked again.
 #
 # 1) `_first_plan`: the request's calls run on a `Transaction` over a state. The result is a list of changes, or a
 #    refusal. If the state was merely remembered, a refusal does not count, and the newest state is read first.
+#    `Judge` has the last word on a plan, once the pack is known to fit it.
 # 2) `_brought`: the entry is written behind the pack (its trailer), the pack moves from `incoming` to `packs`, the
 #    log is looked at, and the pack is looked at once more. Behind a link all of that is one round trip.
 # 3) `_append`: `Group` puts the change into a record together with others that wait, and `Log.append` publishes it.
@@ -34,7 +35,9 @@ its state; if that writer brought part of the body, the body is checked again.
 #
 # The hard case is a concurrent push that brought some of the same revisions. Their segments must not be stored twice,
 # so `_planned` finds the upload stale, `check_again` cuts them out, and the pack has another content and another
-# name. `_moves` then gives steps a second time.
+# name. `_moves` then gives steps a second time. The revisions of refused refs are cut out in the same way: if they were
+# stored, anybody could fetch them by id. If that ref is accepted on a newer state, the client is told that they are
+# missing.
 #
 # What is ugly: the three closures in `_append` share `planned`, `made` and `last`. `judge` may run in another thread,
 # that of the change that appends the record, but never twice at once.
@@ -69,9 +72,16 @@ from transports.steps import GetStat
 Plan = Callable[[Transaction], bytes]
 """Changes a transaction and gives the encoded outcomes, for the log; whatever it raises ends the commit."""
 
+Judge = Callable[[Transaction], None]
+"""Looks at a transaction that is planned, proved and about to be made; whatever it raises ends the commit."""
+
 
 class PlanAgain(Exception):
-    """A plan raises it to leave a commit: nothing is done now, and the upload stays as it is for another commit."""
+    """A judge raises it to leave a commit: nothing is done now, and the upload stays as it is for another commit."""
+
+
+def unjudged(transaction: Transaction) -> None:
+    """Accept every transaction."""
 
 
 NOWHERE = State(0, NOTHING)
@@ -130,6 +140,7 @@ class Commit:
     progress: Report
     allowance: Allowance | None
     look: RepositoryLook | None
+    judge: Judge
     _incarnation: bytes = field(init=False)
     """Of a repository that it makes."""
     _draft: Draft | None = field(init=False, default=None)
@@ -292,16 +303,19 @@ class Commit:
         first = earlier(head, self.clock, self.request, self.age)
         if first is not None:
             return first
-        stale = upload is not None and upload.stale(snapshot)
+        is_stale = upload is not None and upload.stale(snapshot)
         if upload is None:
             transaction = Transaction(self.path, snapshot, (), self.place.line, self.allowance)
         else:
             came, own_meta, fact = upload.graph() or (), upload.own_meta, upload.fact
             transaction = Transaction(self.path, snapshot, came, self.place.line, self.allowance, own_meta, fact)
         outcome = self.plan(transaction)
-        if stale and upload is not None:
-            upload.check_again(transaction, self.progress)
+        if upload is not None:
+            unwanted = transaction.unreached()
+            if is_stale or unwanted != upload.unwanted:
+                upload.check_again(transaction, self.progress, unwanted)
         transaction.prove_tips()
+        self.judge(transaction)
         brought = None if upload is None else upload.entry
         if not transaction.changed and brought is None:
             if snapshot is None:

@@ -19,7 +19,7 @@ from smartserver.records.model import GraphNode
 from smartserver.store import upkeep
 from smartserver.store.allowance import Allowance
 from smartserver.store.caches import TextCache
-from smartserver.store.commit import Commit, CommitOutcome, Plan, earlier
+from smartserver.store.commit import Commit, CommitOutcome, Judge, Plan, earlier, unjudged
 from smartserver.store.creation import Creation
 from smartserver.store.far import is_far
 from smartserver.store.group import Group
@@ -230,12 +230,13 @@ class PackRepository:
         progress: Report = unreported,
         allowance: Allowance | None = None,
         look: RepositoryLook | None = None,
+        judge: Judge = unjudged,
     ) -> CommitOutcome:
         """Carry out a request: one record, or none where nothing changes. A repeat gets the first answer.
 
-        `upload` is finished, and given up afterwards whatever happens. `plan` may be called several times. `progress`:
-        what is being done, how much of it is, and of how much (0: not known). `allowance`: as of `begin`. `look`: what
-        the request saw, if it did.
+        `upload` is finished, and given up afterwards whatever happens. `plan` may be called several times, and `judge`
+        after each time that it succeeds. `progress`: what is being done, how much of it is, and of how much (0: not
+        known). `allowance`: as of `begin`. `look`: what the request saw, if it did.
 
         Raises:
             OutcomeUnknown: it may have been carried out.
@@ -246,7 +247,7 @@ class PackRepository:
             CorruptFile, Unsupported, TransportError: as `snapshot`; nothing changed.
         """
         parts = self.path, self.log, self._group, self._states, self._place, self.clock, self.randomness
-        return Commit(*parts, request, age, user, plan, upload, progress, allowance, look).run()
+        return Commit(*parts, request, age, user, plan, upload, progress, allowance, look, judge).run()
 
     def delete(self, request: bytes, age: int, user: str) -> CommitOutcome:
         """Delete the repository; its packs go a day later. A repeat deletes nothing more.

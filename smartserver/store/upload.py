@@ -7,7 +7,7 @@ cut out of the pack before it is published.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
 from smartserver.errors import CorruptRecord, MissingParents, shown
 from smartserver.meters import STORED, STORED_BYTES, here
@@ -61,6 +61,8 @@ class Upload:
         self._segments = 0
         self._size = 0
         self._ended = False
+        self.unwanted: Set[RevisionId] = frozenset()
+        """New revisions of the body that were cut out of the pack."""
         self.entry: PackEntry | None = None
         """The pack of what is new, after `finish`; None where nothing is."""
         self._written = False
@@ -144,15 +146,22 @@ class Upload:
             return False
         return self._intake.meets(snapshot, count)
 
-    def check_again(self, transaction: Transaction, progress: Report = unreported) -> None:
-        """Check the pack against another snapshot: what landed meanwhile is cut out, bases are proved again.
+    def check_again(
+        self,
+        transaction: Transaction,
+        progress: Report = unreported,
+        unwanted: Set[RevisionId] = frozenset(),
+    ) -> None:
+        """Check the pack against another snapshot: what landed meanwhile is cut out, and what is `unwanted`; bases are
+        proved again.
 
         Raises:
-            MissingParents: what was left out, because it was stored, is not any more.
+            MissingParents: what was left out, because it was stored or unwanted, is neither any more.
             MissingBase, and as `write` and `finish`.
         """
         snapshot, left_out = transaction.snapshot, self._intake.left_out
-        gone = [each for each in left_out if snapshot is None or snapshot.graph.ordinal(each) is None]
+        needed = [*left_out, *(each for each in self.unwanted if each not in unwanted)]
+        gone = [each for each in needed if snapshot is None or snapshot.graph.ordinal(each) is None]
         if gone:
             raise MissingParents(gone[:KEYS_NAMED])
         if self.entry is None:
@@ -166,7 +175,9 @@ class Upload:
                 pack = PackReader(file, self.entry.length, quarantine.pack_path)
                 for offset, content in pack.segments():
                     progress("check again", offset, self.entry.length)
-                    intake.take([(decode_revision(content, 0).revision, content)])
+                    revision = decode_revision(content, 0).revision
+                    if revision not in unwanted:
+                        intake.take([(revision, content)])
             entry = intake.finish()
         except BaseException:
             intake.discard()
@@ -175,6 +186,7 @@ class Upload:
         self._intake.discard()
         self._intake.release()
         intake.left_out += left_out
+        self.unwanted = unwanted
         self._intake, self._checked, self.entry, self._written = intake, snapshot, entry, False
 
     def write_down(self, trailer: Trailer) -> None:

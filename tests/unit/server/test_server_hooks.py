@@ -22,6 +22,7 @@ from smartserver.server.hooks import Hooks
 from smartserver.server.rules import AccessRules
 from smartserver.server.verdicts import Verdicts
 from smartserver.server.watched import UnusableFile
+from smartserver.store.preview import Preview
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.repository_create import CopyPart, CreateRequest, repository_create
@@ -299,6 +300,26 @@ def test_where_its_ref_moved_meanwhile_it_is_judged_again(served: Served, monkey
     assert olds == [[ids[2].hex()], [ids[0].hex()]]
     assert served.refs() == {MAIN: ids[3], SIDE: ids[1]}
     assert last == {}
+
+
+def test_what_landed_meanwhile_is_shown_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The revision of the push lands on another ref while the hook runs, and its own ref moves: it is cut out of what
+    came before the hook looks again."""
+    ids = list(served.history.parents)
+    seen: list[tuple[int, int]] = []
+
+    def judge(self: Hooks, hook: Hook, said: object, preview: Preview, *_: object) -> str:
+        if not seen:
+            served.push([ids[3]], {SIDE: ids[3], MAIN: ids[0]})
+        shown = preview.snapshot
+        seen.append((shown.graph.count, sum(pack.index.segments for pack in shown.packs)))
+        return ""
+
+    use(served, hook("/check"))
+    monkeypatch.setattr(Hooks, "run", judge)
+    assert code(new_revision(served, force=True)) == "ok"
+    assert seen == [(4, 4), (4, 4)]
+    assert served.refs() == {MAIN: ids[3], SIDE: ids[3]}
 
 
 def test_a_push_that_diverged_meanwhile_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
