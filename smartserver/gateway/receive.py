@@ -190,7 +190,8 @@ class Receive:
         remote = self._gateway.remote(self._visitor, self._path, state)
         remote.advised = self._advised
         haves = () if state is None else local.refs().values()
-        outcomes = remote.push(PushRequest(updates, _Source(local, haves), new, atomic=atomic)).refs
+        options = [each.decode("utf-8", "backslashreplace") for each in self._request.options]
+        outcomes = remote.push(PushRequest(updates, _Source(local, haves), new, atomic=atomic, options=options)).refs
         return refused | {each.update.ref: reason(each) for each in outcomes if each.outcome is Outcome.REFUSED}
 
     def _advised(self, found: Sequence[Advice]) -> None:

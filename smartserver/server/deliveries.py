@@ -87,6 +87,7 @@ def _message(path: str, state: State, entry: LogEntry) -> dict[str, object]:
         "repository": "changed",
         "version": entry.version,
         "time": entry.time / 1000,
+        "options": list(entry.options),
         "changes": list(change_fields(state.vcs, entry.changes)),
     }
 

@@ -93,7 +93,7 @@ class PushChecks:
         """The digest of the changes of a transaction. It is empty where hooks judge nothing: nothing changes, or
         the request is one of several of a copy, which nobody sees before the last of them."""
         stored = NOWHERE if transaction.snapshot is None else transaction.snapshot.state
-        entry = entry_of(transaction, stored, b"", "", b"", None, bytes(16))
+        entry = entry_of(transaction, stored, b"", "", b"", None, bytes(16), self._context.header.push_options)
         pack = None if self._upload is None else self._upload.entry
         if not (entry.changes or entry.begins or entry.deletes or pack) or INCOMPLETE in transaction.settings:
             return b""
@@ -118,6 +118,7 @@ class PushChecks:
             "user": self._context.access.user,
             "request": self._context.id.hex(),
             "repository": "deleted" if transaction.deleted else "changed" if transaction.created is None else "created",
+            "options": list(self._context.header.push_options),
             "changes": list(change_fields(vcs, changes)),
         }
         store = self._repository.folder.local_folder()

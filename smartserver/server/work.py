@@ -443,6 +443,7 @@ class RequestWork:
                 context.allowance,
                 None if context.is_guess else context.take_look(),
                 checks.judge,
+                context.header.push_options,
             )
         )
         faults = _faults_in({} if upload is None else upload.warnings)

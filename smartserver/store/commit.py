@@ -141,6 +141,7 @@ class Commit:
     allowance: Allowance | None
     look: RepositoryLook | None
     judge: Judge
+    options: tuple[str, ...]
     _incarnation: bytes = field(init=False)
     """Of a repository that it makes."""
     _draft: Draft | None = field(init=False, default=None)
@@ -324,7 +325,7 @@ class Commit:
         if snapshot is None and transaction.created is None:
             raise NoSuchRepository(self.path)
         state = NOWHERE if head is None else head.state
-        entry = entry_of(transaction, state, self.request, self.user, outcome, brought, self._incarnation)
+        entry = entry_of(transaction, state, self.request, self.user, outcome, brought, self._incarnation, self.options)
         return PlannedCommit(state, transaction, entry)
 
 

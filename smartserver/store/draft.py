@@ -27,8 +27,9 @@ def entry_of(
     outcomes: bytes,
     pack: PackEntry | None,
     incarnation: bytes,
+    options: tuple[str, ...] = (),
 ) -> Entry:
-    """What a transaction on a state does. `incarnation`: of a repository that it creates.
+    """What a transaction on a state does. `incarnation`: of a repository that it creates. `options`: those of the push.
 
     Raises:
         InvalidName: a ref name or map key that cannot be one.
@@ -37,7 +38,7 @@ def entry_of(
     if transaction.created is not None:
         begins = Beginning(incarnation, *transaction.created[:2])
     changes = () if transaction.deleted else tuple(_changes(transaction, state))
-    return Entry(request, user, outcomes, changes, pack, begins, transaction.deleted)
+    return Entry(request, user, outcomes, changes, pack, begins, transaction.deleted, options)
 
 
 def _changes(transaction: Transaction, state: State) -> Iterator[Change]:

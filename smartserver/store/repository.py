@@ -231,12 +231,13 @@ class PackRepository:
         allowance: Allowance | None = None,
         look: RepositoryLook | None = None,
         judge: Judge = unjudged,
+        options: tuple[str, ...] = (),
     ) -> CommitOutcome:
         """Carry out a request: one record, or none where nothing changes. A repeat gets the first answer.
 
         `upload` is finished, and given up afterwards whatever happens. `plan` may be called several times, and `judge`
         after each time that it succeeds. `progress`: what is being done, how much of it is, and of how much (0: not
-        known). `allowance`: as of `begin`. `look`: what the request saw, if it did.
+        known). `allowance`: as of `begin`. `look`: what the request saw, if it did. `options`: those of the push.
 
         Raises:
             OutcomeUnknown: it may have been carried out.
@@ -247,7 +248,7 @@ class PackRepository:
             CorruptFile, Unsupported, TransportError: as `snapshot`; nothing changed.
         """
         parts = self.path, self.log, self._group, self._states, self._place, self.clock, self.randomness
-        return Commit(*parts, request, age, user, plan, upload, progress, allowance, look, judge).run()
+        return Commit(*parts, request, age, user, plan, upload, progress, allowance, look, judge, options).run()
 
     def delete(self, request: bytes, age: int, user: str) -> CommitOutcome:
         """Delete the repository; its packs go a day later. A repeat deletes nothing more.

@@ -137,10 +137,15 @@ class Push:
         with span(Part.LOCAL, "look up refs"):
             new = NewRepository(local.vcs, local.kinds, {HEAD: new_head(local, updates)})
         try:
-            source = LocalSource(local)
-            return self._repository.push(
-                PushRequest(updates, source, new, atomic=atomic, check_only=self._options.dry_run)
-            ).refs
+            request = PushRequest(
+                updates,
+                LocalSource(local),
+                new,
+                atomic=atomic,
+                check_only=self._options.dry_run,
+                options=self._options.push_options,
+            )
+            return self._repository.push(request).refs
         except VcsError as wrong:
             raise CannotGoOn(str(wrong)) from wrong
         except (MissingParents, MissingRevision) as wrong:

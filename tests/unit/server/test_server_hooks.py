@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from builders import GIT, MAIN, SETTINGS
 from dialogs import CREATE, Dialog, Lanes, Served, message, numbered
@@ -29,7 +30,7 @@ from smartserver.verbs.repository_create import CopyPart, CreateRequest, reposit
 from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 from smartserver.verbs.rules import Rule
 from smartserver.wire.events import Progress
-from smartserver.wire.messages import Failure, Reply, decode_progress
+from smartserver.wire.messages import PUSH_OPTIONS, Failure, Reply, decode_progress, raw
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
 
@@ -157,6 +158,7 @@ def test_what_a_hook_is_told_and_says(served: Served, tmp_path: Path) -> None:
         "user": "tester",
         "request": numbered(1).hex(),
         "repository": "changed",
+        "options": [],
         "changes": [{"ref": "refs/heads/main", "old": [third], "new": [fourth]}],
     }
     assert not Path(wrong.why.split(";")[0]).exists(), "its folder is removed"
@@ -320,6 +322,18 @@ def test_what_landed_meanwhile_is_shown_once(served: Served, monkeypatch: pytest
     assert code(new_revision(served, force=True)) == "ok"
     assert seen == [(4, 4), (4, 4)]
     assert served.refs() == {MAIN: ids[3], SIDE: ids[3]}
+
+
+def test_push_options_are_judged_too(served: Served, tmp_path: Path) -> None:
+    """A repetition with others is another request."""
+    use(served, hook(script(tmp_path, f"cat >> {tmp_path}/told; exit 1")))
+    last = list(served.history.parents)[3]
+    for options in (["ci.skip", "two words"], ["ci.skip", "two words"], []):
+        asked = message(INSERT, set_ref(last), flags=BODY)
+        asked = msgspec.structs.replace(asked, extras={PUSH_OPTIONS: raw(options)})
+        assert code(Dialog(served.site).ask(asked, served.history.body([last]), 1)) == "hook-refused"
+    told = [json.loads(line) for line in (tmp_path / "told").read_text().splitlines()]
+    assert [each["options"] for each in told] == [["ci.skip", "two words"], []]
 
 
 def test_a_push_that_diverged_meanwhile_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
