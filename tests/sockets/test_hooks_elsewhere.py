@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from builders import MAIN, check_whole, request_id
+from builders import MAIN, History, check_whole, request_id
 from dialogs import PATH, Dialog, Served, message
-from versitygw import environment
+from pushing import Source, connected, push
+from serving import Server
+from versitygw import S3, environment
 
 from smartserver.errors import RefusedByHook, error_from_wire
 from smartserver.server.deliveries import deliver
@@ -155,3 +157,42 @@ def test_a_secret_is_pruned(place: Place) -> None:
     tip = history.commit({**history.files(right), "more": b"y\n"}, (right,), "more")
     served.push([tip], {MAIN: tip})
     assert check_whole(other, history).ordinal(tip) is not None
+
+
+RULES = """
+[[rules]]
+who = ["anonymous"]
+path = "**"
+may = "admin"
+
+[[hooks]]
+path = "**"
+before = ["{hook}"]
+"""
+
+
+@pytest.mark.needs("versitygw")
+def test_a_server_of_a_bucket_says_where_it_is(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket = s3.bucket()
+    for name, value in environment(s3.gateways[0].endpoint).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    script = tmp_path / "check"
+    script.write_text(HOOK.format(folder=tmp_path, python=sys.executable))
+    script.chmod(0o755)
+    (tmp_path / "access.toml").write_text(RULES.format(hook=script))
+    history = History()
+    (first,) = history.line(1)
+    wrong = history.commit({**history.files(first), "secret": SECRET}, (first,), "wrong")
+    options = ("--access", str(tmp_path / "access.toml"), "--cache-dir", str(tmp_path / "copies"))
+    server = Server(f"s3://{bucket}/code", *options, anonymous="")
+    try:
+        with connected(server.port) as remote:
+            push(remote, Source(history), MAIN, first)
+            with pytest.raises(RefusedByHook):
+                push(remote, Source(history), MAIN, wrong)
+    finally:
+        server.kill()
+    seen = (tmp_path / "seen").read_text()
+    assert seen.startswith(wrong.hex())
+    assert seen.endswith(SECRET.decode())
