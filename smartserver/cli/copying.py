@@ -44,6 +44,7 @@ from smartserver.server.access import invoking_user
 from smartserver.server.same_process import SameProcess
 from smartserver.server.site import Site
 from smartserver.store.model import PullPlan
+from smartserver.store.preview_folder import is_preview
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.transaction import Transaction
@@ -101,6 +102,8 @@ def _parts(place: str) -> tuple[str, str]:
     """
     place = local_place(place)
     if not is_store_url(place):
+        if is_preview(place):
+            return place, ""
         parts = os.path.abspath(place).strip("/").split("/")
         there = next((at for at in range(len(parts) - 1, 1, -1) if os.path.isdir(f"/{'/'.join(parts[:at])}")), 1)
         at = _begins(parts, there)

@@ -66,9 +66,19 @@ def command() -> None:
     "--ref", help="The change is that of this ref, to where it is from the parent of that; else it is made up."
 )
 @click.option("--user", "name", default="anonymous", show_default=True, metavar="NAME", help="Who makes the change.")
+@click.option("-o", "--option", "options", multiple=True, metavar="TEXT", help="A push option; may be repeated.")
 @click.option("--send", is_flag=True, help="Tell the receivers too; else what they would be told is shown.")
 @click.pass_context
-def test(ctx: click.Context, file: str, root: str, path: str, ref: str | None, name: str, send: bool) -> None:
+def test(
+    ctx: click.Context,
+    file: str,
+    root: str,
+    path: str,
+    ref: str | None,
+    name: str,
+    options: tuple[str, ...],
+    send: bool,
+) -> None:
     """Run the hooks that FILE has for the repository at PATH below the served folder ROOT, for a change that is not
     made, and say what each would do. The status is 1 if one refuses it, or a receiver fails.
 
@@ -96,7 +106,7 @@ def test(ctx: click.Context, file: str, root: str, path: str, ref: str | None, n
             "user": name,
             "request": os.urandom(16).hex(),
         }
-        said |= {"repository": "changed", "changes": [_change(snapshot, ref)]}
+        said |= {"repository": "changed", "options": list(options), "changes": [_change(snapshot, ref)]}
     environment = hook_environment(os.environ)
     done = [_try(hook, said, environment, folder, send=send) for hook in hooks]
     ctx.exit(0 if all(done) else 1)
@@ -121,7 +131,8 @@ def _change(snapshot: Snapshot, ref: str | None) -> dict[str, object]:
 
 def _try(hook: Hook, said: Mapping[str, object], environment: Mapping[str, str], folder: str, *, send: bool) -> bool:
     """Run a hook, and say what it would do; whether the change would be made, and the receiver took it."""
-    from smartserver.server.deliveries import ReceiverFailed, tell  # It loads what reads URLs.
+    from smartserver.server.deliveries import tell  # It loads what sends to URLs.
+    from smartserver.server.hook_url import ReceiverFailed
 
     accepts = True
     if hook.before:

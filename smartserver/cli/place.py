@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -79,9 +80,16 @@ def store_at(place: str, flags: Set[str]) -> Iterator[Transport]:
 
 def _open(place: str, observers: Callable[[], Sequence[Observer]]) -> Transport:
     if not is_store_url(place):
+        from smartserver.store.preview_folder import PreviewTransport, is_preview, previewed_by
         from transports.local import LocalTransport
 
-        return _with_logs(LocalTransport(place), place)
+        folder = LocalTransport(place)
+        if not is_preview(place):
+            return _with_logs(folder, place)
+        with one_line(place):
+            previewed = previewed_by(folder)
+        packs = with_copies(open_url(previewed.url), Path(previewed.copies), previewed.size)
+        return PreviewTransport(folder, packs)
     try:
         with one_line():
             if place.startswith(f"{VFS}://"):
@@ -92,6 +100,18 @@ def _open(place: str, observers: Callable[[], Sequence[Observer]]) -> Transport:
             return _with_logs(store, place) if place.startswith("s3://") else store
     except ValueError as error:
         raise CommandError(str(error)) from None
+
+
+def with_copies(store: Transport, folder: Path, size: int) -> Transport:
+    """A store behind a link, with copies of its packs, indexes and checkpoints in a folder of this machine. `size`: of
+    the folder, in GB."""
+    from smartserver.store.format import IMMUTABLE
+    from transports.decorators.cached import CachedTransport, CacheFolder
+
+    try:
+        return CachedTransport(store, CacheFolder(folder, size * 10**9), IMMUTABLE)
+    except OSError as error:
+        raise CommandError(f"--cache-dir {folder}: {error.strerror}") from None
 
 
 def _with_logs(store: Transport, place: str) -> Transport:

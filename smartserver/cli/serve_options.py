@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from smartserver.server.rules import AccessFile
     from smartserver.server.tcp import Encryption
     from smartserver.server.tokens import TokenFile
-    from transports.base import Transport
 
 GROUPS = {
     "Where it serves": ("listen", "http", "tls", "tls_key", "require_tls", "stdio"),
@@ -275,18 +274,6 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
     cache = environment.get("CACHE_DIRECTORY", "").partition(":")[0]
     home = environment.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(cache or os.path.join(home, "smartserver"), "packs")
-
-
-def with_copies(store: Transport, folder: Path, size: int) -> Transport:
-    """A store behind a link, with copies of its packs, indexes and checkpoints in a folder of this machine. `size`: of
-    the folder, in GB."""
-    from smartserver.store.format import IMMUTABLE
-    from transports.decorators.cached import CachedTransport, CacheFolder
-
-    try:
-        return CachedTransport(store, CacheFolder(folder, size * 10**9), IMMUTABLE)
-    except OSError as error:
-        raise CommandError(f"--cache-dir {folder}: {error.strerror}") from None
 
 
 def banned_by(rules: tuple[str, ...]) -> Callable[[str, Calls], Banned | None]:

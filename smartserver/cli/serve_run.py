@@ -24,7 +24,7 @@ from twisted.logger import globalLogPublisher
 from smartserver.cli.access_files import is_shared, open_access, open_tokens
 from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.interrupts import on_ending
-from smartserver.cli.place import above, open_store
+from smartserver.cli.place import above, open_store, with_copies
 from smartserver.cli.process import raise_descriptors, use_one_heap
 from smartserver.cli.serve_gateway import git_folder, listen_for_git, serve_git
 from smartserver.cli.serve_options import (
@@ -35,7 +35,6 @@ from smartserver.cli.serve_options import (
     open_memcached,
     peer_of,
     state_folder,
-    with_copies,
 )
 from smartserver.cli.user import user
 from smartserver.cli.workers import STOP, TERMINATE, fork_workers
@@ -57,6 +56,7 @@ from smartserver.server.threads import ThreadExecutor
 from smartserver.server.verdicts import Verdicts
 from smartserver.store.caches import HEADERS
 from smartserver.store.cluster import mark_of
+from smartserver.store.preview_folder import PreviewedStore
 
 if TYPE_CHECKING:
     from twisted.logger import ILogObserver
@@ -203,7 +203,12 @@ class Serving:
     def _obey(self, rules: AccessFile, site: Site) -> None:
         """Have the limits and hooks of an access file count."""
         site.sizes = rules.sizes
-        site.hooks = Hooks(rules.hooks, hook_environment(os.environ), Verdicts(state_folder(os.environ) / "hooks"))
+        bucket: PreviewedStore | None = None
+        if self._checked.is_bucket:
+            copies = os.path.abspath(self._options.cache_dir or cache_folder(os.environ))
+            bucket = PreviewedStore(self._checked.root, copies, self._options.cache_size)
+        verdicts = Verdicts(state_folder(os.environ) / "hooks")
+        site.hooks = Hooks(rules.hooks, hook_environment(os.environ), verdicts, bucket)
         deliveries = self._deliveries = Deliveries(site.hooks, lambda path: site.find(path).repository)
         site.changed = lambda repository: deliveries.add(repository.path)
         self._reactor.addSystemEventTrigger("after", "shutdown", deliveries.stop)

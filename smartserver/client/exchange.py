@@ -170,12 +170,13 @@ class RepositoryExchange:
         flags: RequestFlag = RequestFlag.NONE,
         body: BodySource | None = None,
         at: int = 0,
+        options: Sequence[str] = (),
     ) -> Outgoing:
         """A request of these calls; the one that asks where the repository is, if that is to be asked, comes `at`."""
         if self.below:
             calls.insert(at, (repository_open, OpenRequest()))
             flags |= RequestFlag.BELOW
-        return Outgoing(self._path, calls, flags, self.knowledge.known, body)
+        return Outgoing(self._path, calls, flags, self.knowledge.known, body, options)
 
     def exchange(self, outgoing: Outgoing) -> Answer:
         """Send a request, and learn what the answer or the refusal says of the repository.

@@ -37,6 +37,7 @@ from smartserver.wire.events import (
 )
 from smartserver.wire.limits import IDLE_TIMEOUT, MAX_MESSAGE, MAX_RESULTS, PING_INTERVAL, RECEIVE_CHUNK
 from smartserver.wire.messages import (
+    PUSH_OPTIONS,
     Call,
     Fault,
     Outcome,
@@ -143,7 +144,12 @@ class Link:
             Refusal: the server changed nothing.
             ConnectionLost, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
-        said = {"agent": agent if outgoing.known is None else "", "token": token, "traceparent": traceparent}
+        said: dict[str, str | Sequence[str]] = {
+            "agent": agent if outgoing.known is None else "",
+            "token": token,
+            "traceparent": traceparent,
+            PUSH_OPTIONS: outgoing.options,
+        }
         self._last_id += 1
         request_id = self._last_id
         self.perhaps_read = False

@@ -122,6 +122,8 @@ class PushRequest(msgspec.Struct, frozen=True):
     """True if maps are changed before the refs, whose rules depend on them."""
     atomic: bool = False
     check_only: bool = False
+    options: Sequence[str] = ()
+    """Push options, for the hooks of the server."""
     bulk: bool = False
     """True if it goes as a bulk stream, where that is shorter."""
     is_likely: bool = False
@@ -231,7 +233,7 @@ class Push:
 
             maps += [(map_update, update) for update in self._request.maps]
         calls += [*maps, *refs] if self._request.maps_first else [*refs, *maps]
-        return self._remote.outgoing(calls, flags, body, at=self._creating is not None)
+        return self._remote.outgoing(calls, flags, body, self._creating is not None, self._request.options)
 
     def _body(self, plan: Plan, *, announced: bool) -> tuple[RequestFlag, BodySource | None]:
         if isinstance(plan, Relay):

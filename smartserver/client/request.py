@@ -27,6 +27,8 @@ class Outgoing(msgspec.Struct, frozen=True):
     flags: RequestFlag = RequestFlag.NONE
     known: KnownVersion | None = None
     body: BodySource | None = None
+    options: Sequence[str] = ()
+    """Push options, for the hooks of the server."""
     id: bytes = msgspec.field(default_factory=lambda: os.urandom(16))
 
     @property

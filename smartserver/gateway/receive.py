@@ -47,8 +47,8 @@ MAX_COMMANDS: Final = 16 << 20
 MAX_OPTIONS: Final = 64 << 10
 """Bytes of its push options."""
 
-MAX_REASON: Final = 1000
-"""Bytes of the reason for which a ref is refused, on one line."""
+MAX_REASON: Final = 4000
+"""Bytes of the reason for which a ref is refused, on one line; the words of a hook have half as many."""
 
 NOT_ATOMIC: Final = "atomic push failed"
 
@@ -200,26 +200,17 @@ class Receive:
             return {update.ref: NOT_ATOMIC for update in updates} | refused
         remote = self._gateway.remote(self._visitor, self._path, state)
         remote.advised = self._advised
+        new = None if state is not None else NewRepository(local.vcs, local.kinds, {HEAD: new_head(local, updates)})
         source = _Source(local, () if state is None else local.refs().values())
-        while updates:
-            # The store keeps all content of a request of which it accepts one ref. So a request is done as a whole or
-            # not at all, and repeated without the refs that were refused and the content that they alone need.
-            new = None if state is not None else NewRepository(local.vcs, local.kinds, {HEAD: new_head(local, updates)})
-            outcomes = remote.push(PushRequest(updates, source, new, atomic=True)).refs
-            refused |= {each.update.ref: reason(each) for each in outcomes if each.outcome is Outcome.REFUSED}
-            left = [each.update for each in outcomes if isinstance(each.error, NotDone)]
-            if atomic or len(left) == len(updates):
-                break
-            for update in left:
-                del refused[update.ref]
-            updates = left
-        return refused
+        options = [option.decode("utf-8", "backslashreplace") for option in self._request.options]
+        outcomes = remote.push(PushRequest(updates, source, new, atomic=atomic, options=options)).refs
+        return refused | {done.update.ref: reason(done) for done in outcomes if done.outcome is Outcome.REFUSED}
 
-    def _words_of(self, wrong: CodedError | VcsError) -> str:
+    def _words_of(self, error: CodedError | VcsError) -> str:
         """The reason of a refusal of the whole push."""
-        if isinstance(wrong, CannotSend) and isinstance(wrong.__cause__, (ToolFailed, MissingObject, ReadingEnded)):
+        if isinstance(error, CannotSend) and isinstance(error.__cause__, (ToolFailed, MissingObject, ReadingEnded)):
             return CUT_OFF if self._request.is_shallow else INCOMPLETE
-        return self._gateway.words(wrong)
+        return self._gateway.words(error)
 
     def _advised(self, found: Sequence[Advice]) -> None:
         """Keep the faults of the objects, for the user."""

@@ -335,6 +335,7 @@ class RequestContext:
             raise RequestFailure(
                 RequestRefused(), [outcome if outcome.status == Status.REFUSED else undone for outcome in outcomes]
             )
+        self.transaction.is_partial = bool(refusals)
         return outcomes
 
     def run_before_body(self, transaction: Transaction) -> None:

@@ -8,8 +8,6 @@ the cursor, or there is none yet, the receiver is told all refs as they are.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 import logging
 import os
@@ -17,10 +15,7 @@ import shutil
 import tempfile
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from http.client import HTTPException
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -30,6 +25,7 @@ from smartserver.errors import NoSuchRepository
 from smartserver.server.hook_input import change_fields, ref_fields
 from smartserver.server.hook_process import run_command
 from smartserver.server.hook_rules import Hook
+from smartserver.server.hook_url import ReceiverFailed, post
 from smartserver.server.hooks import Hooks
 from smartserver.store.cursor import CursorContent, CursorFile
 from smartserver.store.history import LogEntry
@@ -56,15 +52,8 @@ LONGEST_STOP: Final = 30.0
 LEASE_MARGIN: Final = 20
 """Seconds that a lease is longer than a receiver may take."""
 
-SIGNATURE: Final = "X-Smartserver-Signature"
-"""The header with the HMAC of the body, `sha256=` and hex digits."""
-
 REPOSITORY: Final = "SMARTSERVER_REPOSITORY"
 """The variable that names the folder of the repository in a command's environment."""
-
-
-class ReceiverFailed(Exception):
-    """A receiver was not told, and why."""
 
 
 class Telling(NamedTuple):
@@ -98,18 +87,9 @@ def _message(path: str, state: State, entry: LogEntry) -> dict[str, object]:
         "repository": "changed",
         "version": entry.version,
         "time": entry.time / 1000,
+        "options": list(entry.options),
         "changes": list(change_fields(state.vcs, entry.changes)),
     }
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The receiver is the one that the file names."""
-
-    def redirect_request(self, *_: object, **__: object) -> None:
-        return None
-
-
-_OPENER = urllib.request.build_opener(_NoRedirects, urllib.request.ProxyHandler({}))
 
 
 def tell(hook: Hook, message: Mapping[str, object], environment: Mapping[str, str], store: str | None) -> None:
@@ -119,25 +99,12 @@ def tell(hook: Hook, message: Mapping[str, object], environment: Mapping[str, st
         ReceiverFailed: it did not take it.
     """
     try:
-        _post(hook, message) if hook.url else _run(hook, message, environment, store)
-    except OSError as wrong:  # Those of urllib are some, too.
-        raise ReceiverFailed(str(getattr(wrong, "reason", None) or wrong.strerror or wrong)) from wrong
-    except HTTPException as wrong:
-        raise ReceiverFailed(f"it answered no HTTP: {wrong!r}") from wrong
-
-
-def _post(hook: Hook, message: Mapping[str, object]) -> None:
-    body = json.dumps(message).encode()
-    headers = {"Content-Type": "application/json", "User-Agent": "smartserver"}
-    if hook.secret:
-        headers[SIGNATURE] = "sha256=" + hmac.new(hook.secret.encode(), body, hashlib.sha256).hexdigest()
-    request = urllib.request.Request(hook.url, body, headers, method="POST")
-    try:
-        with _OPENER.open(request, timeout=hook.time_limit) as answer:
-            answer.read1(1 << 16)  # At most one wait: more could come for ever.
-    except urllib.error.HTTPError as wrong:
-        wrong.close()
-        raise ReceiverFailed(f"it answered with status {wrong.code}") from None
+        if hook.url:
+            post(hook.url, json.dumps(message).encode(), hook.secret, hook.time_limit)
+        else:
+            _run(hook, message, environment, store)
+    except OSError as wrong:
+        raise ReceiverFailed(wrong.strerror or str(wrong)) from wrong
 
 
 def _run(hook: Hook, message: Mapping[str, object], environment: Mapping[str, str], store: str | None) -> None:

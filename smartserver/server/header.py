@@ -27,8 +27,8 @@ from smartserver.errors import (
 from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Body, Effect
 from smartserver.verbs.vfs import BringRequest
 from smartserver.wire.errors import RemoteProtocolError
-from smartserver.wire.limits import MAX_CALLS, MAX_FILE_CALLS
-from smartserver.wire.messages import Call, Fault, Outcome, Request, RequestFlag, decode_request, raw
+from smartserver.wire.limits import MAX_CALLS, MAX_FILE_CALLS, MAX_PUSH_OPTIONS
+from smartserver.wire.messages import PUSH_OPTIONS, Call, Fault, Outcome, Request, RequestFlag, decode_request, raw
 from transports.errors import CodedError, TransportError
 
 log = logging.getLogger("smartserver")
@@ -66,6 +66,8 @@ class RequestHeader:
     message: Request
     calls: tuple[tuple[AnyVerb, Arguments], ...]
     flags: RequestFlag
+    push_options: tuple[str, ...] = ()
+    """Text of the client for hooks."""
 
     @property
     def mutates(self) -> bool:
@@ -222,13 +224,14 @@ def check_header(message: Request) -> RequestHeader:
 
     Raises:
         Unsupported: a verb, a field, a flag or a combination this release does not know.
-        LimitExceeded: more calls than a request may have.
+        LimitExceeded: more calls, or longer push options, than a request may have.
     """
     if len(message.calls) > MAX_CALLS:
         raise LimitExceeded("calls in one request", len(message.calls), MAX_CALLS)
     if not message.calls:
         raise Unsupported("a request without calls", "requests of one call or more")
-    header = RequestHeader(message, tuple(map(_decoded, message.calls)), RequestFlag(message.flags & ALL_FLAGS))
+    calls, flags = tuple(map(_decoded, message.calls)), RequestFlag(message.flags & ALL_FLAGS)
+    header = RequestHeader(message, calls, flags, _push_options(message))
     if header.is_vfs and len(header.calls) > MAX_FILE_CALLS:
         raise LimitExceeded("file-level calls in one request", len(header.calls), MAX_FILE_CALLS)
     for is_found, what, supported in FORBIDDEN:
@@ -245,6 +248,18 @@ def _decoded(call: Call) -> tuple[AnyVerb, Arguments]:
         return verb, msgspec.msgpack.decode(call.arguments, type=verb.request_type)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise Unsupported(f"these arguments of {call.verb}", str(error)) from None
+
+
+def _push_options(message: Request) -> tuple[str, ...]:
+    given = message.extras.get(PUSH_OPTIONS)
+    if given is None:
+        return ()
+    if len(given) > MAX_PUSH_OPTIONS:
+        raise LimitExceeded("bytes of push options", len(given), MAX_PUSH_OPTIONS)
+    try:
+        return msgspec.msgpack.decode(given, type=tuple[str, ...])
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise Unsupported("these push options", str(error)) from None
 
 
 def declared(verb: AnyVerb, error: CodedError) -> CodedError:

@@ -1,6 +1,6 @@
 """The input of a hook: a change, as JSON.
 
-    {"path": "project", "vcs": "...", "user": "anna", "request": "1f...", "repository": "changed",
+    {"path": "project", "vcs": "...", "user": "anna", "request": "1f...", "repository": "changed", "options": [],
      "changes": [{"ref": "main", "old": ["1f..."], "new": ["09..."]}]}
 
 Each change is of a ref, with the ids of its revisions; of an entry of a map, with the ref that it belongs to; or of a

@@ -1,28 +1,39 @@
 """The repository that a hook looks at: as the change would leave it, in a folder outside of the store.
 
 It has a log of one record with its checkpoint, and links to the packs, those in quarantine among them. So every command
-that reads a repository in a folder reads it, and nothing of it is in the store.
+that reads a repository in a folder reads it, and nothing of it is in the store. The packs of a bucket are not linked:
+what came is copied, and the folder says where the others are (`store.preview_folder`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
+
+import msgspec
 
 from smartserver.store.checkpoint import checkpoint_path, encode_checkpoint
 from smartserver.store.format import FOLDERS, FORMAT, LINE
 from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.preview import Preview
+from smartserver.store.preview_folder import PREVIEW, PreviewedStore
 from smartserver.store.record import record_path
 from smartserver.store.state import State
 
+PIECE: Final = 8 << 20
+"""Bytes that are copied at once."""
 
-def make_place(preview: Preview, store: str, place: Path) -> None:
-    """Make the repository in a folder that is there and empty. `store`: the folder of the repository that is changed.
+
+def make_place(preview: Preview, store: str | PreviewedStore, place: Path) -> None:
+    """Make the repository in a folder that is there and empty. `store`: the folder of the repository that is changed,
+    or where else it is.
 
     Raises:
         OSError: it cannot be written.
+        TransportError: what came cannot be read.
     """
     for name in FOLDERS:
         (place / name).mkdir()
@@ -30,8 +41,20 @@ def make_place(preview: Preview, store: str, place: Path) -> None:
     state = preview.state
     (place / record_path(state.version)).write_bytes(preview.record)
     (place / checkpoint_path(state.version, state.hash)).write_bytes(encode_checkpoint(state))
+    if isinstance(store, PreviewedStore):
+        (place / PREVIEW).write_bytes(msgspec.json.encode(store))
+        for name, source in preview.files.items():
+            if name != source:  # Else it is where the others are by now.
+                _copy(preview, name, place / name)
+        return
     for name, source in _files(state, preview.files).items():
         os.symlink(os.path.abspath(os.path.join(store, source)), place / name)
+
+
+def _copy(preview: Preview, name: str, target: Path) -> None:
+    with contextlib.closing(preview.snapshot.transport.open_read(name)) as source, target.open("wb") as file:
+        for offset in range(0, source.size(), PIECE):
+            file.write(source.read_at(offset, PIECE))
 
 
 def _files(state: State, moved: Mapping[str, str]) -> dict[str, str]:

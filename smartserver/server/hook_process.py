@@ -1,10 +1,15 @@
-"""Runs a command of a hook: with JSON as its input, for a limited time, as the leader of a process group."""
+"""Runs a command of a hook: with JSON as its input, for a limited time, as the leader of a process group.
+
+The beginning of its output is kept; the rest is read and counted, so that a command that prints without end fills
+neither memory nor the disk. Its process group ends with it: no child lives on and holds what the command was given.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import time
@@ -14,12 +19,14 @@ from typing import Final, NamedTuple
 
 from smartserver.programs import exit_reason
 
-MOST_SAID: Final = 2000
-"""Characters of what a command prints that are told."""
-
+MOST_SAID: Final = 2 << 10
+"""Bytes of what a command prints that are told."""
 
 PULSE: Final = 0.5
 """Seconds between two calls of what wants to know how long it takes."""
+
+_PIECE: Final = 64 << 10
+"""Bytes that are read at once: a pipe has no more."""
 
 
 class Ended(NamedTuple):
@@ -47,34 +54,92 @@ def run_command(
     time_limit: int,
     pulse: Callable[[int], None] = lambda seconds: None,
 ) -> Ended:
-    """Run a command in a folder, which may get files named `in` and `out`. `pulse`: called now and then, with the
-    seconds that it has taken.
+    """Run a command in a folder, which gets a file named `in`. `pulse`: called now and then, with the seconds that it
+    has taken.
 
     Raises:
         OSError: it cannot be run.
     """
     (place / "in").write_text(json.dumps(said) + "\n", encoding="utf-8")
-    with open(place / "in", "rb") as given, open(place / "out", "wb") as out:
+    with contextlib.closing(_Output()) as output, open(place / "in", "rb") as given:
         process = subprocess.Popen(
-            command, stdin=given, stdout=out, stderr=out, env=environment, cwd=place, start_new_session=True
+            command,
+            stdin=given,
+            stdout=output.theirs,
+            stderr=output.theirs,
+            env=environment,
+            cwd=place,
+            start_new_session=True,
         )
-        status: int | None = None
-        start = time.monotonic()
+        output.begin()
         try:
-            while status is None and (left := start + time_limit - time.monotonic()) > 0:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    status = process.wait(min(PULSE, left))
-                pulse(int(time.monotonic() - start))
+            status = _wait(process, output, time.monotonic() + time_limit, pulse)
         finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-    return Ended(status, _words(place / "out"), time_limit)
+            # The number of an empty group is free again, but a system gives all others away before it.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        output.take_rest()
+    return Ended(status, output.words, time_limit)
 
 
-def _words(file: Path) -> str:
-    with open(file, encoding="utf-8", errors="replace") as out:
-        lines = out.read(MOST_SAID + 1)
-    cut = lines[:MOST_SAID] + ("..." if len(lines) > MOST_SAID else "")
-    return "; ".join(line.strip() for line in cut.splitlines() if line.strip())
+def _wait(
+    process: subprocess.Popen[bytes], output: _Output, deadline: float, pulse: Callable[[int], None]
+) -> int | None:
+    """The status of a command; None where it has not ended by then."""
+    start = time.monotonic()
+    while (left := deadline - time.monotonic()) > 0:
+        output.wait(min(PULSE, left))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            # A command may close its output, and go on.
+            return process.wait(0 if output.is_open else min(PULSE, left))
+        pulse(int(time.monotonic() - start))
+    return None
+
+
+class _Output:
+    """The output of a command: its beginning, and the number of bytes after that."""
+
+    def __init__(self) -> None:
+        self._ours, self.theirs = os.pipe()
+        os.set_blocking(self._ours, False)
+        self.is_open = True
+        """True until its last writer has closed it."""
+        self._begins = bytearray()
+        self._left_out = 0
+        self._ready = select.poll()
+        self._ready.register(self._ours, select.POLLIN)
+
+    def begin(self) -> None:
+        """Leave writing to the command."""
+        os.close(self.theirs)
+        self.theirs = -1
+
+    def wait(self, seconds: float) -> None:
+        """Take some of it, once there is any."""
+        if self.is_open and self._ready.poll(seconds * 1000):
+            self._take()
+
+    def take_rest(self) -> None:
+        """Take what is there by now. Only a process that left the group can still write, and is not waited for."""
+        self.wait(0)
+
+    def _take(self) -> None:
+        piece = os.read(self._ours, _PIECE)
+        self.is_open = bool(piece)
+        kept = piece[: MOST_SAID - len(self._begins)]
+        self._begins += kept
+        self._left_out += len(piece) - len(kept)
+
+    @property
+    def words(self) -> str:
+        """All of it on one line."""
+        lines = self._begins.decode("utf-8", "replace").splitlines()
+        words = [line.strip() for line in lines if line.strip()]
+        return "; ".join(words + ([f"and {self._left_out:,} bytes more"] if self._left_out else []))
+
+    def close(self) -> None:
+        """Close both ends."""
+        for each in (self._ours, self.theirs):
+            if each >= 0:
+                os.close(each)

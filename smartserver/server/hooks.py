@@ -28,8 +28,9 @@ from smartserver.server.hook_process import run_command
 from smartserver.server.hook_rules import Hook
 from smartserver.server.verdicts import Verdict, Verdicts
 from smartserver.store.preview import Preview
+from smartserver.store.preview_folder import PreviewedStore
 from smartserver.store.upload import Report
-from transports.errors import TransportFailed
+from transports.errors import TransportError, TransportFailed
 
 log = logging.getLogger("smartserver")
 
@@ -45,12 +46,14 @@ class Hooks:
         rules: Callable[[], Sequence[Hook]] = tuple,
         environment: Mapping[str, str] | None = None,
         verdicts: Verdicts | None = None,
+        bucket: PreviewedStore | None = None,
     ) -> None:
         """`rules`: those of the access file now. `environment`: of the commands. `verdicts`: None: a request that is
-        repeated is judged again."""
+        repeated is judged again. `bucket`: the store, where it is one."""
         self._rules = rules
         self.environment = environment or {}
         self._verdicts = verdicts
+        self._bucket = bucket
 
     def may_concern(self, path: str) -> bool:
         """True if a hook may be about a request with this path, which may lead below a repository."""
@@ -91,29 +94,30 @@ class Hooks:
             raise RefusedByHook(made.hook, made.why)
 
     def run(
-        self, hook: Hook, said: Mapping[str, object], preview: Preview | None, store: str | None, report: Report
+        self, hook: Hook, said: Mapping[str, object], preview: Preview | None, folder: str | None, report: Report
     ) -> str:
         """Run a hook; why it refuses, or empty. `said`: its input. `preview`: None where no repository would be left.
-        `store`: the folder of the repository; None where it is in no folder of this machine. `report`: told how long it
+        `folder`: that of the repository; None where it is in no folder of this machine. `report`: told how long it
         takes."""
+        store = folder if folder is not None or self._bucket is None else self._bucket.below(str(said["path"]))
         if store is None:
-            return "it needs a repository in a folder of the server's machine"
+            return "it needs a repository in a folder of the server's machine, or in a bucket"
         try:
             place = Path(tempfile.mkdtemp(prefix="smartserver-hook-"))
             try:
                 return self._run(hook, said, preview, store, place, report)
             finally:
                 shutil.rmtree(place, ignore_errors=True)
-        except OSError as wrong:
+        except (OSError, TransportError) as wrong:
             log.warning("the hook %s cannot be run: %s", hook.before[0], wrong)
-            return f"it cannot be run: {wrong.strerror}"
+            return f"it cannot be run: {getattr(wrong, 'strerror', None) or wrong}"
 
     def _run(
         self,
         hook: Hook,
         said: Mapping[str, object],
         preview: Preview | None,
-        store: str,
+        store: str | PreviewedStore,
         place: Path,
         report: Report,
     ) -> str:

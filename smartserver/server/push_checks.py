@@ -39,6 +39,9 @@ class PushChecks:
         self._upload = upload
         self._limits = context.site.sizes(repository.path)
         self._hooks = context.site.hooks.of(repository.path)
+        self._content = b"" if upload is None or upload.entry is None else upload.entry.hash
+        """The hash of what came, as not every system's ids prove the content. What landed meanwhile is cut out of it
+        later, and was judged all the same."""
         self._checked_files = False
         self._digest = b""
         """The digest of the changes that the hooks accepted."""
@@ -64,7 +67,7 @@ class PushChecks:
                     raise
 
     def judge(self, transaction: Transaction) -> None:
-        """Check a planned request; it may be planned again on what another one made.
+        """Check a request that is planned, and whose content fits; it may be planned again on what another one made.
 
         Raises:
             LimitExceeded: it brings too much.
@@ -90,13 +93,12 @@ class PushChecks:
         """The digest of the changes of a transaction. It is empty where hooks judge nothing: nothing changes, or
         the request is one of several of a copy, which nobody sees before the last of them."""
         stored = NOWHERE.state if transaction.snapshot is None else transaction.snapshot.state
-        entry = entry_of(transaction, stored, b"", "", b"", None, bytes(16))
+        entry = entry_of(transaction, stored, b"", "", b"", None, bytes(16), self._context.header.push_options)
         pack = None if self._upload is None else self._upload.entry
         if not (entry.changes or entry.begins or entry.deletes or pack) or INCOMPLETE in transaction.settings:
             return b""
-        content = b"" if pack is None else pack.hash  # Not every system's ids prove the content.
         commands = [hook.before for hook in self._hooks]
-        judged = (self._repository.folder.describe(), self._context.access.user, commands, entry, content)
+        judged = (self._repository.folder.describe(), self._context.access.user, commands, entry, self._content)
         return blake2b(msgspec.msgpack.encode(judged), digest_size=16).digest()
 
     def _ask(self) -> None:
@@ -116,6 +118,7 @@ class PushChecks:
             "user": self._context.access.user,
             "request": self._context.id.hex(),
             "repository": "deleted" if transaction.deleted else "changed" if transaction.created is None else "created",
+            "options": list(self._context.header.push_options),
             "changes": list(change_fields(vcs, changes)),
         }
         store = self._repository.folder.local_folder()

@@ -426,9 +426,7 @@ class RequestWork:
             planned = transaction
             context.allowance()
             context.allowance.restart()  # Planned before, on what was stored then.
-            outcomes = context.decide(transaction)
-            checks.judge(transaction)
-            return _encode(outcomes)
+            return _encode(context.decide(transaction))
 
         repository = context.find().repository
         checks = PushChecks(context, repository, upload)
@@ -444,6 +442,8 @@ class RequestWork:
                 context.progress,
                 context.allowance,
                 None if context.is_guess else context.take_look(),
+                checks.judge,
+                context.header.push_options,
             )
         )
         faults = _faults_in({} if upload is None else upload.warnings)

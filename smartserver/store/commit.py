@@ -11,6 +11,7 @@
 #
 # 1) `_first_plan`: the request's calls run on a `Transaction` over a state. The result is a list of changes, or a
 #    refusal. If the state was merely remembered, a refusal does not count, and the newest state is read first.
+#    `Approve` has the last word on a plan, once the pack is known to fit it.
 # 2) `_brought`: the entry is written behind the pack (its trailer), the pack moves from `incoming` to `packs`, the
 #    log is looked at, and the pack is looked at once more. Behind a link all of that is one round trip.
 # 3) `_append`: `Group` puts the change into a record together with others that wait, and `Log.append` publishes it.
@@ -29,7 +30,9 @@
 #
 # The hard case is a concurrent push that brought some of the same revisions. Their segments must not be stored twice,
 # so `_planned` finds the upload stale, `check_again` cuts them out, and the pack has another content and another
-# name. `_moves` then gives steps a second time.
+# name. `_moves` then gives steps a second time. The revisions of refused refs are cut out in the same way: if they were
+# stored, anybody could fetch them by id. If that ref is accepted on a newer state, the client is told that they are
+# missing.
 #
 # What is ugly: the three closures in `_append` share `planned`, `made` and `last`. `judge` may run in another thread,
 # that of the change that appends the record, but never twice at once.
@@ -62,7 +65,7 @@ from transports.steps import GetStat
 AT_MOST = 64 << 10
 """Bytes of a record after which no more changes are added to it."""
 
-Judge = Callable[[State], Entry | None]
+Decide = Callable[[State], Entry | None]
 """Gives the entry of a change on a state, or None; in any thread, several times. Its error refuses the change."""
 
 Looks = Callable[[State], Sequence[Step]]
@@ -81,7 +84,7 @@ class Draft(NamedTuple):
 class _Waiting:
     """A change that waits for its record."""
 
-    judge: Judge
+    judge: Decide
     looks: Looks
     draft: Draft | None
     come: threading.Event = field(default_factory=threading.Event)
@@ -114,7 +117,7 @@ class Group:
         self._waiting: list[_Waiting] = []
         """The first of them appends."""
 
-    def append(self, head: Head, judge: Judge, looks: Looks, draft: Draft | None = None) -> Head:
+    def append(self, head: Head, judge: Decide, looks: Looks, draft: Draft | None = None) -> Head:
         """Append a change, with those that wait; the head then, which survives a loss of power. `looks`: performed
         before `judge` is called, with those of the others. `draft`: the record, if this is its content."""
         own = _Waiting(judge, looks, draft)
@@ -193,9 +196,16 @@ class Group:
 Plan = Callable[[Transaction], bytes]
 """Changes a transaction and gives the encoded outcomes, for the log; whatever it raises ends the commit."""
 
+Approve = Callable[[Transaction], None]
+"""Looks at a transaction that is planned, proved and about to be made; whatever it raises ends the commit."""
+
 
 class PlanAgain(Exception):
-    """A plan raises it to leave a commit: nothing is done now, and the upload stays as it is for another commit."""
+    """A judge raises it to leave a commit: nothing is done now, and the upload stays as it is for another commit."""
+
+
+def unjudged(transaction: Transaction) -> None:
+    """Accept every transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +260,8 @@ class Commit:
     progress: Report
     allowance: Allowance | None
     look: Head | None
+    judge: Approve
+    options: tuple[str, ...]
     _incarnation: bytes = field(init=False)
     """The incarnation of a repository that it makes."""
     _draft: Draft | None = field(init=False, default=None)
@@ -409,16 +421,19 @@ class Commit:
         first = earlier(head, self.clock, self.request, self.age)
         if first is not None:
             return first
-        stale = upload is not None and upload.stale(snapshot)
+        is_stale = upload is not None and upload.stale(snapshot)
         if upload is None:
             transaction = Transaction(self.path, snapshot, (), self.place.line, self.allowance)
         else:
             came, own_meta, fact = upload.graph() or (), upload.own_meta, upload.fact
             transaction = Transaction(self.path, snapshot, came, self.place.line, self.allowance, own_meta, fact)
         outcome = self.plan(transaction)
-        if stale and upload is not None:
-            upload.check_again(transaction, self.progress)
+        if upload is not None:
+            unwanted = transaction.unreached()
+            if is_stale or unwanted != upload.unwanted:
+                upload.check_again(transaction, self.progress, unwanted)
         transaction.prove_tips()
+        self.judge(transaction)
         brought = None if upload is None else upload.entry
         if not transaction.changed and brought is None:
             if snapshot is None:
@@ -426,8 +441,9 @@ class Commit:
             return CommitOutcome(snapshot.state, outcome, changed=False)
         if snapshot is None and transaction.created is None:
             raise NoSuchRepository(self.path)
-        entry = entry_of(transaction, head.state, self.request, self.user, outcome, brought, self._incarnation)
-        return PlannedCommit(head.state, transaction, entry)
+        state, request, user = head.state, self.request, self.user
+        entry = entry_of(transaction, state, request, user, outcome, brought, self._incarnation, self.options)
+        return PlannedCommit(state, transaction, entry)
 
 
 def earlier(head: Head, clock: Callable[[], float], request: bytes, age: int) -> CommitOutcome | None:

@@ -36,6 +36,7 @@ class LogEntry(msgspec.Struct, frozen=True, array_like=True):
     request: bytes
     outcomes: bytes
     changes: tuple[Change, ...] = ()
+    options: tuple[str, ...] = ()
 
 
 class Horizon(msgspec.Struct, frozen=True, array_like=True):
@@ -123,10 +124,10 @@ class History:
 
     def extend(self, record: Record, record_hash: bytes) -> None:
         """Add what the requests of a record did, and drop what is too old beside it: only of a copy, by who made it."""
-        mark = int.from_bytes(record_hash[:MARK], "big")
+        number, mark = record.number, int.from_bytes(record_hash[:MARK], "big")
         what = [
-            LogEntry(record.number, mark, record.time, entry.user, entry.request, entry.outcomes, entry.changes)
-            for entry in record.entries
+            LogEntry(number, mark, record.time, each.user, each.request, each.outcomes, each.changes, each.options)
+            for each in record.entries
         ]
         sizes = [len(_encode(entry)) for entry in what]
         if self._start * 2 > self._end or len(self._beside) > MOST_BESIDE:

@@ -38,6 +38,9 @@ class PostgresLog(PassingTransport):
         made._drafts = self._drafts
         return made
 
+    def local_folder(self) -> str | None:
+        return self.inner.local_folder()  # A process that opens it by that is led to the records, too.
+
     def _record(self, path: str) -> tuple[str, int] | None:
         """The repository and the number, where the path is that of a record."""
         found = _RECORD.fullmatch(self.full(path))

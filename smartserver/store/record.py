@@ -92,6 +92,8 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     begins: Beginning | None = None
     deletes: bool = False
     """True if the repository is deleted: nothing of it is left but its entries."""
+    options: tuple[str, ...] = ()
+    """The push options of the request: text for those who are told of it. Older releases leave it out."""
 
 
 class Join(msgspec.Struct, frozen=True, array_like=True):

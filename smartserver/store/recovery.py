@@ -174,7 +174,7 @@ def _carry_out(repository: PackRepository, change: LostChange) -> list[str]:
         except BaseException:
             upload.abandon()
             raise
-    repository.commit(entry.request, 0, entry.user, plan, upload)
+    repository.commit(entry.request, 0, entry.user, plan, upload, options=entry.options)
     return conflicts
 
 

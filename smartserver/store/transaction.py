@@ -28,6 +28,9 @@ class Transaction(RepositoryView):
     """The changes of one request. A method refuses a change by an error, which a verb that calls it lists: InvalidName,
     MissingRevision, WrongTip, WrongMapKind, WrongVcs, MissingParents."""
 
+    is_partial = False
+    """True if some of the changes that the request asks for are refused, and the others made."""
+
     def announcing(self, announced: Sequence[GraphNode]) -> Transaction:
         """Another view of the same, which nothing was changed in yet, with these revisions announced."""
         return Transaction(self.path, self.snapshot, announced, self._format, self.allowance)
@@ -157,6 +160,22 @@ class Transaction(RepositoryView):
         for name, key in sorted(found):
             if self.entry(name, key) is not None:
                 self.set_map(name, self.map_kind(name) or "", key, None)
+
+    def unreached(self) -> frozenset[RevisionId]:
+        """The new revisions that no ref and no entry of a map would reach: those of refs that were refused. None where
+        refs come with later requests, or nothing was refused."""
+        if not self.is_partial or INCOMPLETE in self.settings:
+            return frozenset()
+        reached = {tip.id for value in self.refs().values() for tip in value}
+        for name in self.maps():
+            reached.update(self.named(name))
+        found: set[RevisionId] = set()
+        for node in reversed(self.announced):
+            if node.revision in reached:
+                reached.update(parent.id for parent in node.parents)
+            elif not self.is_stored(node.revision):
+                found.add(node.revision)
+        return frozenset(found)
 
     def remember(self) -> None:
         """Have the log say that this was answered, even if nothing changes, so that a later repeat changes nothing."""
@@ -313,13 +332,15 @@ def entry_of(
     outcomes: bytes,
     pack: PackEntry | None,
     incarnation: bytes,
+    options: tuple[str, ...] = (),
 ) -> Entry:
-    """The entry of a record for a transaction on a state. `incarnation`: of a repository that it creates."""
+    """The entry of a record for a transaction on a state. `incarnation`: of a repository that it creates. `options`:
+    those of the push."""
     begins = None
     if transaction.created is not None:
         begins = Beginning(incarnation, *transaction.created[:2])
     changes = () if transaction.deleted else tuple(_changes(transaction, state))
-    return Entry(request, user, outcomes, changes, pack, begins, transaction.deleted)
+    return Entry(request, user, outcomes, changes, pack, begins, transaction.deleted, options)
 
 
 def _changes(transaction: Transaction, state: State) -> Iterator[Change]:

@@ -7,7 +7,7 @@ cut out of the pack before it is published.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
 from smartserver.errors import CorruptRecord, MissingParents, shown
 from smartserver.meters import STORED, STORED_BYTES, here
@@ -56,6 +56,8 @@ class Upload:
         self._segments = 0
         self._size = 0
         self._ended = False
+        self.unwanted: Set[RevisionId] = frozenset()
+        """New revisions of the body that were cut out of the pack."""
         self.entry: PackEntry | None = None
         """The pack of what is new, after `finish`; None where nothing is."""
         self._written = False
@@ -129,10 +131,21 @@ class Upload:
             return False
         return self._validator.meets(snapshot, count)
 
-    def check_again(self, transaction: Transaction, progress: Report = unreported) -> None:
-        """Check the pack against another snapshot: what landed meanwhile is cut out, bases are proved again."""
+    def check_again(
+        self,
+        transaction: Transaction,
+        progress: Report = unreported,
+        unwanted: Set[RevisionId] = frozenset(),
+    ) -> None:
+        """Check the pack against another snapshot: what landed meanwhile is cut out, and what is `unwanted`; bases are
+        proved again.
+
+        Raises:
+            MissingParents: what was left out, because it was stored or unwanted, is neither any more.
+        """
         snapshot, left_out = transaction.snapshot, self._validator.left_out
-        gone = [revision for revision in left_out if snapshot is None or snapshot.graph.ordinal(revision) is None]
+        needed = [*left_out, *(revision for revision in self.unwanted if revision not in unwanted)]
+        gone = [revision for revision in needed if snapshot is None or snapshot.graph.ordinal(revision) is None]
         if gone:
             raise MissingParents(gone[:KEYS_NAMED])
         if self.entry is None:
@@ -146,13 +159,16 @@ class Upload:
                 pack = PackReader(file, self.entry.length, quarantine.pack_path)
                 for offset, content in pack.segments():
                     progress("check again", offset, self.entry.length)
-                    validator.take([(decode_revision(content, 0).revision, content)])
+                    revision = decode_revision(content, 0).revision
+                    if revision not in unwanted:
+                        validator.take([(revision, content)])
             entry = validator.finish()
         except BaseException:
             validator.discard()
             raise
         self._validator.discard()
         validator.left_out += left_out
+        self.unwanted = unwanted
         self._validator, self._checked, self.entry, self._written = validator, snapshot, entry, False
 
     def write_down(self, trailer: Trailer) -> None:

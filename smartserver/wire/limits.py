@@ -71,6 +71,9 @@ MAX_END = 40 * KIB
 MAX_ARGUMENTS = 4 * MIB + 64 * KIB
 """Bytes of the arguments of one error or advice: 4,096 ids of 1,024 bytes, the most that any names, are 4.2 MB."""
 
+MAX_PUSH_OPTIONS = 64 * KIB
+"""Bytes of the push options of a request: each is kept in the log for a day."""
+
 MAX_HAVES = 256
 """Haves in one pull: 256 ids of 20 bytes are 5.4 KB, under half of `INITIAL_WINDOW`."""
 

@@ -59,6 +59,10 @@ class KnownVersion(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     mark: int = 0
 
 
+PUSH_OPTIONS = "push-options"
+"""The extra of a request that has push options: an array of text."""
+
+
 class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """An ordered list of calls on one repository.
 

@@ -77,7 +77,7 @@ class State:
         self.version, self.hash = number, record_hash
         self.features += [each for each in features if each not in self.features]
         forgets = False
-        for request, user, outcomes, changes, arrived, begins, deletes in entries:
+        for request, user, outcomes, changes, arrived, begins, deletes, *more in entries:
             if begins is not None:
                 self.incarnation, self.vcs, self.kinds, complete = begins
                 self.tables.setdefault("refs", ("ids", {}))
@@ -92,7 +92,8 @@ class State:
                 self.packs, self.tables, self.settings, self.settings_version = [], {}, {}, number
                 self.incarnation, self.vcs, self.kinds = b"", "", []
             mark = int.from_bytes(record_hash[:2], "big")
-            self.history.append([number, mark, time, user, request, outcomes, changes])
+            options = more[0] if more else []
+            self.history.append([number, mark, time, user, request, outcomes, changes, options])
         for names, into in joins:
             at = [each[0] for each in self.packs].index(names[0])
             if [each[0] for each in self.packs[at : at + len(names)]] != names:
@@ -221,7 +222,7 @@ class SecondStore:
         """Publish a record that changes these keys."""
         self.state = self.look(self.state)
         state = self.state
-        entry = [secrets.token_bytes(16), user, b"", changes, None, None, False]
+        entry = [secrets.token_bytes(16), user, b"", changes, None, None, False, []]
         payload = packed([state.version + 1, state.hash, [], time, [entry], [], [], [], b""])
         content = pack(RECORD, b"hpss-rec", 1, 0, hashed(payload)) + payload
         self.publish(content, self.folder / f"log/{state.version + 1:010}", as_folder=as_folder)

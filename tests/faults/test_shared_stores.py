@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
@@ -16,12 +17,15 @@ from postgres import Postgres
 
 from smartserver.errors import CorruptFile, OutcomeUnknown
 from smartserver.records.model import Tip
+from smartserver.server import deliveries
+from smartserver.server.hook_rules import Hook, HookText
 from smartserver.server.site import RepositoryLocation
 from smartserver.server.store_errors import user_error
 from smartserver.store import checkpoint
 from smartserver.store.format import IMMUTABLE
 from smartserver.store.postgres import Database, create_tables
 from smartserver.store.postgres_log import PostgresLog
+from smartserver.store.prune import prune
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from transports.base import Transport
@@ -136,7 +140,7 @@ def tidied(repository: PackRepository) -> None:
 
 
 KINDS = ["bucket", "with_database"]
-WORKS = ["push", "ref", "creation", "deletion", "repack", "tidying"]
+WORKS = ["push", "ref", "creation", "deletion", "repack", "tidying", "prune"]
 
 
 @pytest.mark.parametrize("is_done", [False, True], ids=["fails", "lost"])
@@ -158,6 +162,40 @@ def test_each_call_breaks(
     while attempt(make(), work, at, breaking, is_done=is_done):
         at += 1
     assert at > 1
+
+
+@pytest.mark.parametrize("is_done", [False, True], ids=["fails", "lost"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_call_of_a_delivery_breaks(
+    kind: str, is_done: bool, breaking: Breaking, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The receiver hears of each change, in order, when the server tries again."""
+    make: Make = request.getfixturevalue(kind)
+    told: list[list[str]] = []
+
+    def tell(hook: Hook, said: dict[str, list[dict[str, list[str]]]], *_: object) -> None:
+        told.extend(change["new"] for change in said.get("changes", ()))
+
+    monkeypatch.setattr(deliveries, "tell", tell)
+    hook, at, broke = Hook(HookText("**", after=["/receiver"])), 0, True
+    while broke:
+        at += 1
+        transport, history = make(), History()
+        line = history.line(AHEAD)
+        repository = PackRepository(transport, "a/b")
+        push(repository, history, line[:1], {MAIN: line[0]})
+        assert deliveries.deliver(repository, hook, {}, b"one")
+        for tip in line[1:]:
+            push(repository, history, [tip], {MAIN: tip})
+        told.clear()
+        breaking.begin(at, is_done=is_done)
+        with suppress(CodedError):
+            deliveries.deliver(repository, hook, {}, b"one")
+        broke, breaking.left = breaking.left <= 0, 0
+        assert deliveries.deliver(PackRepository(transport, "a/b"), hook, {}, b"one")
+        seen = [each for (each,) in told]
+        assert list(dict.fromkeys(seen)) == [tip.hex() for tip in line[1:]], at
+    assert at > 10
 
 
 CALLS = {"nothing": (2, 1), "fetch": (9, 5), "push": (9, 6), "ref": (4, 2), "clone": (18, 13)}
@@ -227,6 +265,10 @@ def attempt(transport: Transport, work: str, at: int, breaking: Breaking, *, is_
     repository = PackRepository(transport, "a/b", clock=clock, randomness=Repeatable())
     for tip in line[:AHEAD] if work != "creation" else ():
         push(repository, history, [tip], {MAIN: tip})
+    gone = history.commit({"gone": b"x\n"}, line[:1])
+    if work == "prune":
+        push(repository, history, [gone], {NEW: gone})
+        push(repository, history, [], {NEW: None})
     other = PackRepository(transport, "a/b", clock=clock, randomness=Repeatable(1))
     works: dict[str, tuple[Callable[[], object], dict[bytes, bytes] | None]] = {
         "push": (lambda: push(repository, history, line[AHEAD:], {MAIN: line[AHEAD]}), {MAIN: line[AHEAD]}),
@@ -235,6 +277,7 @@ def attempt(transport: Transport, work: str, at: int, breaking: Breaking, *, is_
         "deletion": (lambda: repository.delete(request_id(), 0, "user"), None),
         "repack": (repository.repack, {MAIN: line[AHEAD - 1]}),
         "tidying": (lambda: tidied(repository), {MAIN: line[AHEAD - 1]}),
+        "prune": (lambda: prune(repository), {MAIN: line[AHEAD - 1]}),
     }
     do, new = works[work]
     old = None if work == "creation" else {MAIN: line[AHEAD - 1]}
@@ -254,4 +297,6 @@ def attempt(transport: Transport, work: str, at: int, breaking: Breaking, *, is_
         if work != "deletion":  # What was asked for can be asked for again.
             do()
             assert refs_of(other) == new, at
+        assert other.snapshot().ordinal(gone) is None, at
+        check_whole(other, history)
     return broke

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 import time
 import urllib.request
@@ -153,3 +154,15 @@ def test_tls(tmp_path: Path, git: Git) -> None:
         git("-c", f"http.sslCAInfo={authority.file}", "clone", "-q", server.url(), clone)
         said = git("ls-remote", server.url().replace("https", "http"), status=128)
         assert "this server wants https:// in the URL" in said
+
+
+def test_push_options_and_the_words_of_a_hook(tmp_path: Path, git: Git) -> None:
+    hook = tmp_path / "check"
+    hook.write_text(f"#!/bin/sh\ncat >> {tmp_path}/told\nhead -c 10000 /dev/zero | tr '\\0' x\nexit 1\n")
+    hook.chmod(0o755)
+    rule = '[[rules]]\nwho = ["anonymous"]\npath = "**"\nmay = "admin"\n'
+    (tmp_path / "access.toml").write_text(f'{rule}[[hooks]]\npath = "**"\nbefore = ["{hook}"]\n')
+    with GatewayServer(tmp_path, "--access", str(tmp_path / "access.toml"), anonymous="") as server:
+        said = git("push", "-o", "ci.skip", "-o", "two words", server.url(), "main", status=1)
+    assert f"refused by the server's hook check: {'x' * 2048}; and 7,952 bytes more" in said
+    assert json.loads((tmp_path / "told").read_text())["options"] == ["ci.skip", "two words"]

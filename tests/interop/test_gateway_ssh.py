@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from collections.abc import Iterator
@@ -89,6 +90,11 @@ def test_receivers_are_told(host: Host, git: Git, tmp_path: Path) -> None:
     (tmp_path / "access.toml").write_text(f'{RULES}\n[[hooks]]\npath = "**"\nafter = ["{receiver}"]\n')
     git("push", "-q", host.url, "main")
     assert git("rev-parse", "main").strip() in told.read_text()
+    two = git.commit("two")
+    git("push", "-q", "-o", "ci.skip", "-o", "two words", host.url, "main")
+    _, message = map(json.loads, told.read_text().splitlines())
+    assert message["changes"][0]["new"] == [two]
+    assert message["options"] == ["ci.skip", "two words"]
 
 
 def test_rules_hold(host: Host, git: Git) -> None:

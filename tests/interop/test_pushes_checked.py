@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -112,3 +113,43 @@ def test_a_hook_sees_the_new_and_refuses_it(tool: type[Git] | type[Brz], start: 
     (first,) = next(each for each in told[asked - 1]["changes"] if "ref" in each)["new"]
     assert change["old"] == [first]
     assert change["new"] == [seen[2].split()[0]]
+
+
+@pytest.mark.parametrize(
+    ("tool", "push", "options"),
+    [
+        (Git, 'a git push -q -o ci.skip -o "two words" "$URL" main', ["ci.skip", "two words"]),
+        (Hg, 'a hg push -q --pushvars SKIP=ci --pushvars "B=two words" "$URL"', ["SKIP=ci", "B=two words"]),
+    ],
+    ids=["git", "hg"],
+)
+def test_push_options_reach_every_hook(
+    tool: type[Git], push: str, options: list[str], start: Start, tmp_path: Path
+) -> None:
+    """Those before a change, and those after it."""
+    hooks = ""
+    for name in ("before", "after"):
+        hook = tmp_path / name
+        hook.write_text(f"#!/bin/sh\ncat >> {tmp_path}/{name}.told\n")
+        hook.chmod(0o755)
+        hooks += f'[[hooks]]\npath = "**"\n{name} = ["{hook}"]\n'
+    users = begin(tool, start(hooks), tmp_path)
+    assert isinstance(users, Git)
+    users.commit("a", "two")
+    done = users._side.run(push)
+    assert done.status == 0, done.said
+    deadline = time.monotonic() + 60
+    while (after := _told(tmp_path / "after.told"))[-1:] != [options]:
+        assert time.monotonic() < deadline, after
+        time.sleep(0.05)
+    assert _told(tmp_path / "before.told") == [[], options]
+    if tool is Hg:
+        users.commit("a", "three")
+        refused = users._side.run('a hg push --pushvars nothing "$URL"')
+        assert "unable to parse variable 'nothing', should follow 'KEY=VALUE' or 'KEY=' format" in refused.err
+
+
+def _told(file: Path) -> list[object]:
+    """The push options of each message; a whole state has none."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [json.loads(line).get("options") for line in lines]

@@ -14,7 +14,7 @@ LONGEST_NUMBER = 18
 """Digits of the number of a filter."""
 
 UNSUPPORTED = {"family": "-4 and -6 are not supported: every address of the host may be tried"}
-"""Options git goes on without; where it does not (`--push-option`, `--signed`) it says so itself."""
+"""Options git goes on without; where it does not (`--signed`) it says so itself."""
 
 WITHOUT_EFFECT = frozenset({"followtags", "object-format", "force", "force-if-includes", "update-shallow"})
 """Options that are what happens anyway, or that git acts on itself. No remote is shallow."""
@@ -43,6 +43,8 @@ class Options(msgspec.Struct):
     """True if fetched objects may refer to others that are fetched when they are needed."""
     leases: dict[bytes, bytes] = msgspec.field(default_factory=dict)
     """Ref -> the tip its lease expects."""
+    push_options: list[str] = msgspec.field(default_factory=list)
+    """Text for the hooks of the server."""
     told: set[str] = msgspec.field(default_factory=set)
     """Options the user was told are not supported."""
 
@@ -76,6 +78,8 @@ class Options(msgspec.Struct):
         elif name == "cas":
             ref, _, expected = unquote(value).rpartition(b":")
             self.leases[ref] = tip_of(expected)
+        elif name == "push-option":
+            self.push_options.append(unquote(value).decode("utf-8", "backslashreplace"))
         elif name not in WITHOUT_EFFECT:
             if name in UNSUPPORTED and value != "0" and name not in self.told and not self.quiet:
                 self.told.add(name)  # Git sets some of them twice.

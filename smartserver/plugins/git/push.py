@@ -135,10 +135,15 @@ class GitPush:
         with span(Part.LOCAL, "look up refs"):
             new = NewRepository(local.vcs, local.kinds, {HEAD: new_head(local, updates)})
         try:
-            source = LocalSource(local)
-            return self._repository.push(
-                PushRequest(updates, source, new, atomic=atomic, check_only=self._options.dry_run)
-            ).refs
+            request = PushRequest(
+                updates,
+                LocalSource(local),
+                new,
+                atomic=atomic,
+                check_only=self._options.dry_run,
+                options=self._options.push_options,
+            )
+            return self._repository.push(request).refs
         except VcsError as error:
             raise CannotGoOn(str(error)) from error
         except (MissingParents, MissingRevision) as error:

@@ -286,7 +286,15 @@ class HgPush:
         is_likely = self._is_likely()
         source = HgSource(self._local)
         request = PushRequest(
-            heads, source, new, maps, maps_first=True, atomic=True, replan=replan, is_likely=is_likely
+            heads,
+            source,
+            new,
+            maps,
+            maps_first=True,
+            atomic=True,
+            options=push_options(self._operation.pushvars),
+            replan=replan,
+            is_likely=is_likely,
         )
         with remote.words(), _exclusively(remote), remote.progress(b"sending") as progress:
             remote.repository.sent = lambda _, count, total: progress.update(count, total=total)
@@ -346,6 +354,15 @@ class HgPush:
             elif action == b"delete":  # Another user removed it. One that did not have to move is not mentioned.
                 operation.ui.warn(_(b"bookmark %s does not exist on the local or remote repository!\n") % name)
                 operation.bkresult = 2
+
+
+def push_options(variables: Iterable[bytes] | None) -> list[str]:
+    """The variables of `hg push --pushvars` as push options."""
+    for each in variables or ():
+        if b"=" not in each:
+            words = _(b"unable to parse variable '%s', should follow 'KEY=VALUE' or 'KEY=' format")
+            raise error.Abort(words % each)
+    return [each.decode("utf-8", "backslashreplace") for each in variables or ()]
 
 
 # ---- changes without a push

@@ -61,8 +61,9 @@ def test_receivers_are_told_when_that_is_asked_for(tmp_path: Path, line: list[Re
     words = ("hooks", "test", file, tmp_path / "served", "project")
     assert run(*words).output.startswith(f'after {hook}: would be told {{"path": "project", ')
     assert not (tmp_path / "told").exists()
-    assert run(*words, "--send").output == f"after {hook}: was told\n"
-    assert json.loads((tmp_path / "told").read_text())["path"] == "project"
+    assert run(*words, "--send", "-o", "ci.skip").output == f"after {hook}: was told\n"
+    told = json.loads((tmp_path / "told").read_text())
+    assert (told["path"], told["options"]) == ("project", ["ci.skip"])
     (tmp_path / "no").touch()
     done = run(*words, "--send")
     assert (done.exit_code, done.output) == (1, f"after {hook}: fails: it ended with status 5\n")

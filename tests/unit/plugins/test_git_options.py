@@ -35,7 +35,7 @@ OID = "sparse:oid=main:sparse"
         ("from-promisor 1", "ok", ""),
         ("family ipv6", "unsupported", "hpss: -4 and -6 are not supported: every address of the host may be tried"),
         ("pushcert true", "unsupported", ""),
-        ("push-option x", "unsupported", ""),
+        ("push-option x", "ok", ""),
         ("refetch yes", "ok", ""),
         ("check-connectivity true", "unsupported", ""),
         ("update-shallow true", "ok", ""),
@@ -66,6 +66,13 @@ def test_what_is_set() -> None:
         options.set(option, terminal)
     assert not terminal.shows_progress
     assert options == Options(leases=leases)
+
+
+def test_push_options_in_their_order() -> None:
+    options = Options()
+    for option in ("push-option b", 'push-option "a\\tb \\303\\266"', 'push-option "\\377"'):
+        options.set(option, Terminal(lambda _line: None))
+    assert options == Options(push_options=["b", "a\tb ö", "\\xff"])
 
 
 def test_where_history_is_cut() -> None:

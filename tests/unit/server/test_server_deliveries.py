@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import hmac
-import json
-import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from builders import MAIN, Clock, Far, History, push
+from builders import MAIN, Clock, Far, History, push, request_id
 from faulty_transport import FaultMode, FaultyTransport
 
 from smartserver.errors import CorruptFile
+from smartserver.records.model import Tip
 from smartserver.server import deliveries as module
-from smartserver.server.deliveries import Deliveries, ReceiverFailed, deliver, tell
+from smartserver.server.deliveries import Deliveries, deliver, tell
 from smartserver.server.hook_rules import Hook, HookText
+from smartserver.server.hook_url import ReceiverFailed
 from smartserver.server.hooks import Hooks
 from smartserver.store import history as store_history
 from smartserver.store.cursor import CursorContent, CursorFile
 from smartserver.store.prune import prune
 from smartserver.store.repository import PackRepository
+from smartserver.store.transaction import Transaction
 from transports.base import Transport
 from transports.errors import CodedError
 from transports.local import LocalTransport
@@ -110,9 +108,24 @@ def test_all_refs_first_and_each_change_then(
     assert receiver.news() == [[tip.hex()] for tip in line[1:4]]
     last = receiver.took[-1]
     assert last["changes"] == [{"ref": MAIN.decode(), "old": [line[2].hex()], "new": [line[3].hex()]}]
-    assert (last["user"], last["repository"], last["version"]) == ("user", "changed", 5)
+    assert (last["user"], last["repository"], last["version"], last["options"]) == ("user", "changed", 5, [])
     assert len(cursors(storage)) == 1
     assert storage.list_directory("incoming") == []
+
+
+def test_push_options_are_told(
+    repository: PackRepository, line: list[bytes], receiver: Receiver, storage: MemoryTransport, clock: Clock
+) -> None:
+    """By another server, too."""
+    deliver(repository, HOOK, {}, OWN)
+
+    def plan(transaction: Transaction) -> bytes:
+        transaction.set_ref(MAIN, (Tip(line[1]),))
+        return b""
+
+    repository.commit(request_id(), 0, "user", plan, options=("ci.skip", "ö"))
+    assert deliver(PackRepository(storage, clock=clock), HOOK, {}, OTHER)
+    assert receiver.took[-1]["options"] == ["ci.skip", "ö"]
 
 
 def test_a_message_that_failed_is_told_again_before_the_next(
@@ -265,93 +278,6 @@ def test_the_rest_of_the_repository_does_not_mind(
 
 
 # -- receivers
-
-
-class _Http(BaseHTTPRequestHandler):
-    status = 200
-    heard: list[tuple[bytes, str, str]]
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.heard.append((body, self.headers["X-Smartserver-Signature"] or "", self.headers["Content-Type"]))
-        self.send_response(self.status)
-        self.send_header("Location", "http://127.0.0.1:1/")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def http() -> Iterator[tuple[str, type[_Http]]]:
-    class Handler(_Http):
-        heard: list[tuple[bytes, str, str]] = []
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/pushed", Handler
-        server.shutdown()
-        thread.join()
-
-
-def test_a_url_gets_a_signed_post(http: tuple[str, type[_Http]]) -> None:
-    url, handler = http
-    tell(Hook(HookText("**", url=url, secret="of both")), {"path": "ö"}, {}, None)
-    tell(Hook(HookText("**", url=url)), {"path": "x"}, {}, None)
-    (body, signature, kind), (_, unsigned, _) = handler.heard
-    assert json.loads(body) == {"path": "ö"}
-    assert signature == "sha256=" + hmac.new(b"of both", body, hashlib.sha256).hexdigest()
-    assert (kind, unsigned) == ("application/json", "")
-
-
-@pytest.mark.parametrize("status", [301, 404, 500])
-def test_a_url_that_does_not_take_it(http: tuple[str, type[_Http]], status: int) -> None:
-    url, handler = http
-    handler.status = status
-    with pytest.raises(ReceiverFailed, match=f"it answered with status {status}"):
-        tell(Hook(HookText("**", url=url)), {}, {}, None)
-
-
-def test_a_url_that_answers_no_http() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def answer() -> None:
-            with server.accept()[0] as connection:
-                connection.recv(1 << 16)
-                connection.sendall(b"220 mail.example.org\r\n")
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        with pytest.raises(ReceiverFailed, match="it answered no HTTP: BadStatusLine"):
-            tell(Hook(HookText("**", url=f"http://127.0.0.1:{server.getsockname()[1]}/")), {}, {}, None)
-        thread.join()
-
-
-def test_a_url_whose_answer_does_not_end() -> None:
-    """Its status is all that counts."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def drip() -> None:
-            connection, _ = server.accept()
-            with connection, contextlib.suppress(OSError):
-                connection.recv(65536)
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n")
-                while True:
-                    connection.sendall(b"x")
-                    stopped.wait(0.05)
-
-        stopped = threading.Event()
-        thread = threading.Thread(target=drip)
-        thread.start()
-        tell(Hook(HookText("**", url=f"http://127.0.0.1:{server.getsockname()[1]}/")), {}, {}, None)
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
-
-
-def test_a_url_where_nobody_is() -> None:
-    with pytest.raises(ReceiverFailed, match="Connection refused"):
-        tell(Hook(HookText("**", url="http://127.0.0.1:1/")), {}, {}, None)
 
 
 @pytest.mark.parametrize(

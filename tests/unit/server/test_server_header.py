@@ -38,7 +38,7 @@ from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
 from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping
-from smartserver.wire.messages import Call, Request, RequestFlag, Status
+from smartserver.wire.messages import PUSH_OPTIONS, Call, Request, RequestFlag, Status, raw
 from transports.errors import NoSpace
 
 PING: tuple[AnyVerb, Arguments] = (server_ping, PingRequest())
@@ -113,6 +113,19 @@ def test_extras_that_must_be_obeyed() -> None:
     assert "'!must'" in refusal(changed(message(PING), extras=extras))
     del extras["!must"]
     check_header(changed(message(PING), extras=extras))
+
+
+def test_push_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(options: object) -> Request:
+        return changed(message(PING), extras={PUSH_OPTIONS: raw(options)})
+
+    assert check_header(message(PING)).push_options == ()
+    assert check_header(asked(["one", "zwö"])).push_options == ("one", "zwö")
+    for wrong in ("one", [1], [b"one"], {"one": "two"}):
+        assert "these push options" in refusal(asked(wrong))
+    monkeypatch.setattr(headers, "MAX_PUSH_OPTIONS", 9)
+    with pytest.raises(LimitExceeded, match="bytes of push options: 10, expected no more than 9"):
+        check_header(asked(["12345678"]))
 
 
 @pytest.mark.parametrize("size", [0, 15, 17, 1 << 20])

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from builders import GIT, MAIN, SETTINGS
 from dialogs import CREATE, Dialog, Lanes, Served, message, numbered
@@ -22,13 +23,14 @@ from smartserver.server.hooks import Hooks
 from smartserver.server.rules import AccessRules
 from smartserver.server.verdicts import Verdicts
 from smartserver.server.watched import UnusableFile
+from smartserver.store.preview import Preview
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.repository_create import CopyPart, CreateRequest, repository_create
 from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 from smartserver.verbs.rules import Rule
 from smartserver.wire.events import Progress
-from smartserver.wire.messages import Failure, Reply, decode_progress
+from smartserver.wire.messages import PUSH_OPTIONS, Failure, Reply, decode_progress, raw
 from transports.local import LocalTransport
 from transports.memory import MemoryTransport
 
@@ -156,6 +158,7 @@ def test_what_a_hook_is_told_and_says(served: Served, tmp_path: Path) -> None:
         "user": "tester",
         "request": numbered(1).hex(),
         "repository": "changed",
+        "options": [],
         "changes": [{"ref": "refs/heads/main", "old": [third], "new": [fourth]}],
     }
     assert not Path(wrong.why.split(";")[0]).exists(), "its folder is removed"
@@ -197,11 +200,14 @@ def test_the_first_that_refuses_decides(served: Served, tmp_path: Path) -> None:
     assert str(refused(new_revision(served, request=2))).endswith("it cannot be run: No such file or directory")
 
 
-def test_one_that_hangs_is_killed_with_all_that_it_started(served: Served, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("end", "why"), [("wait", "it did not end within 1 s"), ("exit 5", "it ended with status 5")], ids=["hangs", "ends"]
+)
+def test_all_that_it_started_ends_with_it(served: Served, tmp_path: Path, end: str, why: str) -> None:
     child = tmp_path / "child"
-    use(served, hook(script(tmp_path, f"sleep 1000 & echo $! > {child}; wait"), limit=1))
+    use(served, hook(script(tmp_path, f"sleep 1000 & echo $! > {child}; {end}"), limit=1 if end == "wait" else 30))
     before = served.files()
-    assert str(refused(new_revision(served))).endswith("it did not end within 1 s")
+    assert str(refused(new_revision(served))).endswith(why)
     pid = int(child.read_text())
     deadline = time.monotonic() + 60
     while lives(pid):
@@ -276,7 +282,8 @@ def test_a_store_in_no_folder_has_no_hooks() -> None:
     use(served, hook("/bin/true"))
     asked = message(INSERT, set_ref(line[1]), flags=BODY)
     said = str(refused(Dialog(served.site).ask(asked, served.history.body(line[1:]), 1)))
-    assert said == "refused by the server's hook true: it needs a repository in a folder of the server's machine"
+    why = "it needs a repository in a folder of the server's machine, or in a bucket"
+    assert said == f"refused by the server's hook true: {why}"
 
 
 def test_where_its_ref_moved_meanwhile_it_is_judged_again(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,6 +302,38 @@ def test_where_its_ref_moved_meanwhile_it_is_judged_again(served: Served, monkey
     assert olds == [[ids[2].hex()], [ids[0].hex()]]
     assert served.refs() == {MAIN: ids[3], SIDE: ids[1]}
     assert last == {}
+
+
+def test_what_landed_meanwhile_is_shown_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The revision of the push lands on another ref while the hook runs, and its own ref moves: it is cut out of what
+    came before the hook looks again."""
+    ids = list(served.history.parents)
+    seen: list[tuple[int, int]] = []
+
+    def judge(self: Hooks, hook: Hook, said: object, preview: Preview, *_: object) -> str:
+        if not seen:
+            served.push([ids[3]], {SIDE: ids[3], MAIN: ids[0]})
+        shown = preview.snapshot
+        seen.append((shown.graph.count, sum(pack.index.segments for pack in shown.packs)))
+        return ""
+
+    use(served, hook("/check"))
+    monkeypatch.setattr(Hooks, "run", judge)
+    assert code(new_revision(served, force=True)) == "ok"
+    assert seen == [(4, 4), (4, 4)]
+    assert served.refs() == {MAIN: ids[3], SIDE: ids[3]}
+
+
+def test_push_options_are_judged_too(served: Served, tmp_path: Path) -> None:
+    """A repetition with others is another request."""
+    use(served, hook(script(tmp_path, f"cat >> {tmp_path}/told; exit 1")))
+    last = list(served.history.parents)[3]
+    for options in (["ci.skip", "two words"], ["ci.skip", "two words"], []):
+        asked = message(INSERT, set_ref(last), flags=BODY)
+        asked = msgspec.structs.replace(asked, extras={PUSH_OPTIONS: raw(options)})
+        assert code(Dialog(served.site).ask(asked, served.history.body([last]), 1)) == "hook-refused"
+    told = [json.loads(line) for line in (tmp_path / "told").read_text().splitlines()]
+    assert [each["options"] for each in told] == [["ci.skip", "two words"], []]
 
 
 def test_a_push_that_diverged_meanwhile_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

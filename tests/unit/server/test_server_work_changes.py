@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from builders import MAIN
+from builders import MAIN, check_whole
 from dialogs import Dialog, Served, message, numbered
 from session_calls import BODY, CREATION, INSERT, PULL, done, known, refused, set_ref
 
@@ -18,9 +18,10 @@ from smartserver.vcs.git.format import COMMIT
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import AnyVerb, Arguments
+from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.rules import Rule
 from smartserver.wire.events import Body, End
-from smartserver.wire.messages import Advice, Failure, Reply, RequestFlag, encode, named, raw
+from smartserver.wire.messages import Advice, Failure, Reply, RequestFlag, Status, encode, named, raw
 
 
 def test_a_change_without_a_body_is_charged_by_what_is_stored(
@@ -36,6 +37,25 @@ def test_a_change_without_a_body_is_charged_by_what_is_stored(
         assert isinstance(refused(dialog.ask(request)), LimitExceeded)
     done(dialog.ask(request))
     assert served.refs()[b"refs/heads/x"] == line[3]
+
+
+def test_what_a_refused_ref_alone_brought_is_not_stored(dialog: Dialog, served: Served, line: list[bytes]) -> None:
+    """Anybody could fetch it by its id. What it shares with another ref is."""
+    shared = served.history.commit({"shared": b"x\n"}, line[:1], "shared")
+    wrong = served.history.commit({"secret": b"hunter2\n"}, (shared,), "wrong")
+    right = served.history.commit({"public": b"y\n"}, (shared,), "right")
+    side, body = b"refs/heads/side", served.history.body([shared, wrong, right])
+    answer = done(dialog.ask(message(INSERT, set_ref(wrong), set_ref(right, side), flags=BODY), body, 3))
+    assert [each.status for each in answer.outcomes] == [Status.DONE, Status.REFUSED, Status.DONE]
+    snapshot = check_whole(served.repository(), served.history)
+    assert [snapshot.ordinal(each) is not None for each in (shared, wrong, right)] == [True, False, True]
+    assert served.refs() == {MAIN: line[3], side: right}
+    pull = (repository_pull, PullRequest(refs=[], ids=[wrong]))
+    assert refused(dialog.ask(message(pull, request=numbered(2)))).code == "missing-revision"
+    move = (branch_set_last_revision, SetLastRevisionRequest(MAIN, wrong, Rule.FORCE))
+    done(dialog.ask(message(INSERT, move, flags=BODY, request=numbered(3)), served.history.body([wrong]), 1))
+    assert served.refs()[MAIN] == wrong
+    check_whole(served.repository(), served.history)
 
 
 def test_what_was_forced_in_vain_is_not_forced_again(dialog: Dialog, served: Served, line: list[bytes]) -> None:

@@ -83,6 +83,7 @@ ENTRY = Entry(
     ),
     PackEntry(b"\x11" * 16, 300, b"\x22" * 16, 200, b"\x33" * 16, 1, 3),
     Beginning(bytes(range(0xA0, 0xB0)), "git sha1", (Kind("object", "git-sha1", True),)),
+    options=("ci",),
 )
 """The records in the blocks of the log."""
 

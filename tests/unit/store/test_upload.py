@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 import pytest
 from builders import MAIN, History, create, push, request_id, upload
 from faulty_transport import FaultyTransport
 from incoming_uploads import left_in_quarantine, receive
 
 from smartserver.errors import MissingParents
+from smartserver.records.model import Tip
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.quarantine import DraftPack
 from smartserver.store.repository import PackRepository
+from smartserver.store.transaction import Transaction
 from transports.errors import NoSpace, TransportFailed
 from transports.memory import MemoryTransport
 
@@ -67,6 +71,33 @@ def test_what_is_cut_out_must_stay_too(repository: PackRepository, history: Hist
         slow.check_again(repository.begin())
     assert set(caught.value.revisions) == set(line[:3])
     slow.abandon()
+
+
+def test_what_was_refused_and_is_accepted_now_comes_again(repository: PackRepository, history: History) -> None:
+    """The request is planned twice: what was cut out as a refused ref's is wanted after another change."""
+    line = history.line(3)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    side, other = b"refs/heads/side", history.commit({"other": b"x\n"}, line[:1])
+    sent = upload(repository, history.body([line[1], other]), 2)
+    plans: list[Set[bytes]] = []
+
+    def plan(transaction: Transaction) -> bytes:
+        plans.append(sent.unwanted)
+        transaction.set_ref(side, (Tip(other),))
+        transaction.is_partial = len(plans) < 2
+        if not transaction.is_partial:
+            transaction.set_ref(MAIN, (Tip(line[1]),))
+        return b""
+
+    def judge(transaction: Transaction) -> None:
+        push(repository, history, [], {b"refs/heads/a": line[0]})
+
+    with pytest.raises(MissingParents) as caught:
+        repository.commit(request_id(), 0, "user", plan, sent, judge=judge)
+    assert caught.value.revisions == [line[1]]
+    assert plans == [frozenset(), {line[1]}]
+    assert repository.snapshot().ordinal(other) is None
+    assert left_in_quarantine(repository) == []
 
 
 def test_a_file_that_fails_when_it_is_closed_is_deleted_all_the_same(

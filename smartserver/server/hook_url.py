@@ -1,0 +1,99 @@
+"""Sends a message to the URL of a hook, with a time limit for all of it: a receiver that answers byte by byte holds a
+thread no longer than one that says nothing.
+
+The status of the answer is all that counts. Redirects are not followed: the receiver is the one that the file names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Final
+from urllib.parse import urlsplit
+
+SIGNATURE: Final = "X-Smartserver-Signature"
+"""The header with the HMAC of the body, `sha256=` and hex digits."""
+
+
+class ReceiverFailed(Exception):
+    """A receiver was not told, and why."""
+
+
+def post(url: str, body: bytes, secret: str, time_limit: float) -> None:
+    """POST a message. `secret`: signs it, if there is one.
+
+    Raises:
+        ReceiverFailed: it was not answered with a status of 200 to 299 within that many seconds.
+    """
+    headers = {"Content-Type": "application/json", "User-Agent": "smartserver"}
+    if secret:
+        headers[SIGNATURE] = "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+    late, expired = f"it did not answer within {time_limit:g} s", threading.Event()
+    try:
+        status = _exchange(url, body, headers, time.monotonic() + time_limit, expired)
+    except (OSError, HTTPException, ValueError) as wrong:
+        if expired.is_set() or isinstance(wrong, TimeoutError):
+            why = late
+        elif isinstance(wrong, OSError):  # Some of HTTP are one, too.
+            why = wrong.strerror or str(wrong)
+        else:
+            why = f"it answered no HTTP: {wrong!r}" if isinstance(wrong, HTTPException) else f"{url!r}: {wrong}"
+        raise ReceiverFailed(why) from wrong
+    if expired.is_set():  # Headers that are cut off count as whole.
+        raise ReceiverFailed(late)
+    if not 200 <= status < 300:
+        raise ReceiverFailed(f"it answered with status {status}")
+
+
+def _exchange(url: str, body: bytes, headers: Mapping[str, str], deadline: float, expired: threading.Event) -> int:
+    """Send a request; the status of the answer. `expired`: set when the connection is ended at the deadline."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    context = ssl.create_default_context() if parts.scheme == "https" else None
+    connection = HTTPConnection(host, parts.port) if context is None else HTTPSConnection(host, parts.port)
+
+    def end(copy: socket.socket) -> None:
+        expired.set()
+        with contextlib.suppress(OSError):  # The peer was first.
+            copy.shutdown(socket.SHUT_RDWR)
+
+    with contextlib.ExitStack() as until:
+        opened = until.enter_context(_connected(host, connection.port, deadline))
+        # TLS takes the socket over. To shut down a copy ends whatever waits for either.
+        clock = threading.Timer(deadline - time.monotonic(), end, [until.enter_context(opened.dup())])
+        clock.daemon = True
+        until.callback(clock.cancel)
+        clock.start()
+        if context is not None:
+            wrapped = context.wrap_socket(opened, server_hostname=host, do_handshake_on_connect=False)
+            opened = until.enter_context(wrapped)
+            wrapped.do_handshake()
+        connection.sock = opened
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        connection.request("POST", target, body, dict(headers))
+        with connection.getresponse() as answer:
+            return answer.status
+
+
+def _connected(host: str, port: int, deadline: float) -> socket.socket:
+    """A connection to the first address of a host that answers."""
+    last = OSError("the name has no address")
+    for family, kind, protocol, _, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        made = socket.socket(family, kind, protocol)
+        try:
+            made.settimeout(max(deadline - time.monotonic(), 0.001))
+            made.connect(place)
+        except OSError as wrong:
+            made.close()
+            last = wrong
+        else:
+            made.settimeout(None)  # The time limit of all ends it.
+            return made
+    raise last

@@ -1,0 +1,83 @@
+"""The folder of a preview of a repository that lies in a bucket, as a command of another process reads it.
+
+The folder has the record, its checkpoint and what came. A file in it says where the repository is: the packs before are
+read there, from the copies of them that the server keeps.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from smartserver.errors import CorruptFile
+from smartserver.store.format import PACKS
+from transports.base import ReadFile, Stat, Step, Transport
+from transports.decorators.passing import PassingTransport
+
+PREVIEW: Final = "smartserver-preview"
+"""The file, in the folder of a preview."""
+
+
+class PreviewedStore(msgspec.Struct, frozen=True):
+    """The content of the file. `url`: of the store, or of a repository in it. `copies`: the folder with copies of its
+    packs, of `size` GB."""
+
+    url: str
+    copies: str
+    size: int
+
+    def below(self, path: str) -> PreviewedStore:
+        """The same for a repository in the store."""
+        return msgspec.structs.replace(self, url=f"{self.url.rstrip('/')}/{quote(path)}".rstrip("/"))
+
+
+def is_preview(folder: str) -> bool:
+    """Whether a folder of this machine is that of a preview, with packs elsewhere."""
+    return os.path.isfile(os.path.join(folder, PREVIEW))
+
+
+def previewed_by(folder: Transport) -> PreviewedStore:
+    """The repository that the folder of a preview is about.
+
+    Raises:
+        CorruptFile: the file is damaged.
+    """
+    try:
+        return msgspec.json.decode(folder.get(PREVIEW), type=PreviewedStore)
+    except msgspec.DecodeError as wrong:
+        raise CorruptFile(PREVIEW, 0, str(wrong)) from wrong
+
+
+class PreviewTransport(PassingTransport):
+    """The folder of a preview, and the packs that it lacks from the repository that it is about."""
+
+    def __init__(self, inner: Transport, packs: Transport, *, prefix: str = "") -> None:
+        """`packs`: the folder of that repository."""
+        super().__init__(inner, prefix=prefix)
+        self._packs = packs
+        self.capabilities = packs.capabilities
+
+    def wrap(self, inner: Transport, prefix: str) -> PreviewTransport:
+        return PreviewTransport(inner, self._packs, prefix=prefix)
+
+    def get(self, path: str) -> bytes:
+        return self._place(path).get(path)
+
+    def open_read(self, path: str) -> ReadFile:
+        return self._place(path).open_read(path)
+
+    def stat(self, path: str) -> Stat:
+        return self._place(path).stat(path)
+
+    def perform(self, steps: Sequence[Step]) -> None:
+        for place, run in groupby(steps, lambda step: self._place(step.path)):
+            place.perform(list(run))
+
+    def _place(self, path: str) -> Transport:
+        is_pack = self.full(path).startswith(f"{PACKS}/")
+        return self._packs if is_pack and not self.inner.exists(path) else self.inner

@@ -1,0 +1,132 @@
+"""server.hook_url: a message is signed and sent, and a receiver has a time limit for all of its answer."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from smartserver.server.hook_url import ReceiverFailed, post
+
+PATIENCE = 60
+
+
+class _Http(BaseHTTPRequestHandler):
+    status = 200
+    heard: list[tuple[bytes, str, str]]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.heard.append((body, self.headers["X-Smartserver-Signature"] or "", self.headers["Content-Type"]))
+        self.send_response(self.status)
+        self.send_header("Location", "http://127.0.0.1:1/")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def http() -> Iterator[tuple[str, type[_Http]]]:
+    class Handler(_Http):
+        heard: list[tuple[bytes, str, str]] = []
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/pushed", Handler
+        server.shutdown()
+        thread.join()
+
+
+def test_a_url_gets_a_signed_post(http: tuple[str, type[_Http]]) -> None:
+    url, handler = http
+    post(url, b"one", "of both", 60)
+    post(url + "?a=b", b"two", "", 60)
+    (body, signature, kind), (_, unsigned, _) = handler.heard
+    assert body == b"one"
+    assert signature == "sha256=" + hmac.new(b"of both", body, hashlib.sha256).hexdigest()
+    assert (kind, unsigned) == ("application/json", "")
+
+
+@pytest.mark.parametrize("status", [301, 404, 500])
+def test_a_url_that_does_not_take_it(http: tuple[str, type[_Http]], status: int) -> None:
+    url, handler = http
+    handler.status = status
+    with pytest.raises(ReceiverFailed, match=f"it answered with status {status}"):
+        post(url, b"{}", "", 60)
+
+
+def test_a_url_that_answers_no_http() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            with server.accept()[0] as connection:
+                connection.recv(1 << 16)
+                connection.sendall(b"220 mail.example.org\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(ReceiverFailed, match="it answered no HTTP: BadStatusLine"):
+            post(f"http://127.0.0.1:{server.getsockname()[1]}", b"{}", "", 60)
+        thread.join()
+
+
+def test_a_url_whose_answer_does_not_end() -> None:
+    """Its status is all that counts."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n")
+                while True:
+                    connection.sendall(b"x")
+                    stopped.wait(0.05)
+
+        stopped = threading.Event()
+        thread = threading.Thread(target=drip)
+        thread.start()
+        post(f"http://127.0.0.1:{server.getsockname()[1]}", b"{}", "", 60)
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+def test_a_url_where_nobody_is() -> None:
+    with pytest.raises(ReceiverFailed, match="Connection refused"):
+        post("http://127.0.0.1:1/", b"{}", "", 60)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "begins"), [("http", b"HTTP/1.1 200 OK\r\nX: "), ("http", b""), ("https", b"\x16\x03\x03\x40\x00")]
+)
+def test_a_url_that_answers_byte_by_byte(scheme: str, begins: bytes) -> None:
+    """Each read succeeds: the status, or the greeting of TLS, never ends."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.sendall(begins)
+                while not stopped.wait(0.02):
+                    connection.sendall(b"x")
+
+        stopped = threading.Event()
+        thread = threading.Thread(target=drip)
+        thread.start()
+        with pytest.raises(ReceiverFailed, match=r"^it did not answer within 0.3 s$"):
+            post(f"{scheme}://127.0.0.1:{server.getsockname()[1]}/", b"{}", "", 0.3)
+        stopped.set()
+        thread.join(PATIENCE)
+
+
+def test_a_url_that_nobody_can_reach() -> None:
+    with pytest.raises(ReceiverFailed, match="Port could not be cast"):
+        post("http://127.0.0.1:x/", b"{}", "", 60)
