@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from bench.servers import Server, free_port
+from bench.servers import Server
 from bzr_samples import FIRST, FIRST_PARENTS, push, segment
 from cli_runs import run, why
 from stored import pack_of, stored
@@ -54,22 +54,6 @@ def test_a_flipped_bit_is_named_and_fails(tmp_path: Path) -> None:
     assert verdict.endswith(f"{len(problems)} problem{'s' * (len(problems) != 1)}")
 
 
-@pytest.mark.parametrize(
-    ("names", "known"),
-    [
-        ([], ""),
-        ([".git"], " but a git repository"),
-        (["HEAD", "objects"], " but a git repository"),
-        ([".hg"], " but a Mercurial repository"),
-        ([".bzr"], " but a Bazaar repository"),
-    ],
-)
-def test_what_is_no_repository_of_ours(tmp_path: Path, names: list[str], known: str) -> None:
-    for name in names:
-        (tmp_path / name).mkdir()
-    assert why(run("verify", str(tmp_path))) == f"{tmp_path} is not a repository of smartserver{known}"
-
-
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert why(run("verify", str(tmp_path / "absent"))) == f"'{tmp_path / 'absent'}' is not there"
@@ -77,16 +61,6 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     assert why(run("verify", "")) == "'' is not there"
     said = why(run("verify", "http://h/a"))
     assert said == "'http://h/a' is not a URL of a repository: it does not begin with hpss://"
-
-
-@pytest.mark.parametrize("scheme", ["sftp", "vfs"])
-def test_a_store_that_cannot_be_reached(scheme: str) -> None:
-    """It is no damage, and said as by every other command."""
-    place = f"{scheme}://127.0.0.1:{free_port()}/srv/x"
-    result = run("verify", place)
-    assert why(result).startswith(f"{place}: cannot connect to ")
-    assert why(result).endswith(": Connection refused")
-    assert result.output == ""
 
 
 @pytest.mark.sockets

@@ -42,7 +42,6 @@ from smartserver.vcs.hg.kinds import KINDS as KINDS_OF_HG
 from smartserver.vcs.hg.markers import key_of
 from smartserver.vcs.hg.system import HG
 from smartserver.verbs.map_update import EntryChange, MapKind, MapUpdateRequest
-from transports.errors import TransportFailed
 from transports.local import LocalTransport
 
 OTHER = b"refs/heads/other"
@@ -390,18 +389,6 @@ def test_what_came_is_passed_on_once() -> None:
         list(passed())
     again = Relay([b"ab", b"cd"], 2, 4, ProgressLine("load", False))
     assert list(again()) == list(again()) == [(b"ab", 0), (b"cd", 2)]
-
-
-def test_a_source_that_fails_is_named(
-    source: tuple[Path, History], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, _ = source
-
-    def fail(*_: object) -> None:
-        raise TransportFailed("packs/x", "the disk is gone")
-
-    monkeypatch.setattr(Snapshot, "read_ranges", fail)
-    assert why(run("push", str(folder), str(tmp_path / "mine"))).startswith(f"{folder}: ")
 
 
 def test_damage_is_of_the_side_it_came_from(source: tuple[Path, History], target: tuple[str, Path]) -> None:
