@@ -106,6 +106,16 @@ def test_signs_of_life_are_asked_for_more_often_of_one_that_sends_no_more() -> N
     assert pinged.timeouts.next_look(0.0) == PROBE_INTERVAL
 
 
+def test_a_refused_upload_has_its_time_since_it_was_seen() -> None:
+    refused = Waiting(Asking(discarding=1))
+    assert refused.look(1.0) == []
+    refused.session.discarding = 2
+    assert refused.look(DRAIN_SECONDS) == []
+    assert refused.look(DRAIN_SECONDS + 1) == []
+    assert refused.look(2 * DRAIN_SECONDS - 1) == []
+    assert refused.look(2 * DRAIN_SECONDS) == [f"refuse the rest: it still came {DRAIN_SECONDS:.0f} s after that"]
+
+
 def test_one_that_is_closing_has_its_time_since_all_was_sent_and_taken() -> None:
     closing = Waiting()
     closing.timeouts.closing = True
