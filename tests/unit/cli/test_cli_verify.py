@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from bench.servers import Server
+from bench.servers import Server, free_port
 from bzr_samples import FIRST, FIRST_PARENTS, push, segment
 from cli_runs import run, why
 from stored import pack_of, stored
@@ -61,6 +61,16 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     assert why(run("verify", "")) == "'' is not there"
     said = why(run("verify", "http://h/a"))
     assert said == "'http://h/a' is not a URL of a repository: it does not begin with hpss://"
+
+
+@pytest.mark.parametrize("scheme", ["sftp", "vfs"])
+def test_a_store_that_cannot_be_reached(scheme: str) -> None:
+    """It is no damage, and said as by every other command."""
+    place = f"{scheme}://127.0.0.1:{free_port()}/srv/x"
+    result = run("verify", place)
+    assert why(result).startswith(f"{place}: cannot connect to ")
+    assert why(result).endswith(": Connection refused")
+    assert result.output == ""
 
 
 @pytest.mark.sockets

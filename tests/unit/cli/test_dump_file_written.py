@@ -14,11 +14,25 @@ import pytest
 from builders import History
 from cli_runs import run, why
 from needs import needs
-from stored import stored
+from stored import pack_of, stored
 
 from smartserver.cli import dump as dump_command
 from smartserver.cli import load as load_command
 from smartserver.cli.errors import CommandError
+
+
+def test_a_dump_that_fails_leaves_what_was_there(source: tuple[Path, History], tmp_path: Path) -> None:
+    folder, _ = source
+    pack = pack_of(folder)
+    pack.chmod(0o600)
+    pack.write_bytes(pack.read_bytes()[:100])
+    out = tmp_path / "out"
+    out.mkdir()
+    assert str(folder) in why(run("dump", str(folder), str(out / "x")))
+    assert list(out.iterdir()) == []
+    (out / "x").write_text("the one of yesterday")
+    assert run("dump", str(folder), str(out / "x")).exit_code == 1
+    assert [(each.name, each.read_text()) for each in out.iterdir()] == [("x", "the one of yesterday")]
 
 
 def test_the_folder_is_checked_first(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from frames import frame
 
-from netem.effects import Stall
+from netem.effects import Blackhole, Stall
 from netem.link import Link
 from netem.packets.channel import Channel
 from netem.packets.devices import Port
@@ -56,6 +56,30 @@ def emulated(request: pytest.FixtureRequest) -> Iterator[Emulated]:
 
 def over(*, rtt: float = 0.002, **options: object) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("emulated", [Link(rtt, **options)], indirect=True, ids=[""])  # type: ignore[arg-type]
+
+
+@over(up=[Stall(0)], down=[Blackhole()])
+def test_a_change_sends_what_was_held_and_not_what_is_lost(emulated: Emulated) -> None:
+    for number in range(3):
+        emulated.client.send(frame(number, 10))
+        emulated.server.send(frame(number, 10, up=False))
+    while True:
+        _, up, down = emulated.control.ask("counts")[0]
+        if (up.packets, down.packets, down.dropped) == (3, 3, 3):
+            break
+    emulated.control.ask("change", Link(0.002))
+    assert [emulated.server.recv(2000) for _ in range(3)] == [frame(number, 10) for number in range(3)]
+    emulated.server.send(frame(7, up=False))
+    assert emulated.client.recv(2000) == frame(7, up=False)
+
+
+@over()
+def test_a_question_that_has_no_answer_ends_no_link(emulated: Emulated) -> None:
+    for question in (("change", None), ("no such",)):
+        with pytest.raises(AttributeError):
+            emulated.control.ask(*question)
+    emulated.client.send(frame(7))
+    assert emulated.server.recv(2000) == frame(7)
 
 
 @over()
