@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import KINDS, MAIN, SILENT, History, push
+from builders import KINDS, MAIN, History, push
 from bzr_samples import FIRST, FIRST_PARENTS, segment
 from bzr_samples import push as push_bzr
 from cli_runs import run, why
@@ -31,7 +31,6 @@ from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, PushOutcome
 from smartserver.errors import NoSuchRepository
-from smartserver.records.system import SYSTEMS, every_system
 from smartserver.server.access import invoking_user
 from smartserver.server.same_process import SameProcess
 from smartserver.server.site import Site
@@ -250,26 +249,6 @@ def test_another_kind_is_refused_by_name(
     kinds = f"{folder} is a repository of git sha1, {bazaar} one of bzr 2a"
     assert why(run("pull", str(folder), str(bazaar))) == f"{kinds}: only one of the same kind can be copied into it"
     assert refs(there) == before
-
-
-def test_a_repository_of_an_unknown_system_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What its records say cannot be proved, neither here nor there."""
-
-    def create(transaction: Transaction) -> None:
-        transaction.create(SILENT, KINDS, {})
-
-    history = History()
-    odd, mine = tmp_path / "odd", tmp_path / "mine"
-    odd.mkdir()
-    line = history.line(2)
-    push(PackRepository(LocalTransport(odd)), history, line, {MAIN: line[1]}, first=create)
-    monkeypatch.delitem(SYSTEMS, SILENT)
-    every_system()
-    known = ", ".join(sorted(SYSTEMS))
-    for command in ("push", "pull"):
-        said = f"not supported: the version-control system 'another 1'; supported: {known}"
-        assert why(run(command, str(odd), str(mine))) == f"{odd}: {said}"
-        assert not mine.exists()
 
 
 def test_what_is_done_is_shown_and_banned_wherever_it_is_done(
