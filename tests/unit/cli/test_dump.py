@@ -19,7 +19,9 @@ from test_copying import add_markers, marker, markers_of, opened, refs
 
 from smartserver.cli.archive import archive_in
 from smartserver.client import load
+from smartserver.client.medium import ConnectionLost
 from smartserver.records.model import Tip
+from smartserver.server.same_process import SameProcess
 from smartserver.store.archive import ServerDump, dumped
 from smartserver.store.record import record_path
 from smartserver.store.repository import PackRepository
@@ -342,6 +344,29 @@ def test_a_map_that_is_not_told(server: Server, tmp_path: Path, monkeypatch: pyt
     assert markers_of(where) == every | more
 
 
+def test_tags_and_maps_come_along(source: tuple[Path, History], tmp_path: Path) -> None:
+    folder, history = source
+    where = tmp_path / "there"
+    there = str(where)
+    tips = tuple(
+        map(Tip, sorted([list(history.parents)[-1], grow(folder, history, 1, next(iter(history.parents)), OTHER)]))
+    )
+
+    def plan(transaction: Transaction) -> bytes:
+        transaction.set_map("tags", "ids", MAIN + b"\0v1", list(history.parents)[-1])
+        transaction.set_map("notes", "opaque", b"x", b"y")
+        transaction.set_ref(b"refs/heads/default", tips)
+        return b""
+
+    PackRepository(LocalTransport(folder)).commit(os.urandom(16), 0, "tester", plan)
+    file = str(tmp_path / "x")
+    assert run("dump", str(folder), file).exit_code == 0
+    assert "2 entries of maps" in run("load", file, there).stdout
+    for name, found in opened(folder).state.maps.items():
+        assert dict(opened(where).state.map(name).items()) == dict(found.items())
+    assert opened(where).state.refs()[b"refs/heads/default"] == tips
+
+
 def test_a_revision_that_only_a_tag_in_a_map_reaches(source: tuple[Path, History], tmp_path: Path) -> None:
     """Also where the tag came before the revision."""
     folder, history = source
@@ -369,3 +394,28 @@ def test_a_revision_that_only_a_tag_in_a_map_reaches(source: tuple[Path, History
     assert refs(where) == refs(folder)
     assert opened(where).graph.ordinal(side[0]) is not None
     assert run("load", *days, there).stdout == "nothing new\n"
+
+
+def test_a_file_is_sent_again_where_the_connection_broke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = History()
+    line = [history.commit({"noise": os.urandom(300_000)}, (), "noise")]
+    (tmp_path / "source").mkdir()
+    push(PackRepository(LocalTransport(tmp_path / "source")), history, line, {MAIN: line[-1]})
+    assert run("dump", str(tmp_path / "source"), str(tmp_path / "x")).exit_code == 0
+    left = [200_000]
+    write = SameProcess.write_some
+
+    def cut(medium: SameProcess, data: memoryview) -> int:
+        if left[0] <= 0:
+            return write(medium, data)
+        with data[: left[0]] as part:
+            written = write(medium, part)
+        left[0] -= written
+        if left[0] <= 0:
+            raise ConnectionLost("somebody pulled the plug")
+        return written
+
+    monkeypatch.setattr(SameProcess, "write_some", cut)
+    assert run("load", str(tmp_path / "x"), str(tmp_path / "there")).exit_code == 0
+    assert left[0] <= 0
+    assert refs(tmp_path / "there") == {MAIN: line[-1]}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from exchanges import DELETE, MAIN, banner, broken, upload
+from exchanges import DELETE, MAIN, banner, broken, closed, upload
 from scripted import Answering, ScriptedMedium, Server, done, fault_of, refuse, refused, reply
 
 from smartserver.client.medium import CannotConnect, ConnectionLost
-from smartserver.client.request import Outgoing, Refusal
+from smartserver.client.request import NotOurProtocol, Outgoing, Refusal
 from smartserver.client.retry import PAUSES
 from smartserver.errors import AccessDenied, DivergedBranches, OutcomeUnknown, RepositoryChanged, ServerBusy
 from smartserver.verbs.branch_delete import BranchDeleteResult
@@ -39,6 +39,14 @@ def refuse_times(times: int) -> Answering:
             medium.say(Error(event.id, CHANGED))
 
     return answering
+
+
+@pytest.mark.parametrize("how", [broken, closed])
+def test_a_change_that_was_sent_and_never_answered_is_unknown(how: Answering) -> None:
+    server = Server([how] * 3)
+    with server.client() as client, pytest.raises(OutcomeUnknown, match="it is unknown whether the change was made"):
+        client.request(DELETE)
+    assert server.tried == 3
 
 
 @pytest.mark.parametrize(
@@ -102,6 +110,16 @@ def test_a_file_level_read_is_repeated() -> None:
         assert client.call(has, PathRequest("root")).found
 
 
+def test_a_push_whose_end_was_sent_may_have_been_made() -> None:
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, End):
+            medium.end()
+
+    server = Server([answering])
+    with server.client() as client, pytest.raises(OutcomeUnknown):
+        client.request(upload(10))
+
+
 NO_RESULTS = [
     encode(ReplyMessage([Outcome(Status.DONE, msgspec.Raw(result))]))
     for result in (b"\xc0", b"\x91\xc0", b"\x90", b"\x91\x91\xa1a")
@@ -135,6 +153,13 @@ def test_a_broken_rule_is_named_before_a_broken_connection(scripts: list[Answeri
         client.request(DELETE)
     assert isinstance(raised.value.__cause__, RemoteProtocolError)
     assert server.tried == 3
+
+
+def test_a_server_of_another_version_has_changed_nothing() -> None:
+    server = Server([banner(b"hpss! 2 3\n")] * 3)
+    with server.client() as client, pytest.raises(NotOurProtocol):
+        client.request(DELETE)
+    assert server.tried == 1
 
 
 def test_who_speaks_something_else_may_have_a_server_behind_him() -> None:
