@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-from suite_main import Compared, Outcome, objections
 from suite_names import ARRANGEMENTS, SUITES
-from suite_reasons import PAGE, Reasons, read
-
-PASSED, FAILED = Outcome("pass", True, ""), Outcome("fail", True, "said")
+from suite_reasons import PAGE, read
 
 
 def _lines() -> list[str]:
@@ -36,23 +32,3 @@ def test_a_case_has_one_reason() -> None:
     for suite, grouped in read().cases.items():
         names = [name for cases in grouped.values() for name in cases]
         assert sorted(set(names)) == sorted(names), suite
-
-
-REASONS = Reasons({"locks": ""}, {}, {"named": {"locks": ["x.test_a"]}})
-CASE = "breezy.tests.x.test_a"
-
-
-@pytest.mark.parametrize(
-    ("case", "ours", "control", "count"),
-    [
-        (CASE, FAILED, PASSED, 0),
-        (CASE, PASSED, None, 1),
-        (CASE, FAILED, FAILED, 1),
-        ("breezy.tests.x.test_b", FAILED, PASSED, 1),
-        ("breezy.tests.x.test_b", FAILED, FAILED, 0),
-        ("breezy.tests.x.test_b", PASSED, None, 0),
-    ],
-)
-def test_objections(case: str, ours: Outcome, control: Outcome | None, count: int) -> None:
-    compared = Compared({case: ours}, {} if control is None else {case: control})
-    assert len(objections("named", compared, REASONS)) == count

@@ -83,20 +83,3 @@ def test_links_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("name", sorted(name for name in PAGES if name.endswith(".md")))
 def test_links_of_a_generated_page_lead_somewhere(name: str) -> None:
     assert broken(BUILT / name, PAGES[name]) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("see [it](test_layers.py) and [that](https://example.org/a)", []),
-        ("see [it](absent.md)", ["page.md: absent.md"]),
-        ("see [it](test_layers.py)\n\n[that]: ../house/absent.py", ["page.md: ../house/absent.py"]),
-        ("an ![image](absent.png)", ["page.md: absent.png"]),
-        ("outside [it](../../../elsewhere)", ["page.md: ../../../elsewhere"]),
-        ("# The `first` part\n[here](#the-first-part)", []),
-        ("# First\n[here](#second)", ["page.md: #second: no such heading"]),
-        ("code `[a](absent)` and\n```\n[b](absent)\n```\n", []),
-    ],
-)
-def test_a_broken_link_is_found(text: str, found: list[str]) -> None:
-    assert broken(Path(__file__).parent / "page.md", text) == found

@@ -9,8 +9,7 @@ import ast
 import re
 import sys
 
-import pytest
-from sources import PACKAGES, ROOT, Source, parse, sources
+from sources import PACKAGES, ROOT, Source, sources
 
 VERSION = "smartserver.__version__"
 
@@ -143,58 +142,3 @@ def test_every_package_is_in_the_table() -> None:
     assert LAYERS.keys() <= modules
     for names in (*LAYERS.values(), SPEAKS):
         assert modules.issuperset(set(names) - {VERSION})
-
-
-@pytest.mark.parametrize(
-    ("path", "text", "wrong"),
-    [
-        ("smartserver/wire/frames.py", "import struct\nfrom smartserver.wire import limits", []),
-        ("smartserver/wire/frames.py", "from smartserver import errors", ["smartserver.errors"]),
-        ("smartserver/wire/frames.py", "from .. import errors", ["smartserver.errors"]),
-        ("smartserver/wire/frames.py", "from ..records.model import Key", ["smartserver.records.model.Key"]),
-        ("smartserver/wire/frames.py", "from . import limits\nfrom .limits import MAX", []),
-        ("smartserver/wire/__init__.py", "from . import limits\nfrom .. import errors", ["smartserver.errors"]),
-        ("smartserver/wire/frames.py", "def f():\n    import zstandard", ["zstandard"]),
-        ("smartserver/records/delta.py", "import zstandard", []),
-        ("smartserver/records/bases.py", "import zstandard", ["zstandard"]),
-        ("smartserver/store/model.py", "from smartserver.records.model import Kind", []),
-        ("smartserver/store/model.py", "from smartserver.store.pack import Pack", ["smartserver.store.pack.Pack"]),
-        ("smartserver/store/model.py", "from smartserver.records import delta", ["smartserver.records.delta"]),
-        ("smartserver/store/pack.py", "from smartserver.records import delta\nimport transports.base", []),
-        ("smartserver/client/call.py", "from smartserver.store.model import PullPlan", []),
-        ("smartserver/client/call.py", "from smartserver.store.pack import Pack", ["smartserver.store.pack.Pack"]),
-        ("smartserver/client/call.py", "import smartserver.server.session", ["smartserver.server.session"]),
-        ("smartserver/cli/serve.py", "import click, twisted.internet\nfrom smartserver.server import tcp", []),
-        ("smartserver/client/medium.py", "from twisted.internet import reactor", ["twisted"]),
-        ("smartserver/new/thing.py", "", ["no row"]),
-        ("smartserver/vcs/bzr/pages.py", "from smartserver.vcs import base, bzr", []),
-        ("smartserver/vcs/bzr/pages.py", "from smartserver.vcs.git import pack", ["smartserver.vcs.git.pack"]),
-        ("transports/local.py", "from smartserver.errors import SmartServerError", ["smartserver.errors"]),
-        ("transports/local.py", "import msgspec", ["msgspec"]),
-        ("netem/link.py", "import transports.base", ["transports.base"]),
-        ("netem/link.py", "import pytest", ["pytest"]),
-        ("netem/pytest_plugin.py", "import pytest", []),
-        ("smartserver/server/site.py", "import smartserver", []),
-        ("smartserver/server/site.py", "from smartserver import __version__", []),
-        ("smartserver/wire/frames.py", "import smartserver", [VERSION]),
-        ("smartserver/__init__.py", "from smartserver.client import call", ["smartserver.client.call"]),
-    ],
-)
-def test_the_check_itself(path: str, text: str, wrong: list[str]) -> None:
-    found = wrong_imports(parse(path, text))
-    assert len(found) == len(wrong), found
-    for line, expected in zip(found, wrong, strict=True):
-        assert expected in line
-
-
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        ("import os\nos.environ['A']", 1),
-        ("import os\nx = os.getenv('A')", 1),
-        ("print('x')", 1),
-        ("environment: dict[str, str]\nprinter.print(1)", 0),
-    ],
-)
-def test_the_check_of_speaking_itself(text: str, count: int) -> None:
-    assert len(spoken(parse("transports/x.py", text))) == count

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from sources import ROOT, sources
 
 NEUTRAL = ("wire", "records", "store", "verbs", "server", "client")
@@ -43,21 +42,3 @@ def test_no_word_of_a_system() -> None:
 
 def test_every_exception_is_used() -> None:
     assert found().keys() >= TELLS_OTHERS_APART.keys()
-
-
-@pytest.mark.parametrize(
-    ("text", "is_one"),
-    [
-        ("a git key", True),
-        ("class GitRules:", True),
-        ("_bzr_pages = 1", True),
-        ("`.hg`", True),
-        ("a `revno`", True),
-        ("def left_hand(self)", True),
-        ("the inventory of a tree", True),
-        ("MAX_DIGITS = 15", False),
-        ("10 Mbit/s, legitimate", False),
-    ],
-)
-def test_the_check_itself(text: str, is_one: bool) -> None:
-    assert bool(words(text)) is is_one

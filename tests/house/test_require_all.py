@@ -9,8 +9,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-
 TESTS = Path(__file__).parents[1]
 
 LACKING = "import needs\nneeds.NEEDS['x'] = needs.Need('for the reason given', lambda: False)\n"
@@ -63,20 +61,3 @@ def test_elsewhere_a_skip_is_a_skip_and_in_the_list(tmp_path: Path) -> None:
     _, head, rest = done.stdout.partition("Left out: 9 tests (REQUIRE_ALL=1 makes them fail)\n")
     assert head
     assert rest.startswith("     6 tests for the reason given\n     3 tests needs x (for the reason given)\n")
-
-
-def test_a_run_of_several_adds_to_their_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "left-out").mkdir()
-    monkeypatch.setenv("LEFT_OUT", str(tmp_path / "left-out"))
-    for _ in range(2):
-        assert "Left out" not in run(tmp_path, {"need": SKIPS["need"]}, require_all="0").stdout
-    words = [sys.executable, str(tmp_path / "needs.py"), str(tmp_path / "left-out")]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[1:] == ["     2 tests needs x (for the reason given)"]
-
-
-def test_expected_failure_is_no_skip(tmp_path: Path) -> None:
-    source = "@pytest.mark.xfail(strict=True)\ndef test_x(): assert 0"
-    done = run(tmp_path, {"xfail": source}, require_all="1")
-    assert done.returncode == 0, done.stdout
-    assert "1 xfailed" in done.stdout

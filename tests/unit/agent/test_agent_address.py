@@ -40,27 +40,6 @@ def test_one_that_others_may_enter_is_refused(environment: dict[str, str]) -> No
         runtime_folder(environment)
 
 
-def test_a_link_to_a_folder_is_refused(environment: dict[str, str], tmp_path: Path) -> None:
-    Path(environment["XDG_RUNTIME_DIR"], "smartserver").symlink_to(tmp_path)
-    with pytest.raises(NoAgent, match="got a file"):
-        runtime_folder(environment)
-
-
-def test_another_users_folder_is_refused(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    runtime_folder(environment, make=True)
-    real = os.lstat
-
-    def of_another(path: str) -> os.stat_result:
-        found = real(path)
-        if not path.endswith("/smartserver"):
-            return found
-        return os.stat_result([*found[:4], found.st_uid + 1, *found[5:10]])
-
-    monkeypatch.setattr(os, "lstat", of_another)
-    with pytest.raises(NoAgent, match=f"got a folder of user {os.geteuid() + 1} "):
-        runtime_folder(environment)
-
-
 def test_what_sudo_leaves_of_somebodys_session_is_not_used(
     environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

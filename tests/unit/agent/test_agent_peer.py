@@ -21,7 +21,7 @@ from smartserver.agent.address import KEEPER, ZYGOTE, NoAgent, path_of
 from smartserver.agent.keeper import Keeper
 from smartserver.agent.lending import ask, borrow, give
 from smartserver.agent.messages import Give, Status, Stop, decode_count, decode_held
-from smartserver.agent.peer import CREDENTIALS, Gone, bounds, check_user, connect, open_peer
+from smartserver.agent.peer import CREDENTIALS, Gone, bounds, connect, open_peer
 
 pytestmark = pytest.mark.sockets
 
@@ -237,16 +237,6 @@ def test_nobody_there(environment: dict[str, str]) -> None:
         gone.bind(path)
     with pytest.raises(NoAgent, match="Connection refused"):
         connect(KEEPER, environment)
-
-
-def test_a_process_of_another_user_is_refused_at_either_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, theirs:
-        assert check_user(ours) == os.getpid()
-        real = os.geteuid()
-        monkeypatch.setattr(os, "geteuid", lambda: real + 1)
-        with pytest.raises(NoAgent, match=f"of user {real + 1} at the other end, got one of user {real}"):
-            check_user(theirs)
 
 
 def test_one_of_another_namespace_of_processes_is_refused() -> None:

@@ -69,28 +69,6 @@ def test_a_listing_of_a_store_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.sockets
 @pytest.mark.unbanned("file-level calls are what is tried")
-def test_what_a_store_does_not_show_is_said_and_the_rest_is_listed(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    stored(root / "a" / "x", 1)
-    stored(root / "c", 1)
-    (root / "b").symlink_to(tmp_path)
-    (root / "a" / "nowhere").symlink_to("absent")
-    with Workspace("test") as workspace:
-        port = free_port()
-        workspace.serve([*SERVE, str(root), "--listen", f"127.0.0.1:{port}", "--allow-vfs"], port)
-        result = run("list", f"vfs://127.0.0.1:{port}/")
-        absent = run("list", f"vfs://127.0.0.1:{port}/absent")
-    assert why(absent) == f"vfs://127.0.0.1:{port}/absent: no such file"
-    assert result.exit_code == 1
-    assert result.output.splitlines() == [
-        "a/x: git sha1, 1 ref",
-        "b: it leads out of the served folder",
-        "c: git sha1, 1 ref",
-    ]
-
-
-@pytest.mark.sockets
-@pytest.mark.unbanned("file-level calls are what is tried")
 def test_a_listing_of_a_store_asks_for_all_folders_of_a_depth_at_once(tmp_path: Path) -> None:
     for name in ("a", "b/c", "b/d", "b/e"):
         stored(tmp_path / name, 1)

@@ -54,22 +54,6 @@ def test_a_flipped_bit_is_named_and_fails(tmp_path: Path) -> None:
     assert verdict.endswith(f"{len(problems)} problem{'s' * (len(problems) != 1)}")
 
 
-@pytest.mark.parametrize(
-    ("names", "known"),
-    [
-        ([], ""),
-        ([".git"], " but a git repository"),
-        (["HEAD", "objects"], " but a git repository"),
-        ([".hg"], " but a Mercurial repository"),
-        ([".bzr"], " but a Bazaar repository"),
-    ],
-)
-def test_what_is_no_repository_of_ours(tmp_path: Path, names: list[str], known: str) -> None:
-    for name in names:
-        (tmp_path / name).mkdir()
-    assert why(run("verify", str(tmp_path))) == f"{tmp_path} is not a repository of smartserver{known}"
-
-
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert why(run("verify", str(tmp_path / "absent"))) == f"'{tmp_path / 'absent'}' is not there"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import KINDS, MAIN, SILENT, History, push
+from builders import KINDS, MAIN, History, push
 from bzr_samples import FIRST, FIRST_PARENTS, segment
 from bzr_samples import push as push_bzr
 from cli_runs import run, why
@@ -31,7 +31,6 @@ from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, PushOutcome
 from smartserver.errors import NoSuchRepository
-from smartserver.records.system import SYSTEMS, every_system
 from smartserver.server.access import invoking_user
 from smartserver.server.same_process import SameProcess
 from smartserver.server.site import Site
@@ -42,7 +41,6 @@ from smartserver.vcs.hg.kinds import KINDS as KINDS_OF_HG
 from smartserver.vcs.hg.markers import key_of
 from smartserver.vcs.hg.system import HG
 from smartserver.verbs.map_update import EntryChange, MapKind, MapUpdateRequest
-from transports.errors import TransportFailed
 from transports.local import LocalTransport
 
 OTHER = b"refs/heads/other"
@@ -253,26 +251,6 @@ def test_another_kind_is_refused_by_name(
     assert refs(there) == before
 
 
-def test_a_repository_of_an_unknown_system_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What its records say cannot be proved, neither here nor there."""
-
-    def create(transaction: Transaction) -> None:
-        transaction.create(SILENT, KINDS, {})
-
-    history = History()
-    odd, mine = tmp_path / "odd", tmp_path / "mine"
-    odd.mkdir()
-    line = history.line(2)
-    push(PackRepository(LocalTransport(odd)), history, line, {MAIN: line[1]}, first=create)
-    monkeypatch.delitem(SYSTEMS, SILENT)
-    every_system()
-    known = ", ".join(sorted(SYSTEMS))
-    for command in ("push", "pull"):
-        said = f"not supported: the version-control system 'another 1'; supported: {known}"
-        assert why(run(command, str(odd), str(mine))) == f"{odd}: {said}"
-        assert not mine.exists()
-
-
 def test_what_is_done_is_shown_and_banned_wherever_it_is_done(
     source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -390,18 +368,6 @@ def test_what_came_is_passed_on_once() -> None:
         list(passed())
     again = Relay([b"ab", b"cd"], 2, 4, ProgressLine("load", False))
     assert list(again()) == list(again()) == [(b"ab", 0), (b"cd", 2)]
-
-
-def test_a_source_that_fails_is_named(
-    source: tuple[Path, History], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, _ = source
-
-    def fail(*_: object) -> None:
-        raise TransportFailed("packs/x", "the disk is gone")
-
-    monkeypatch.setattr(Snapshot, "read_ranges", fail)
-    assert why(run("push", str(folder), str(tmp_path / "mine"))).startswith(f"{folder}: ")
 
 
 def test_damage_is_of_the_side_it_came_from(source: tuple[Path, History], target: tuple[str, Path]) -> None:

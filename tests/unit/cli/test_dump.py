@@ -13,13 +13,11 @@ from builders import KINDS, MAIN, History, push
 from bzr_samples import FIRST, FIRST_PARENTS, segment
 from bzr_samples import push as push_bzr
 from cli_runs import run, why
-from click.testing import CliRunner
 from needs import program
 from stored import grow, stored
 from test_copying import add_markers, marker, markers_of, opened, refs
 
 from smartserver.cli.archive import archive_in
-from smartserver.cli.main import group
 from smartserver.client import load
 from smartserver.client.medium import ConnectionLost
 from smartserver.records.model import Tip
@@ -112,17 +110,6 @@ def test_a_repository_that_was_deleted_is_made_again(
         assert "(a new repository)" in loaded.stdout, loaded.exception
         assert refs(where) == refs(folder)
         assert run("delete", "--yes", there).exit_code == 0
-
-
-def test_through_a_pipe(origin: tuple[str, Path, History], target: tuple[str, Path]) -> None:
-    source, folder, _ = origin
-    there, where = target
-    for out, into in (((), ()), (("-",), ("-",))):
-        made = CliRunner().invoke(group, ["dump", source, *out])
-        assert (made.exit_code, made.stderr) == (0, "")
-        loaded = CliRunner().invoke(group, ["load", *into, there], input=made.stdout_bytes)
-        assert loaded.exit_code == 0, loaded.exception
-        assert refs(where) == refs(folder)
 
 
 def test_an_increment(origin: tuple[str, Path, History], target: tuple[str, Path], tmp_path: Path) -> None:

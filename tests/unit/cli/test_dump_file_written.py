@@ -40,18 +40,6 @@ def test_the_folder_is_checked_first(tmp_path: Path) -> None:
     assert isinstance(result.exception, FileNotFoundError)
 
 
-def test_a_device_or_a_pipe_is_no_file_to_be_replaced(source: tuple[Path, History], tmp_path: Path) -> None:
-    before = os.stat("/dev/null")
-    assert run("dump", str(source[0]), "/dev/null").exit_code == 0
-    assert os.stat("/dev/null").st_rdev == before.st_rdev
-    os.mkfifo(tmp_path / "fifo")
-    with subprocess.Popen(["cat", str(tmp_path / "fifo")], stdout=subprocess.PIPE) as reading:
-        assert run("dump", str(source[0]), str(tmp_path / "fifo")).exit_code == 0
-        dumped, _ = reading.communicate()
-    (tmp_path / "x").write_bytes(dumped)
-    assert run("verify", str(tmp_path / "x")).exit_code == 0
-
-
 def test_a_damaged_dump_is_no_base(source: tuple[Path, History], tmp_path: Path) -> None:
     """Its missing parts would be missing for good."""
     file = tmp_path / "x"

@@ -10,11 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import smartserver
 from smartserver.cli.interrupts import ENDING
-
-HEAVY = ("twisted", "click", "asyncio", "importlib.metadata", "zope", "paramiko", "fastimport")
-
 
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
@@ -29,44 +25,6 @@ def run(*arguments: str, said: str = "", **environment: str) -> subprocess.Compl
         env={"PATH": os.environ["PATH"], **environment},
         timeout=60,
     )
-
-
-@pytest.mark.parametrize("module", ["smartserver.cli.git_remote", "smartserver.cli.git_remote_run"])
-def test_loading_it_loads_nothing_heavy(module: str) -> None:
-    """`tests/interop` looks at whole runs."""
-    script = f"import sys, {module}; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    loaded = done.stdout.split()
-    assert module in loaded
-    assert not [name for name in loaded if name in HEAVY or name.startswith(tuple(f"{heavy}." for heavy in HEAVY))]
-
-
-def test_the_thin_start_loads_no_enum() -> None:
-    """Without `site`, which loads what an editable installation needs."""
-    script = "import sys, smartserver.cli.git_remote, smartserver.agent.thin; print(*sys.modules)"
-    environment = {"PYTHONPATH": str(Path(smartserver.__file__).parents[1])}
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", script], capture_output=True, text=True, check=True, env=environment
-    )
-    assert "smartserver.agent.thin" in done.stdout.split()
-    assert not {"enum", "re", "signal", "socket", "typing"} & set(done.stdout.split())
-
-
-DATACLASSES = """
-import dataclasses, sys
-import smartserver.cli.git_remote_run
-from transports.errors import CodedError
-ours = [vars(module) for name, module in sys.modules.items() if name.startswith(("smartserver", "transports"))]
-for found in {each for names in ours for each in names.values() if isinstance(each, type)}:
-    if dataclasses.is_dataclass(found) and not issubclass(found, CodedError):
-        print(found)
-"""
-
-
-def test_loading_it_compiles_no_dataclass_but_errors() -> None:
-    """Each takes as long as a small module, and git starts it for every command."""
-    done = subprocess.run([sys.executable, "-c", DATACLASSES], capture_output=True, text=True, check=True)
-    assert done.stdout == ""
 
 
 def test_a_url_is_utf_8_in_every_locale() -> None:
@@ -169,22 +127,6 @@ def test_what_ends_a_command_is_an_interrupt(number: signal.Signals) -> None:
     assert (process.returncode, said) == (130, b"")
 
 
-def test_the_end_of_a_terminal_it_shall_outlive_is_none() -> None:
-    with started(("nohup",)) as process:
-        process.send_signal(signal.SIGHUP)
-        _, said = process.communicate(timeout=60)
-    assert (process.returncode, said) == (0, b"")
-
-
-@pytest.mark.parametrize("number", ENDING)
-def test_what_whoever_started_it_wants_ignored_is(number: signal.Signals) -> None:
-    """As a shell has ^C for what it runs in the background."""
-    with started(("sh", "-c", f"trap '' {number.name.removeprefix('SIG')}; exec \"$@\"", "sh")) as process:
-        process.send_signal(number)
-        _, said = process.communicate(timeout=60)
-    assert (process.returncode, said) == (0, b"")
-
-
 SERVE = """
 import os, signal, time
 from smartserver.cli import git_remote_run
@@ -213,27 +155,6 @@ def served(run: str, later: tuple[signal.Signals, ...] = ()) -> tuple[int, str, 
     script = SERVE.format(run=run, later=[int(number) for number in later])
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
     return done.returncode, done.stdout, done.stderr
-
-
-@pytest.mark.parametrize("number", ENDING)
-def test_a_second_signal_leaves_alone_what_is_done_at_the_end(number: signal.Signals) -> None:
-    assert served(f"signal.raise_signal({number})", ENDING) == (130, "tidied\n", "")
-    assert served("pass", (number,)) == (0, "tidied\n", "")
-
-
-@pytest.mark.parametrize(
-    "run",
-    [
-        "raise ValueError('read of closed file')",
-        "raise OSError(9, 'Bad file descriptor')",
-        "return",
-        "Dropped()",  # It is not raised again, either.
-    ],
-)
-def test_whatever_becomes_of_an_interrupt_it_is_one(run: str) -> None:
-    if run != "Dropped()":
-        run = f"\n    try: signal.raise_signal(signal.SIGINT)\n    except BaseException: {run}"
-    assert served(run, ENDING) == (130, "tidied\n", "")
 
 
 def test_after_what_should_not_be_raised_it_tidies_up_too() -> None:

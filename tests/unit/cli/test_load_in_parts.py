@@ -12,53 +12,8 @@ from stored import grow
 from test_copying import opened, refs
 
 from smartserver.client import load
-from smartserver.client.medium import ConnectionLost
-from smartserver.client.push import PushRequest
-from smartserver.client.repository import RemoteRepository
-from smartserver.client.updates import PushOutcome
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
-
-OTHER = b"refs/heads/other"
-
-
-@pytest.mark.unbanned("extra-connection: it loads several times, each time as a command of its own")
-def test_a_long_dump_resumes_where_it_was_interrupted(
-    source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Twice, of two branches; no ref moves before all is there."""
-    folder, history = source
-    there, where = target
-    grow(folder, history, 3, next(iter(history.parents)), OTHER)
-    grow(folder, history, 3, refs(folder)[MAIN])
-    assert run("dump", str(folder), str(tmp_path / "x")).exit_code == 0
-    monkeypatch.setattr(load, "PART", 1000)
-    brought: list[int] = []
-    push_of = RemoteRepository.push
-
-    def pushed(remote: RemoteRepository, request: PushRequest) -> PushOutcome:
-        if len(brought) == 2:
-            raise ConnectionLost("the lid was closed")
-        made = push_of(remote, request)
-        brought.extend([made.revisions] * (not request.check_only))
-        return made
-
-    monkeypatch.setattr(RemoteRepository, "push", pushed)
-    kept = 0
-    for _ in range(2):
-        assert "the lid was closed" in why(run("load", str(tmp_path / "x"), there))
-        assert refs(where) == {}
-        kept += sum(brought)
-        assert opened(where).graph.count == kept
-        assert all(brought)
-        brought.clear()
-    monkeypatch.setattr(RemoteRepository, "push", push_of)
-    done = run("load", str(tmp_path / "x"), there)
-    assert done.exception is None, done.exception
-    assert done.stdout.startswith(f"{len(history.parents) - kept} revisions, 2 refs\n")
-    assert refs(where) == refs(folder)
-    assert opened(where).graph.count == len(history.parents)
-    assert run("verify", str(where)).stdout.endswith(": all well\n")
 
 
 @pytest.mark.unbanned("resend: the target lost what it had")

@@ -30,12 +30,10 @@ from smartserver.client.media.pipe import PipeMedium
 from smartserver.client.medium import CannotConnect
 from smartserver.client.url import DEFAULT_PORT
 from smartserver.errors import AccessDenied, Banned, InvalidPath
-from smartserver.server import cache_sizes
 from smartserver.server.connections import Connections
 from smartserver.server.executor import InlineExecutor
 from smartserver.server.rules import PublicKey
 from smartserver.server.site import Site
-from smartserver.store import blocks, caches
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 from smartserver.verbs.repository_stats import StatsRequest, repository_stats
@@ -108,17 +106,6 @@ def test_what_is_compressed_for_whom() -> None:
     for text, local, remote in [("auto", 0, 3), ("0", 0, 0), ("19", 19, 19)]:
         site = Site(MemoryTransport(), compression=serve_options.level_of(text))
         assert (site.level_for(is_local=True), site.level_for(is_local=False)) == (local, remote)
-
-
-def test_memory_is_divided_between_the_caches() -> None:
-    site = Site(MemoryTransport())
-    before = caches.HEADERS.limit, blocks.CACHED.limit
-    try:
-        cache_sizes.divide(site.texts, 8 << 20)
-        assert (site.texts.limit, blocks.CACHED.limit, caches.HEADERS.limit) == (4 << 20, 2 << 20, 2 << 20)
-    finally:
-        caches.HEADERS.resize(before[0])
-        blocks.CACHED.resize(before[1])
 
 
 @pytest.mark.parametrize("made", [False, True], ids=["nothing there", "a file"])

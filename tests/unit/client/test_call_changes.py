@@ -7,16 +7,15 @@ import pytest
 from exchanges import DELETE, MAIN, banner, broken, closed, upload
 from scripted import Answering, ScriptedMedium, Server, done, fault_of, refuse, refused, reply
 
-from smartserver.client.certainty import NoServer
 from smartserver.client.medium import CannotConnect, ConnectionLost
 from smartserver.client.request import NotOurProtocol, Outgoing, Refusal
 from smartserver.client.retry import PAUSES
 from smartserver.errors import AccessDenied, DivergedBranches, OutcomeUnknown, RepositoryChanged, ServerBusy
 from smartserver.verbs.branch_delete import BranchDeleteResult
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
-from smartserver.verbs.vfs import BringRequest, HasResult, NoResult, PathRequest, has, put
+from smartserver.verbs.vfs import HasResult, PathRequest, has
 from smartserver.wire.errors import RemoteProtocolError
-from smartserver.wire.events import Body, End, Error, Event, GoAway, Reply, Request
+from smartserver.wire.events import End, Error, Event, GoAway, Reply, Request
 from smartserver.wire.frames import PREFACE
 from smartserver.wire.messages import Outcome, RequestFlag, Status, decode_request, encode, raw
 from smartserver.wire.messages import Reply as ReplyMessage
@@ -105,39 +104,6 @@ def test_a_question_whether_a_change_could_be_made_is_a_read() -> None:
         client.request(Outgoing("project", DELETE.calls, RequestFlag.CHECK_ONLY))
 
 
-FILE = Outgoing("project", [(put, BringRequest("root.1", b"x"))])
-
-
-@pytest.mark.parametrize("how", [broken, closed])
-def test_a_file_level_change_is_not_sent_again(how: Answering) -> None:
-    """No log would tell the server that it is a repeat."""
-    server = Server([how, reply(done(NoResult()))])
-    with server.client() as client, pytest.raises(OutcomeUnknown):
-        client.request(FILE)
-    assert (server.tried, server.pauses) == (1, [])
-
-
-def test_but_where_it_was_not_sent_whole() -> None:
-    """And then it is no repeat."""
-
-    def answering(medium: ScriptedMedium, event: Event) -> None:
-        if isinstance(event, Body):
-            medium.break_off()
-
-    calls = [(put, BringRequest("root.1", b"", 600_000))]
-    outgoing = Outgoing("project", calls, RequestFlag.BODY, body=lambda: [(b"x" * 60_000, 0)] * 10)
-
-    def whole(medium: ScriptedMedium, event: Event) -> None:
-        if isinstance(event, End):
-            medium.say(Reply(event.id, done(NoResult())))
-
-    server = Server([answering, answering, whole])
-    with server.client() as client:
-        client.request(outgoing)
-    assert server.ids == [outgoing.id] * 3
-    assert [connection.request.age for connection in server.connections] == [0, 0, 0]
-
-
 def test_a_file_level_read_is_repeated() -> None:
     server = Server([broken, reply(done(HasResult(True)))])
     with server.client() as client:
@@ -202,16 +168,6 @@ def test_who_speaks_something_else_may_have_a_server_behind_him() -> None:
     with server.client() as client:
         client.request(DELETE)
     assert server.ids == [DELETE.id] * 2
-
-
-def test_a_change_that_only_somebody_else_got_is_said_to_have_found_no_server() -> None:
-    server = Server([banner(b"SSH-2.0-OpenSSH_9.6\r\n")] * 3)
-    with (
-        server.client() as client,
-        pytest.raises(NoServer, match=r"does not speak hpss: .*SSH.*; if an hpss server got"),
-    ):
-        client.request(DELETE)
-    assert server.pauses == list(PAUSES)
 
 
 @pytest.mark.parametrize(

@@ -87,14 +87,6 @@ def test_the_user_is_asked_once_and_the_same_request_sent_again() -> None:
     assert (server.tried, server.pauses) == (1, [])
 
 
-def test_one_that_is_known_is_sent_at_once() -> None:
-    server, user = Server([wanting("right")]), User(sends="right")
-    with server.client(credentials=user) as client:
-        client.request(PING)
-    assert sent(server) == ["right"]
-    assert user.did == ["token"]
-
-
 def test_one_that_is_not_valid_any_more_is_rejected_and_another_asked_for() -> None:
     server, user = Server([wanting("right")]), User(["right"], sends="old")
     with server.client(credentials=user) as client:
@@ -109,14 +101,6 @@ def test_the_second_one_that_is_wrong_is_the_last() -> None:
         client.request(PING)
     assert sent(server) == [None, "wrong"]
     assert user.did == ["token", "ask", "reject"]
-
-
-def test_without_one_the_error_says_what_to_do() -> None:
-    server, user = Server([wanting("right")]), User()
-    with server.client(credentials=user) as client, pytest.raises(AccessDenied) as denied:
-        client.call(server_ping, PingRequest())
-    assert str(denied.value) == "read: the rules say so; the user knows none"
-    assert sent(server) == [None]
 
 
 @pytest.mark.parametrize("error", [NoSuchRepository("x"), AccessDenied("write", "not you")])

@@ -58,15 +58,6 @@ def answering(payload: bytes = PONG, *, seconds: float = 0.0) -> Answering:
     return answer
 
 
-def test_one_command_has_it_at_a_time() -> None:
-    server, shelf = Server([answering(), answering()]), Shelf()
-    with client(server, shelf) as one, client(server, shelf) as two:
-        one.request(READ)
-        two.request(READ)
-    assert server.tried == 2
-    assert len(shelf.held) == 2
-
-
 def goes_away(medium: ScriptedMedium, event: Event) -> None:
     if isinstance(event, Request):
         medium.say(GoAway(b"restarting"), Reply(event.id, PONG))

@@ -52,15 +52,6 @@ def test_what_was_learnt_is_there_for_the_next_command(tmp_path: Path) -> None:
     assert (tmp_path / "k").stat().st_mode & 0o777 == 0o700
 
 
-def test_nothing_is_written_without_a_folder() -> None:
-    knowledge = Knowledge(None, URL)
-    knowledge.learn(full({MAIN: value(1)}))
-    assert knowledge.path is None
-    assert knowledge.met
-    knowledge.forget()
-    assert not knowledge.met
-
-
 def test_a_delta_changes_what_it_names() -> None:
     knowledge = Knowledge(None, URL)
     knowledge.learn(full({MAIN: value(1), TOPIC: value(2)}))
@@ -147,33 +138,6 @@ def test_what_is_of_another_remote_or_release_counts_for_nothing() -> None:
     assert decode(encode(KnowledgeFile("hpss://elsewhere:4155/a", HERE, 3)), URL) == KnowledgeFile(URL)
     other = encode(KnowledgeFile(URL, HERE, 3))
     assert decode(b"\0" * DIGEST + other[DIGEST:], URL) == KnowledgeFile(URL)
-
-
-def test_a_damaged_file_is_replaced_by_what_is_learnt_next(tmp_path: Path) -> None:
-    knowledge = Knowledge(str(tmp_path), URL)
-    Path(knowledge.path or "").write_bytes(b"no knowledge at all")
-    knowledge = Knowledge(str(tmp_path), URL)
-    assert not knowledge.met
-    knowledge.learn(full({MAIN: value(1)}))
-    assert Knowledge(str(tmp_path), URL).met
-
-
-def test_a_folder_that_cannot_be_made_fails_nothing(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    knowledge = Knowledge(str(tmp_path / "file" / "folder"), URL)
-    knowledge.learn(full({MAIN: value(1)}))
-    assert knowledge.met
-    knowledge.forget()
-
-
-def test_a_file_that_cannot_be_replaced_fails_nothing_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    knowledge = Knowledge(str(tmp_path), URL)
-    Path(knowledge.path or "").mkdir()
-    Path(knowledge.path or "", "inside").touch()
-    knowledge = Knowledge(str(tmp_path), URL)
-    knowledge.learn(full({MAIN: value(1)}))
-    assert knowledge.met
-    assert [path.name for path in tmp_path.iterdir()] == [Path(knowledge.path or "").name]
 
 
 # -- a URL that may lead below a repository

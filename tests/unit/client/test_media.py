@@ -204,16 +204,6 @@ def test_tcp_beside_many_open_files(listener: socket.socket) -> None:
     medium.close()
 
 
-@pytest.mark.usefixtures("crowd")
-def test_pipe_beside_many_open_files() -> None:
-    medium = python("import sys; sys.stdout.buffer.write(sys.stdin.buffer.read(5).upper())")
-    assert medium._out.fileno() > FD_SETSIZE
-    assert medium.poll(read=False, write=True, timeout=30) == (False, True)
-    assert medium.write_some(memoryview(b"hello")) == 5
-    assert read_all(medium, 5) == b"HELLO"
-    medium.close()
-
-
 # -- a pipe
 
 

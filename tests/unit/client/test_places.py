@@ -7,18 +7,7 @@ import sys
 
 import pytest
 
-from smartserver.client import store_url
-from smartserver.client.medium import CannotConnect
-from smartserver.client.places import (
-    SCHEMES,
-    behind,
-    connect,
-    how_to_serve,
-    is_ours,
-    login_of,
-    parse_place,
-    served_by,
-)
+from smartserver.client.places import SCHEMES, behind, how_to_serve, is_ours, login_of, parse_place, served_by
 from smartserver.client.url import BadUrl
 
 
@@ -64,16 +53,6 @@ def test_what_is_none(url: str) -> None:
     assert not is_ours(url)
     with pytest.raises(BadUrl, match="does not begin with hpss://"):
         parse_place(url)
-
-
-@pytest.mark.sockets
-def test_a_store_is_a_pipe_to_a_server_of_its_own_whose_last_words_are_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = "import sys; sys.exit('smartserver: sftp://h/srv/: the key of h is not known')"
-    monkeypatch.setattr(store_url.StoreLocation, "command", lambda *_: [sys.executable, "-c", program])
-    medium = connect(parse_place("hpss+sftp://h/srv/a"), ["ssh"])
-    with pytest.raises(CannotConnect, match=r"^cannot connect to h: sftp://h/srv/: the key of h is not known$"):
-        medium.read(1)
-    medium.close()
 
 
 def test_plain_hpss_loads_nothing_of_the_others() -> None:

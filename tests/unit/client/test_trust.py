@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -28,20 +27,6 @@ def test_a_fingerprint_is_known_until_it_is_forgotten(tmp_path: Path) -> None:
     assert trust_of(PLACE, environment) == Trust()
     assert fingerprint_known("other.org:1", environment) == "SHA256:def"
     assert sorted(each.name for each in Path(path).parent.iterdir()) == ["known_servers", "known_servers.lock"]
-
-
-def test_a_failed_change_leaves_the_old_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    environment = {"HOME": str(tmp_path)}
-    path = Path(trust("h:1", "SHA256:abc", environment))
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(OSError, match="No space"):
-        trust("h:1", "SHA256:new", environment)
-    assert fingerprint_known("h:1", environment) == "SHA256:abc"
-    assert sorted(each.name for each in path.parent.iterdir()) == ["known_servers", "known_servers.lock"]
 
 
 def test_a_url_undoes_nothing_that_its_user_confirmed(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from simulated_servers import Echo
 
-from netem.budget import SHOWN_MESSAGES, TooManyRoundTrips, explain, round_trips
+from netem.budget import SHOWN_MESSAGES, explain, round_trips
 from netem.link import Link
 from netem.simulated import SimulatedNetwork, SimulatedStream
 
@@ -12,17 +12,6 @@ def pings(stream: SimulatedStream, times: int) -> None:
     for _ in range(times):
         stream.send(b"ping")
         stream.read(9)
-
-
-def test_handshakes_may_be_left_out() -> None:
-    net = SimulatedNetwork(Link(1.0))
-    with round_trips(net, at_most=1, handshake=False):
-        pings(net.connect(Echo), 1)
-    with (
-        pytest.raises(TooManyRoundTrips, match="allowed without handshakes"),
-        round_trips(net, at_most=1, handshake=False),
-    ):
-        pings(net.connect(Echo), 2)
 
 
 def test_an_error_in_the_block_is_the_one_seen() -> None:

@@ -34,23 +34,6 @@ def test_messages_of_any_size_in_order(ends: tuple[Channel, Channel]) -> None:
     thread.join()
 
 
-def test_who_is_gone_before_he_read_his_answer_is_gone(ends: tuple[Channel, Channel]) -> None:
-    here, there = ends
-    here.send("an answer")
-    there.close()
-    with pytest.raises(EOFError, match="gone"):
-        here.receive()
-
-
-def test_nobody_there(ends: tuple[Channel, Channel]) -> None:
-    here, there = ends
-    there.close()
-    with pytest.raises(EOFError, match="gone"):
-        here.ask("question")
-    with pytest.raises(EOFError, match="gone"):
-        here.receive()
-
-
 def test_half_a_message_and_its_descriptors() -> None:
     one, other = socket.socketpair()
     channel = Channel(other)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import io
 import os
@@ -57,14 +56,6 @@ def test_bad_input_is_one_line_and_status_2(line: str, why: str, capsys: pytest.
     assert err.startswith("netem")
     assert err.count("\n") == 1
     assert re.search(why, err)
-
-
-def help_of(command: str) -> str:
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), pytest.raises(SystemExit) as caught:
-        main.main([command, "--help"])
-    assert caught.value.code == 0
-    return out.getvalue()
 
 
 @pytest.mark.parametrize("line", [PROXY + " --up loss:1%", RUN + " --down cut:5 -- true", RUN])

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-import random
 import re
-import tracemalloc
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from simulated_servers import Kept, Sink
 
-from netem.cut_everywhere import CutPoint, Trial, _places, cut_everywhere
+from netem.cut_everywhere import CutPoint, Trial, cut_everywhere
 from netem.link import Link
 from netem.simulated import SimulatedNetwork
 
@@ -116,28 +114,6 @@ def test_an_operation_that_tries_again(attempts: int, fails: bool) -> None:
     errors: list[bool] = []
     cut_everywhere(make, operation, lambda trial: errors.append(trial.error is not None), attempts=attempts)
     assert any(errors) is fails
-
-
-def test_a_sample_of_a_long_stream_needs_no_list_of_its_bytes() -> None:
-    size = 2_000_000
-
-    def send(bank: Bank) -> None:
-        stream = bank.network.connect(Kept())
-        stream.send(bytes(size))
-        bank.network.clock.run()
-
-    network, bank = make()
-    tracemalloc.start()
-    try:
-        places = _places(network, bank, send, lambda _: [size // 2], 20, random.Random(1))
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 8 * size  # a pointer each; what was written is kept, and joined for `frames`
-    assert [place.after for place in places if place.boundary] == [0, size // 2]
-    between = {place.after for place in places if not place.boundary}
-    assert len(between) == 20
-    assert min(between) < size // 4 < 3 * size // 4 < max(between) < size
 
 
 @pytest.mark.parametrize(("inside", "expected"), [(0, 0), (3, 3), (4, 4), (9, 4), (None, 4)])

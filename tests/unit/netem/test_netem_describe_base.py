@@ -26,12 +26,6 @@ def test_the_first_that_knows_the_bytes_is_believed(greeting: None) -> None:
     assert describe(b"\x00\x01") == describe(b"") == ""
 
 
-def test_once_is_enough() -> None:
-    before = list(DESCRIBERS)
-    register(before[0])
-    assert before == DESCRIBERS
-
-
 def test_a_description_is_one_line_that_a_terminal_survives(greeting: None) -> None:
     assert describe(b"HELO a\n\x1b[31mb") == "a??[31mb"
 

@@ -100,16 +100,6 @@ def test_a_name_has_one_owner() -> None:
     assert register(Delay) is Delay
 
 
-def test_what_is_on_the_way() -> None:
-    assert {Blackhole, Delay, Jitter} <= {effect for effect in EFFECTS.values() if effect.on_the_way}
-    assert not any(effect.on_the_way for effect in (Corrupt, Cut, Duplicate, Loss, Rate, Stall))
-
-
-def test_what_is_of_streams_or_of_packets_alone() -> None:
-    assert {Duplicate, Loss} <= {effect for effect in EFFECTS.values() if not effect.of_streams}
-    assert not Cut.of_packets
-
-
 def example(effect: type[Effect]) -> Effect:
     """One of them: 0.1 for each field without a default that is a float, 1 for each other."""
     assert dataclasses.is_dataclass(effect)

@@ -9,20 +9,17 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from frames import SYN, frame, train
+from frames import frame
 
-from netem.effects import Blackhole, Corrupt, Loss, Stall
+from netem.effects import Blackhole, Stall
 from netem.link import Link
 from netem.packets.channel import Channel
 from netem.packets.devices import Port
 from netem.packets.emulator import Emulator
-from netem.packets.trains import cut
 
 PATIENCE = 30.0
 """Seconds after which a test is stuck."""
 HEADER = 10
-PROMISED = b"\1"
-"""The first byte of a header that says: the checksum was not made yet."""
 
 
 class Emulated:
@@ -59,31 +56,6 @@ def emulated(request: pytest.FixtureRequest) -> Iterator[Emulated]:
 
 def over(*, rtt: float = 0.002, **options: object) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("emulated", [Link(rtt, **options)], indirect=True, ids=[""])  # type: ignore[arg-type]
-
-
-@over(up=[Corrupt(1)])
-def test_a_damaged_packet_promises_nothing_of_its_checksum_and_is_not_delivered(emulated: Emulated) -> None:
-    for made in (frame(1, flags=SYN), frame(2, 100)):
-        emulated.client.send(PROMISED + made[1:])
-    assert emulated.server.recv(2000)[:1] == PROMISED  # headers alone: nothing to damage
-    damaged = emulated.server.recv(2000)
-    assert damaged[:1] == b"\0"
-    assert damaged != frame(2, 100)
-    (counts, _, _), _ = emulated.control.ask("counts")
-    assert [(message.size, message.delivered) for message in counts.messages] == [(100, None)]
-
-
-PACKETS = 20
-TRAIN = train(1, PACKETS * 1000, 1000)
-
-
-@over(up=[Stall(0)])
-def test_a_train_that_was_held_is_cut_where_the_new_link_sees_packets(emulated: Emulated) -> None:
-    emulated.client.send(TRAIN)
-    while emulated.control.ask("counts")[0][1].packets != PACKETS:
-        pass
-    emulated.control.ask("change", Link(0.002, up=[Loss(0)]))
-    assert [emulated.server.recv(70_000) for _ in range(PACKETS)] == cut(TRAIN, HEADER)
 
 
 @over(up=[Stall(0)], down=[Blackhole()])

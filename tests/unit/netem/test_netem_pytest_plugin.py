@@ -118,22 +118,6 @@ def test_it(network):
     result.stdout.no_fnmatch_line("*round trips, at most*")
 
 
-def test_another_link(pytester: pytest.Pytester) -> None:
-    run(
-        pytester,
-        """
-@pytest.fixture
-def netem_link():
-    return Link(rtt=0.1, rate=1000)
-
-@pytest.mark.max_round_trips(2)
-def test_it(network):
-    ping(network.connect(Echo))
-    assert network.clock.now == pytest.approx(0.208)
-""",
-    ).assert_outcomes(passed=1)
-
-
 BUDGETS = """
 # why
 push = 2

@@ -47,15 +47,6 @@ def rounds(wire: Wire) -> tuple[int, int]:
     return wire.counts.rounds, wire.counts.handshake_rounds
 
 
-def test_a_handshake_nobody_answers_is_no_round_trip() -> None:
-    wire = Wire()
-    for _ in range(3):
-        wire.pass_(frame(wire.client, flags=SYN), up=True, lost=True)
-    assert (wire.counts.connections, wire.counts.seconds, rounds(wire)) == (1, 0.0, (0, 0))
-    wire.pass_(frame(wire.server, flags=SYN | ACK, up=False), up=False, lost=True)
-    assert rounds(wire) == (0, 0)
-
-
 def test_a_reset_of_an_open_connection_is_none() -> None:
     wire = Wire()
     wire.open()

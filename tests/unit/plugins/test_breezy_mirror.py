@@ -23,7 +23,7 @@ from smartserver.client.mirrors import Mirrors
 from smartserver.errors import CorruptRecord
 from smartserver.plugins.breezy import spool
 from smartserver.plugins.breezy.mirror import Mirror
-from smartserver.plugins.breezy.mirror_files import Damaged, FileLock, check_files, check_packs, tidy
+from smartserver.plugins.breezy.mirror_files import FileLock, check_files, check_packs, tidy
 from smartserver.plugins.breezy.spool import Spool
 from smartserver.records.bases import NewRecord, SegmentWriter
 from smartserver.records.model import GraphNode, Parent
@@ -190,16 +190,6 @@ def test_what_came_is_kept(tmp_path: Path, line: tuple[Any, list[bytes]]) -> Non
     check_packs(str(folder))
 
 
-def test_what_was_broken_off_is_kept_as_far_as_it_came(tmp_path: Path, line: tuple[Any, list[bytes]]) -> None:
-    local, revisions = line
-    mirror = mirror_in(tmp_path)
-    with pytest.raises(ConnectionLost):
-        mirror.receive(sent(local, revisions[3:], [], ConnectionLost("gone")), is_first=True)
-    haves, _ = mirror.haves([revisions[3]])
-    assert haves[0] == revisions[2]
-    assert not mirror.has(revisions[3])
-
-
 def test_what_rests_on_local_revisions_is_read_above_them(tmp_path: Path, line: tuple[Any, list[bytes]]) -> None:
     """Nothing is kept that rests on them."""
     local, revisions = line
@@ -207,13 +197,6 @@ def test_what_rests_on_local_revisions_is_read_above_them(tmp_path: Path, line: 
     mirror.receive(sent(local, revisions[3:], revisions[1:2]), beside=[local])
     assert mirror.has(revisions[3])
     assert mirror.haves([]) == ([], [])
-
-
-def test_local_history_is_copied_by_its_packs(tmp_path: Path, line: tuple[Any, list[bytes]]) -> None:
-    local, revisions = line
-    mirror = mirror_in(tmp_path)
-    assert mirror.adopt(local, revisions[3:])
-    assert mirror.haves(revisions[3:]) == (revisions[3:], [])
 
 
 def _become_folder(path: Path) -> None:
@@ -242,23 +225,6 @@ def test_damage_is_found_when_it_is_opened(
     assert mirror_in(tmp_path).haves(revisions) == ([], [])
 
 
-def test_a_byte_that_is_another_is_found_by_checksums(tmp_path: Path, line: tuple[Any, list[bytes]]) -> None:
-    local, revisions = line
-    mirror = mirror_in(tmp_path)
-    mirror.receive(sent(local, revisions[3:], []), is_first=True)
-    assert mirror.damage() == ""
-    (file,) = (tmp_path / "mirrors").glob("*/.bzr/repository/packs/*")
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.chmod(0o600)
-    file.write_bytes(content)
-    check_files(str(file.parents[3]))
-    with pytest.raises(Damaged):
-        check_packs(str(file.parents[3]))
-    assert "is not what its name says" in mirror.damage()
-    assert not file.exists()
-
-
 def test_what_a_writer_left_is_removed(tmp_path: Path, line: tuple[Any, list[bytes]]) -> None:
     local, revisions = line
     mirror = mirror_in(tmp_path)
@@ -267,14 +233,6 @@ def test_what_a_writer_left_is_removed(tmp_path: Path, line: tuple[Any, list[byt
     (uploads / "left.pack").write_bytes(b"half")
     tidy(str(uploads.parents[2]))
     assert list(uploads.iterdir()) == []
-
-
-def test_in_memory(line: tuple[Any, list[bytes]]) -> None:
-    local, revisions = line
-    mirror = Mirror(URL, None)
-    mirror.receive(sent(local, revisions[3:], []), is_first=True)
-    assert mirror.has(revisions[3])
-    assert mirror.damage() == ""
 
 
 def test_the_lock_is_the_systems(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from git_conversation import MAIN, TOPIC, Conversation, FakeRemote, local_with
-from git_local import FakeLocal, key
+from git_local import key
 
 from smartserver.errors import (
     WrongVcs,
@@ -29,12 +29,6 @@ PUSH = parse(["git", "push", "o"])
 def test_what_cannot_be_answered(lines: str, why: str) -> None:
     with pytest.raises(CannotGoOn, match=why):
         Conversation(lines, FakeRemote({})).run()
-
-
-def test_a_list_of_long_ids() -> None:
-    remote = FakeRemote({MAIN: key(1, 32)}, vcs="git sha256")
-    lines = Conversation("list\n", remote).run()
-    assert lines == [":object-format sha256", "@refs/heads/main HEAD", f"{key(1, 32).hex()} refs/heads/main", ""]
 
 
 @pytest.mark.parametrize("name", [b"refs/heads/x\ny", b"refs/heads/x y", b"", b"refs/heads/\x7f", b"\t"])
@@ -77,20 +71,6 @@ def test_a_repository_of_another_system() -> None:
     assert remote.asked == []
 
 
-def test_a_list_for_ls_remote_asks_for_refs_only_in_a_repository_too() -> None:
-    for line, asked in (("git ls-remote o", "refs"), ("git remote show o", "refs")):
-        remote = FakeRemote({MAIN: key(1)})
-        Conversation("list\n", remote, local_with(main=key(1)), parse(line.split())).run()
-        assert remote.asked == [asked]
-
-
-def test_a_push_lists_names_without_values_and_asks_nobody() -> None:
-    remote = FakeRemote({TOPIC: key(2), MAIN: key(1)}, known=True)
-    lines = Conversation("list for-push\n", remote, local_with(main=key(1)), PUSH).run()
-    assert lines == ["? refs/heads/main", "? refs/heads/topic", ""]
-    assert remote.asked == []
-
-
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("line", ["", "git status", "git remote show o", "git fetch o"])
 def test_where_nothing_says_that_git_pushes_the_server_is_asked(line: str, known: bool) -> None:
@@ -116,45 +96,6 @@ def test_a_push_asks_first_where_it_must(line: str, lacking: str) -> None:
     assert remote.asked == ["refs"]
     nothing = FakeRemote(None)
     assert Conversation("list for-push\n", nothing, here, parse(line.split())).run() == [""]
-
-
-@pytest.mark.parametrize("line", ["git push --force-with-lease=main:" + key(1).hex() + " o main", ""])
-def test_what_is_known_of_a_repository_that_is_gone_is_not_listed(line: str) -> None:
-    """Git would find nothing to push."""
-    remote = FakeRemote({MAIN: key(1)}, known=True)
-    remote.vanish()
-    hint = parse(line.split()) if line else Hint()
-    assert Conversation("list for-push\n", remote, local_with(main=key(1)), hint).run() == [""]
-    assert not remote.knowledge.met
-
-
-def test_a_leased_ref_is_listed_as_expected() -> None:
-    remote = FakeRemote({TOPIC: key(2), MAIN: key(1)}, known=True)
-    hint = parse(["git", "push", f"--force-with-lease=main:{key(7).hex()}", "o", "main"])
-    lines = Conversation("list for-push\n", remote, local_with(main=key(3)), hint).run()
-    assert lines == [f"{key(7).hex()} refs/heads/main", "? refs/heads/topic", ""]
-    assert remote.asked == []
-
-
-def test_a_ref_leased_not_to_be_there_is_listed_as_unknown_where_it_is_known() -> None:
-    """Else git does not know what kind of ref a short target is."""
-    remote = FakeRemote({MAIN: key(1)}, known=True)
-    hint = parse(["git", "push", "--force-with-lease=main:", "--force-with-lease=x:", "o", f"{key(3).hex()}:main"])
-    assert Conversation("list for-push\n", remote, local_with(main=key(3)), hint).run() == ["? refs/heads/main", ""]
-
-
-def test_where_a_lease_would_send_nothing_the_truth_is_listed() -> None:
-    remote = FakeRemote({MAIN: key(5)})
-    hint = parse(["git", "push", f"--force-with-lease=main:{key(3).hex()}", "o", "main"])
-    lines = Conversation("list for-push\n", remote, local_with(main=key(3)), hint).run()
-    assert lines == [f"{key(5).hex()} refs/heads/main", ""]
-    assert remote.asked == ["refs"]
-
-
-def test_a_push_from_a_repository_of_long_ids_says_so() -> None:
-    here = FakeLocal({MAIN: key(1, 32)}, object_format="sha256")
-    lines = Conversation("list for-push\n", FakeRemote({MAIN: key(1)}, known=True), here, PUSH).run()
-    assert lines == [":object-format sha256", "? refs/heads/main", ""]
 
 
 @pytest.mark.parametrize("quiet", [False, True])

@@ -42,23 +42,6 @@ class Git:
         return f"{said.decode().strip()}\nusername=x\npassword={password}\n".encode() if password else b""
 
 
-def test_one_that_git_has() -> None:
-    git = Git("hpss_a")
-    found = GitCredentials("hpss", WHERE, git)
-    assert found.ask() == "hpss_a"
-    found.approve()
-    found.reject()
-    said = f"{ABOUT}username=x\npassword=hpss_a\n\n"
-    assert git.asked == [("fill", True, f"{ABOUT}\n"), ("approve", False, said), ("reject", False, said)]
-
-
-def test_git_asks_its_user_if_it_has_none() -> None:
-    git = Git("", "hpss_a")
-    found = GitCredentials("hpss", WHERE, git)
-    assert found.ask() == "hpss_a"
-    assert git.asked == [("fill", True, f"{ABOUT}\n"), ("fill", False, f"{ABOUT}username=token\n\n")]
-
-
 def test_a_password_that_is_no_token_is_not_given_and_stays() -> None:
     git = Git("secret", "hpss_a")
     found = GitCredentials("hpss", WHERE, git)
@@ -66,14 +49,6 @@ def test_a_password_that_is_no_token_is_not_given_and_stays() -> None:
     found.reject()
     assert git.asked == [("fill", True, f"{ABOUT}\n")]
     assert found.ask() == "hpss_a"
-
-
-def test_before_the_server_asks_the_user_is_not_asked() -> None:
-    git = Git("")
-    found = GitCredentials("hpss", WHERE, git)
-    assert found.stored() == ""
-    found.reject()
-    assert git.asked == [("fill", True, f"{ABOUT}\n")]
 
 
 @pytest.mark.parametrize("where", ["local\nhost=other:1", "a\x00b:1", "a\rb:1"])

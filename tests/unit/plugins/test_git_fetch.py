@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import cast
 
 import pytest
-from builders import KINDS, History
 from git_conversation import MAIN, Conversation, FakeRemote, local_with
 from git_local import key
 
@@ -19,7 +16,7 @@ from smartserver.client.exchange import PullAnswer, ReadAnswer
 from smartserver.client.repository import RemoteRepository
 from smartserver.errors import LimitExceeded, MissingRevision, Unsupported, WrongVcs
 from smartserver.plugins.git import fetch
-from smartserver.plugins.git.fetch import Arrival, Fetch, segments_of
+from smartserver.plugins.git.fetch import Fetch
 from smartserver.plugins.git.hint import Hint, parse
 from smartserver.plugins.git.options import Options
 from smartserver.plugins.git.terminal import CannotGoOn, Terminal
@@ -30,28 +27,6 @@ from smartserver.vcs.git.repository import GitRepository
 from smartserver.vcs.git.selector import MAX_DEPTH, FetchSelector, decode, encode_cut
 from smartserver.verbs.repository_pull import PullResult
 from smartserver.verbs.repository_read import ReadResult
-
-
-def test_a_fetch_pulls_what_it_will_want() -> None:
-    remote = FakeRemote({MAIN: key(1)})
-    here = local_with(main=key(1))
-    Conversation("list\n", remote, here, parse(["git", "fetch", "o", "refs/heads/main"])).run()
-    assert remote.asked == [([key(1)], (MAIN,), (), (b"refs/tags/",), [])]
-    assert here.closed
-
-
-def test_a_refetch_has_nothing() -> None:
-    remote = FakeRemote({MAIN: key(1)})
-    hint = parse(["git", "fetch", "--refetch", "o", "refs/heads/main"])
-    Conversation("option refetch yes\nlist\n", remote, local_with(main=key(1)), hint).run()
-    assert remote.asked == [([], (MAIN,), (), (b"refs/tags/",), [])]
-
-
-def test_a_fetch_of_what_is_here_asks_nobody() -> None:
-    remote = FakeRemote({MAIN: key(1)})
-    lines = Conversation(f"list\nfetch {key(1).hex()} refs/heads/main\n\n", remote, local_with(main=key(1))).run()
-    assert lines[-1] == ""
-    assert len(remote.asked) == 1
 
 
 def test_a_fetch_of_what_did_not_come_pulls_it() -> None:
@@ -115,23 +90,6 @@ def test_a_body_that_is_none(body: bytes, tmp_path_factory: pytest.TempPathFacto
         fetched.pull(here, wants(Hint(), "o", {}, here.id_length))
         with pytest.raises(CannotGoOn):
             fetched.bring(here, {key(9)})
-
-
-def test_one_large_commit_is_shown_by_its_bytes() -> None:
-    """Before it is whole."""
-    history = History()
-    tip = history.commit({"large": random.Random(1).randbytes(40_000)})
-    body = history.body([tip])
-    chunks = iter([body[:30_000], body[30_000:]])
-    said: list[str] = []
-    terminal = Terminal(said.append)
-    terminal.shows_progress = True
-    moved = partial(terminal.moved, "Receiving objects")
-    assert b"".join(segments_of(Arrival(chunks, 1), KINDS, moved)) == body
-    assert said == [
-        "Receiving objects:   0% (0/1 revisions), 0.03 MB\r",
-        "Receiving objects: 100% (1/1 revisions), 0.04 MB\n",
-    ]
 
 
 class SelectorRemote(FakeRemote):

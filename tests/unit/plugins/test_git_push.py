@@ -15,7 +15,6 @@ from smartserver.errors import (
     A_GIT_REPOSITORY,
     AccessDenied,
     BranchExists,
-    CorruptFile,
     DivergedBranches,
     HeadBranch,
     NoSuchRepository,
@@ -25,7 +24,6 @@ from smartserver.errors import (
 from smartserver.plugins.git.hint import parse
 from smartserver.plugins.git.push import NOT_A_COMMIT, NOT_ATOMIC
 from smartserver.plugins.git.terminal import CannotGoOn
-from smartserver.plugins.git.words import ADVICE
 from smartserver.vcs.base import CannotSend
 from smartserver.vcs.git.objects import BLOB, TAG
 from smartserver.verbs.rules import Rule
@@ -67,35 +65,6 @@ def test_rules() -> None:
         RefUpdate(b"refs/heads/leased", None, expected=key(8)),
         RefUpdate(b"refs/heads/id", key(1), Rule.FF),
     ]
-
-
-@pytest.mark.parametrize("line", ["git push --force-with-lease=x -f o :x", "git push --mirror o", ""])
-def test_a_lease_that_git_found_stale_and_overrode_is_not_sent(line: str) -> None:
-    remote = FakeRemote({b"refs/heads/x": key(7)}, known=True)
-    lines = f"list for-push\noption cas refs/heads/x:{key(8).hex()}\npush :refs/heads/x\n\n"
-    Conversation(lines, remote, local_with(main=key(1)), parse(line.split())).run()
-    assert remote.pushed[-1] == RefUpdate(b"refs/heads/x", None)
-
-
-def test_a_lease_counts_where_git_omits_the_ref_as_up_to_date() -> None:
-    remote = FakeRemote({MAIN: key(1), TOPIC: key(2)}, known=True)
-    here = local_with(main=key(3), topic=key(2))
-    here.tips |= {b"refs/remotes/o/topic": key(2), b"refs/remotes/o/main": key(1)}
-    here.config["remote.o.fetch"] = [b"+refs/heads/*:refs/remotes/o/*"]
-    hint = parse(["git", "push", "--force-with-lease", "o", "main", "topic"])
-    lines = f"list for-push\noption cas {MAIN.decode()}:{key(1).hex()}\npush refs/heads/main:refs/heads/main\n\n"
-    Conversation(lines, remote, here, hint).run()
-    assert remote.pushed == [
-        RefUpdate(MAIN, key(3), Rule.LEASE, expected=key(1)),
-        RefUpdate(TOPIC, key(2), Rule.LEASE, expected=key(2)),
-    ]
-
-
-def test_flags() -> None:
-    for options, atomic, check_only in (("", False, False), ("option atomic true\noption dry-run true\n", True, True)):
-        remote = FakeRemote({}, known=True)
-        Conversation(f"{options}push refs/heads/main:refs/heads/x\n\n", remote, local_with(main=key(1))).run()
-        assert remote.asked == [{"atomic": atomic, "check_only": check_only}]
 
 
 @pytest.mark.parametrize(
@@ -163,13 +132,6 @@ def test_a_refusal_without_a_reason() -> None:
     remote = FakeRemote({}, known=True, answers=[UpdateOutcome(RefUpdate(MAIN, key(1)), Outcome.REFUSED)])
     lines = Conversation("push refs/heads/main:refs/heads/main\n\n", remote, local_with(main=key(1))).run()
     assert lines == ["error refs/heads/main no reason given", ""]
-
-
-def test_a_refused_atomic_push_does_not_blame_what_is_there() -> None:
-    remote = FakeRemote({MAIN: key(1), TOPIC: key(2)}, known=True)
-    remote._answers = [UpdateOutcome(RefUpdate(ref, key(1)), Outcome.REFUSED, error=NotDone()) for ref in (MAIN, TOPIC)]
-    lines = Conversation("push refs/heads/main:refs/heads/main\n\n", remote, local_with(main=key(1))).run()
-    assert lines == ["error refs/heads/main up to date", "error refs/heads/topic atomic push failed", ""]
 
 
 class ServerOf(FakeRemote):
@@ -317,36 +279,6 @@ def test_other_outcomes() -> None:
     ]
 
 
-def test_a_name_that_is_too_long_is_refused_alone() -> None:
-    remote = FakeRemote({}, known=True)
-    long = "refs/heads/" + "x" * 1014
-    push = f"push refs/heads/main:{long}\npush refs/heads/main:refs/heads/y\n\n"
-    lines = Conversation(push, remote, local_with(main=key(1))).run()
-    assert lines == [f"error {long} its name has 1025 bytes, expected no more than 1024", "ok refs/heads/y", ""]
-    assert [update.ref for update in remote.pushed] == [b"refs/heads/y"]
-
-
-def test_a_name_git_finds_funny_is_refused_alone() -> None:
-    """A ref with such a name may be deleted."""
-    remote = FakeRemote({}, known=True)
-    refspecs = ["refs/heads/main:refs/foo", "+refs/heads/main:refs/stash", "refs/heads/main:HEAD", ":refs/bar"]
-    push = "".join([f"push {refspec}\n" for refspec in [*refspecs, "refs/heads/main:refs/x/y"]])
-    lines = Conversation(f"{push}\n", remote, local_with(main=key(1))).run()
-    funny = [f"error {name} funny refname" for name in ("refs/foo", "refs/stash", "HEAD")]
-    assert lines == [*funny, "ok refs/bar", "ok refs/x/y", ""]
-    assert [update.ref for update in remote.pushed] == [b"refs/bar", b"refs/x/y"]
-
-
-def test_damage_that_refuses_one_ref_says_who_can_find_more() -> None:
-    refused = UpdateOutcome(
-        RefUpdate(TOPIC, None), Outcome.REFUSED, error=CorruptFile("log/5-1", 0, "the file is missing")
-    )
-    remote = FakeRemote({MAIN: key(1), TOPIC: key(1)}, known=True, answers=[refused])
-    line, _ = Conversation("push :refs/heads/topic\n\n", remote, local_with(main=key(1))).run()
-    damage = "the repository 'x' is damaged: log/5-1 at byte 0: the file is missing"
-    assert line == f"error refs/heads/topic {damage} {ADVICE}"
-
-
 @pytest.mark.parametrize("atomic", [False, True])
 def test_what_is_no_commit_is_not_pushed_to_a_branch(atomic: bool) -> None:
     here = local_with(main=key(1))
@@ -369,16 +301,3 @@ def test_what_cannot_be_sent() -> None:
         Conversation("push refs/heads/main:refs/heads/x\n\n", remote, local_with(main=key(1))).run()
     with pytest.raises(CannotGoOn, match="refs/heads/none is not an object of this repository"):
         Conversation("push refs/heads/none:refs/heads/x\n\n", remote, local_with(main=key(1))).run()
-
-
-def test_one_large_commit_is_shown_by_its_bytes() -> None:
-    pushing = Conversation(
-        "list for-push\noption progress true\npush refs/heads/main:refs/heads/main\n\n",
-        FakeRemote({}),
-        local_with(main=key(1)),
-    )
-    pushing.run()
-    assert pushing.said == [
-        "Writing objects:   0% (0/1 revisions), 36.00 MB\r",
-        "Writing objects: 100% (1/1 revisions), 72.00 MB\n",
-    ]

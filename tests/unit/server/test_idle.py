@@ -10,7 +10,7 @@ import pytest
 from smartserver.server.idle import PROBE_INTERVAL, IdleTimeouts
 from smartserver.server.outbox import Outbox
 from smartserver.server.session import Session
-from smartserver.wire.limits import DRAIN_BYTES, DRAIN_SECONDS, KEEP_IDLE, PING_INTERVAL
+from smartserver.wire.limits import DRAIN_SECONDS, KEEP_IDLE, PING_INTERVAL
 
 IDLE, DRAIN_TIME = 40.0, 10.0
 
@@ -75,28 +75,6 @@ def test_while_the_server_works_a_peer_may_be_silent() -> None:
     assert Waiting().look(1000 * IDLE) == []
 
 
-def test_the_rest_of_a_request_has_its_time_since_the_last_byte() -> None:
-    uploading = Waiting(Asking(awaiting=True))
-    uploading.timeouts.note_received(30.0)
-    assert uploading.look(69.9) == []
-    assert uploading.look(70.0) == ["drop: nothing of the rest of a request came for 40 s"]
-
-
-def test_an_answer_has_its_time_since_anything_was_taken() -> None:
-    answered = Waiting()
-    answered.timeouts.note_written(5.0)
-    answered.timeouts.note_handed(100)
-    answered.outbox.full, answered.left = True, 100
-    assert answered.look(6.0) == []
-    assert answered.look(44.9) == []
-    answered.left = 99
-    assert answered.look(45.0) == []
-    assert answered.look(84.9) == []
-    assert answered.look(85.0) == ["abort: it took nothing of its answer for 40 s"]
-    answered.outbox.full, answered.left = False, 0
-    assert answered.look(100.0) == []
-
-
 @pytest.mark.parametrize(
     ("session", "refused", "keep"),
     [
@@ -146,43 +124,3 @@ def test_one_that_is_closing_has_its_time_since_all_was_sent_and_taken() -> None
     closing.timeouts.sent_all = IDLE
     assert closing.look(IDLE + DRAIN_SECONDS - 1) == []
     assert closing.look(IDLE + DRAIN_SECONDS) == ["end"]
-
-
-def test_one_that_is_closing_sends_so_many_bytes_at_most() -> None:
-    closing = Waiting()
-    closing.timeouts.note_received(1.0, DRAIN_BYTES)
-    closing.timeouts.closing = True
-    closing.timeouts.note_received(1.0, DRAIN_BYTES)
-    assert not closing.timeouts.has_drained
-    closing.timeouts.note_received(1.0, 1)
-    assert closing.timeouts.has_drained
-
-
-def test_only_requests_and_their_answers_are_use() -> None:
-    session = Asking(had_request=False, idle=True, at_rest=True)
-    used = Waiting(session)
-    patience = used.timeouts
-    patience.note_received(1.0, 1)
-    patience.note_written(2.0)
-    patience.note_taken(3.0)
-    assert patience.idle_since(3.0) == 0.0
-    session.receiving = True
-    patience.note_received(3.5)
-    assert patience.idle_since(3.5) == 0.0
-    patience.note_received(4.0, 1)
-    assert patience.idle_since(4.0) == 4.0
-    session.idle = session.receiving = False
-    patience.note_written(5.0)
-    assert patience.idle_since(5.0) == 5.0
-    session.had_request = True
-    patience.note_taken(6.0)
-    assert patience.idle_since(6.0) == 6.0
-    used.outbox.add(b"x")
-    assert patience.idle_since(7.0) is None
-    used.outbox.clear()
-    session.at_rest = False
-    assert patience.idle_since(7.0) is None
-    patience.closing = True
-    assert patience.idle_since(8.0) is None
-    patience.sent_all = 9.0
-    assert patience.idle_since(9.0) == 9.0

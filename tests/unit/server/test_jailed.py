@@ -7,12 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from builders import MAIN, Far, History, check_whole, push, refs_of
 
 from smartserver.errors import InvalidPath
 from smartserver.server.jailed import JailedTransport
-from smartserver.store.format import LINE, is_marked, recognise
-from smartserver.store.repository import PackRepository
+from smartserver.store.format import LINE, recognise
 from transports.base import Transport
 from transports.errors import NoSuchFile, NotADirectory, PermissionDenied, TransportError
 from transports.local import LocalTransport
@@ -248,32 +246,6 @@ def test_a_repository_of_another_release_is_not_changed(
         calls(jailed, path)[call]()
     assert wrong.value.path == path
     assert snapshot(folder) == before
-
-
-def test_it_is_read(jailed: JailedTransport, folder: Path) -> None:
-    repository(folder, "project", OLD)
-    assert jailed.get("project/log/1") == b"record"
-    assert jailed.list_directory("project") == ["format", "log", "packs"]
-
-
-@pytest.mark.parametrize("links", [True, False])
-def test_a_repository_is_made_and_changed(
-    jailed: JailedTransport, folder: Path, monkeypatch: pytest.MonkeyPatch, links: bool
-) -> None:
-    """Also where the file system has no links."""
-    if not links:
-        monkeypatch.setattr(JailedTransport, "link", Transport.link)
-    history = History()
-    line = history.line(2)
-    for tip in line:
-        push(PackRepository(Far(jailed), "project"), history, [tip], {MAIN: tip})
-    near = PackRepository(LocalTransport(folder), "project")
-    assert refs_of(near) == {MAIN: line[1]}
-    check_whole(near, history)
-    assert (folder / "project" / "format").is_file() == links
-    with pytest.raises(PermissionDenied, match="with a new repository alone"):
-        jailed.rename("team/file", "project/format")
-    assert is_marked(jailed.child("project"))
 
 
 @pytest.mark.parametrize("content", [b"", b"something else\n", b"smartserver repository 9\n", b"x" * 1000])

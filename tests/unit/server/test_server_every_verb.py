@@ -10,7 +10,7 @@ from verb_examples import EXAMPLES, served_examples
 from smartserver.server.access import FixedAccess
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import VERBS, AnyVerb, Body, Effect, Permission
-from smartserver.wire.messages import Call, Failure, Reply, Request, RequestFlag, named
+from smartserver.wire.messages import Failure, Reply, Request, RequestFlag, named
 
 
 @pytest.fixture
@@ -52,20 +52,6 @@ def test_it_is_carried_out(served: Served, line: list[bytes], verb: AnyVerb) -> 
     # What changes something says so, and what does not changes nothing.
     nothing_to_do = verb.name in ("sync_dir", "Repository.mend")
     assert (state(served) != before) is (verb.effect is Effect.MUTATE and not nothing_to_do)
-
-
-def test_it_is_refused_with_a_field_it_does_not_know(served: Served, line: list[bytes], verb: AnyVerb) -> None:
-    """As an old server does to a new client: before anything is done."""
-    request = use(verb, line)
-    arguments = msgspec.msgpack.decode(request.calls[0].arguments)
-    arguments += [None] * (len(verb.request_type.__struct_fields__) - len(arguments)) + [1]
-    longer = [Call(verb.name, msgspec.Raw(msgspec.msgpack.encode(arguments)))]
-    before = state(served)
-    answer = ask(Dialog(served.site), verb, msgspec.structs.replace(request, calls=longer), served, line)
-    assert isinstance(answer, Failure)
-    assert answer.fault.code == "unsupported"
-    assert verb.name in str(named(answer.fault)["what"])
-    assert state(served) == before
 
 
 def test_each_permission_it_needs_is_asked_for(served: Served, line: list[bytes], verb: AnyVerb) -> None:

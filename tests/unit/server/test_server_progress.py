@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from builders import MAIN
 from dialogs import Dialog, Served, message, numbered
 from session_calls import INSERT, code, set_ref
 
 from smartserver.server import progress
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
-from smartserver.wire.events import Error, Progress, Reply
+from smartserver.wire.events import Progress, Reply
 from smartserver.wire.messages import RequestFlag, decode_progress
 
 
@@ -61,11 +60,3 @@ def test_a_small_push_says_nothing_unless_it_takes_long(served: Served, line: li
     body = served.history.segment(line[5])
     slow.ask(message(INSERT, set_ref(line[5]), request=numbered(2), flags=RequestFlag.BODY), body, 1)
     assert phases(slow) == [("commit", 0, 0)]
-
-
-def test_no_progress_before_the_end_of_an_upload(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    """A verification in a request that changes something would hold the lock for minutes: it is refused."""
-    request = message((repository_verify, VerifyRequest()), INSERT, set_ref(line[5]), flags=RequestFlag.BODY)
-    assert code(dialog.ask(request, served.history.body(line[4:6]), 2)) == "unsupported"
-    assert [type(event) for event in dialog.heard] == [Error]
-    assert served.refs() == {MAIN: line[3]}

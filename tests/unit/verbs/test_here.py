@@ -11,7 +11,6 @@ from test_verb_arguments import filled
 
 from smartserver.records.model import HERE
 from smartserver.verbs.all import every_verb
-from smartserver.verbs.branch_create import BranchCreateRequest
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.fields import Id, RefName
 from smartserver.verbs.here import with_branch
@@ -80,7 +79,3 @@ def test_every_verb_takes_it_wherever_it_takes_a_ref(verb: AnyVerb) -> None:
     encoded = msgspec.msgpack.encode(filled(verb.request_type)).replace(b"\xc4\x0frefs/heads/main", b"\xc4\x01.")
     given = with_branch(msgspec.msgpack.decode(encoded, type=verb.request_type), trunk)
     assert msgspec.msgpack.encode(given).count(b"\xc4\x0a" + TRUNK) == len(named)
-
-
-def test_a_call_of_a_verb() -> None:
-    assert with_branch(BranchCreateRequest(HERE, b"tip"), trunk) == BranchCreateRequest(TRUNK, b"tip")

@@ -5,17 +5,11 @@ from __future__ import annotations
 
 import pytest
 from builders import GIT, KINDS, MAIN, SETTINGS, request_id
-from verb_context import LISTED, NotedContext, Project
+from verb_context import Project
 
-from smartserver.errors import AccessDenied, LimitExceeded, NoSuchRepository
-from smartserver.store.format import FAMILY, VERSION
+from smartserver.errors import LimitExceeded
 from smartserver.store.transaction import Transaction
-from smartserver.verbs.declare import Permission
 from smartserver.verbs.repository_configure import MAX_SETTINGS_BYTES, ConfigureRequest, repository_configure
-from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
-from smartserver.verbs.repository_list import ListRequest, RepositoryField, repository_list
-from smartserver.verbs.repository_pack import PackRequest, PackResult, repository_pack
-from smartserver.verbs.repository_stats import StatsRequest, repository_stats
 
 
 @pytest.fixture
@@ -25,54 +19,6 @@ def project() -> Project:
     project.push(line[:2], {MAIN: line[1]})
     project.push(line[2:], {}, lambda transaction: transaction.set_map("tags", "ids", b"v1", line[0]))
     return project
-
-
-def nowhere() -> NotedContext:
-    return NotedContext(Transaction("project", None))
-
-
-def test_a_listing_in_parts(project: Project) -> None:
-    context = project.context()
-    whole = repository_list.function(context, ListRequest())
-    assert whole.repositories == [RepositoryField("a", GIT, 1), RepositoryField("b", "", 0, problem="damaged")]
-    assert not whole.more
-    first = repository_list.function(context, ListRequest("x", 1, refs=True))
-    assert (first.repositories, first.more) == ([RepositoryField("a", GIT, 1, [MAIN])], True)
-    assert context.listed == [("", 1000), ("x", 1)]
-    assert len(LISTED) == 2
-
-
-def test_what_a_repository_consists_of(project: Project) -> None:
-    found = repository_stats.function(project.context(), StatsRequest())
-    packs = project.repository.snapshot().state.packs
-    assert (found.format, found.features, found.vcs, found.version) == (f"{FAMILY} {VERSION}", [], GIT, 3)
-    assert (found.refs, found.entries, found.revisions, found.packs) == (1, 1, 3, 2)
-    assert found.records == sum(pack.records for pack in packs) >= 9
-    assert found.largest == max(pack.length for pack in packs)
-    assert found.size == sum(pack.length + pack.index_length for pack in packs)
-    with pytest.raises(NoSuchRepository):
-        repository_stats.function(nowhere(), StatsRequest())
-    empty = Project()
-    empty.push([])
-    assert repository_stats.function(empty.context(), StatsRequest()).largest == 0
-
-
-def test_packing_needs_the_permission_to_write(project: Project) -> None:
-    assert repository_pack.function(project.context(), PackRequest()) == PackResult(5, 1, 1000)
-    with pytest.raises(AccessDenied):
-        repository_pack.function(project.context(denied=[Permission.WRITE]), PackRequest())
-
-
-def test_deletion_needs_its_permission(project: Project) -> None:
-    context = project.context()
-    repository_delete.function(context, DeleteRequest())
-    assert (context.asked, context.transaction.deleted) == ([(Permission.DELETE, b"")], True)
-    denied = project.context(denied=[Permission.DELETE])
-    with pytest.raises(AccessDenied):
-        repository_delete.function(denied, DeleteRequest())
-    assert not denied.transaction.deleted
-    with pytest.raises(NoSuchRepository):
-        repository_delete.function(nowhere(), DeleteRequest())
 
 
 def test_settings_are_set_and_removed(project: Project) -> None:

@@ -8,48 +8,11 @@ from typing import cast
 import pytest
 from faulty_transport import FaultyTransport
 
-from smartserver.verbs.declare import Context, Effect, Files
-from smartserver.verbs.vfs import (
-    BringRequest,
-    LookRequest,
-    append,
-    delete,
-    get,
-    get_published,
-    has,
-    list_dir,
-    mkdir,
-    publish,
-    put,
-    readv,
-    rename,
-    rmdir,
-    stat,
-    sync_dir,
-    withdraw,
-)
-from transports.base import ReadFile, Transport, WriteFile
-from transports.decorators.passing import PassingTransport
+from smartserver.verbs.declare import Context, Files
+from smartserver.verbs.vfs import BringRequest, LookRequest, get, get_published, list_dir, put, stat
+from transports.base import ReadFile, Transport
 from transports.errors import FileExists, TransportError, TransportFailed
 from transports.memory import MemoryTransport
-
-VERBS = (
-    has,
-    get,
-    readv,
-    put,
-    append,
-    mkdir,
-    rmdir,
-    delete,
-    rename,
-    publish,
-    get_published,
-    withdraw,
-    list_dir,
-    stat,
-    sync_dir,
-)
 
 
 class GivenFiles:
@@ -93,12 +56,6 @@ def storage() -> MemoryTransport:
     return storage
 
 
-def test_what_they_are() -> None:
-    assert all(verb.is_vfs for verb in VERBS)
-    reads = {verb.name for verb in VERBS if verb.effect is Effect.READ}
-    assert reads == {"has", "get", "get_published", "readv", "list_dir", "stat"}
-
-
 def test_other_failures_are_never_an_answer(storage: MemoryTransport) -> None:
     storage.crash()
     for function in (get.function, get_published.function, list_dir.function, stat.function):
@@ -126,28 +83,3 @@ def test_an_existing_file_is_never_taken_for_a_failed_one(storage: MemoryTranspo
     with pytest.raises(FileExists):
         put.function(context(storage), BringRequest("file", b"x"))
     assert storage.get("file") == b"content"
-
-
-class Watched(PassingTransport):
-    """Says of each written file whether it was closed."""
-
-    def __init__(self, inner: Transport) -> None:
-        super().__init__(inner)
-        self.files: list[WriteFile] = []
-
-    def create(self, path: str) -> WriteFile:
-        self.files.append(self.inner.create(path))
-        return self.files[-1]
-
-    def append(self, path: str) -> WriteFile:
-        self.files.append(self.inner.append(path))
-        return self.files[-1]
-
-
-def test_files_are_closed(storage: MemoryTransport) -> None:
-    watched = Watched(storage)
-    put.function(context(watched), BringRequest("new", b"a"))
-    append.function(context(watched), BringRequest("new", b"a"))
-    for file in watched.files:
-        with pytest.raises(TransportFailed, match="closed"):
-            file.write(b"x")

@@ -25,29 +25,8 @@ def names(*ids: bytes, prefix: bytes = b"") -> bytes:
     return b"chkleaf:\n65536\n2\n%d\n%b\n%b" % (len(ids), prefix, b"".join(items))
 
 
-def test_one_item_changed() -> None:
-    found = leaf_changes(NEW, OLD)
-    assert found is not None
-    assert found.now == {b"readme-id\0joe@example.org-2"}
-    assert found.before == {b"readme-id\0joe@example.org-1"}
-
-
 def test_nothing_changed() -> None:
     assert leaf_changes(OLD, OLD) == NOTHING
-
-
-@pytest.mark.parametrize("prefix", [b"", b"id-"])
-def test_items_added_and_removed(prefix: bytes) -> None:
-    ids = [b"id-%02d" % number for number in range(0, 40, 2)]
-    old = leaf(*ids, prefix=prefix)
-    for at in (0, 1, 10, 19, 20):
-        more = [*ids[:at], b"id-new", *ids[at:]]
-        found = leaf_changes(leaf(*more, prefix=prefix), old)
-        assert found is not None
-        assert found.now == {b"id-new\0r1"}
-        found = leaf_changes(old, leaf(*more, prefix=prefix))
-        assert found is not None
-        assert found.before == {b"id-new\0r1"}
 
 
 def test_only_what_differs_is_read() -> None:

@@ -229,12 +229,6 @@ def test_changes_of_a_file() -> None:
     assert changes(TREE, TREE) == []
 
 
-def test_a_folder_that_moves_takes_along_what_is_in_it() -> None:
-    moved = {path.replace(b"doc/", b"d/").removesuffix(b"oc"): item for path, item in TREE.items()}
-    names = [b"", b"/deep", b"/deep/run", b"/link"]
-    assert changes(TREE, moved) == [("A", b"d" + name) for name in names] + [("D", b"doc" + name) for name in names]
-
-
 def test_another_file_of_the_same_content_is_no_change() -> None:
     """A path is what a log shows, and nothing of it is different."""
     assert changes(TREE, {**TREE, b"doc.txt": Item(b"other-id")}) == []

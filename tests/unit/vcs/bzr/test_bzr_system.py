@@ -5,7 +5,7 @@ from bzr_samples import FIRST, FIRST_PARENTS, SECOND, SECOND_PARENTS
 
 from smartserver.records.check import make_check, verify_record
 from smartserver.records.model import Record
-from smartserver.vcs.bzr.kinds import CHK, INVENTORY, KINDS, REVISION, SIGNATURE, TEXT
+from smartserver.vcs.bzr.kinds import CHK, INVENTORY, KINDS, SIGNATURE, TEXT
 from smartserver.vcs.bzr.system import BzrSystem
 
 RULES = BzrSystem()
@@ -18,11 +18,6 @@ REVISION_2, INVENTORY_2, ENTRIES_2, README_2 = SECOND
 def test_keys(record: Record) -> None:
     kind = KINDS[record.kind]
     verify_record(kind, record.key, record.meta, record.text, make_check(kind, *record[1:]))
-
-
-def test_kinds() -> None:
-    named = [KINDS[kind].name for kind in (REVISION, SIGNATURE, INVENTORY, CHK, TEXT)]
-    assert named == ["revision", "signature", "inventory", "chk", "text"]
 
 
 def test_parents_with_a_ghost() -> None:

@@ -9,7 +9,6 @@ from smartserver.vcs.hg.kinds import (
     CHANGESET,
     FILE,
     KINDS,
-    MANIFEST,
     NULL,
     checked_file_key,
     file_key,
@@ -20,11 +19,6 @@ from smartserver.vcs.hg.kinds import (
 )
 
 A, B = bytes([10]) * 20, bytes([200]) * 20
-
-
-def test_kinds() -> None:
-    assert [KINDS[kind].name for kind in (CHANGESET, MANIFEST, FILE)] == ["changeset", "manifest", "file"]
-    assert all(kind.base for kind in KINDS)
 
 
 @pytest.mark.parametrize(
