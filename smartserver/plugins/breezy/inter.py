@@ -93,6 +93,7 @@ class ToServer(GenericInterBranch):
         if source is None or not source.is_in_repository_of(remote):
             return False
         revision = stop_revision or self.source.last_revision()
+        remote.look()
         if remote.confirm() and remote.history.checkouts:
             raise self.target.outdated()  # Breezy changes the tree by the difference to what it took the branch for.
         there = self.target.last_revision()

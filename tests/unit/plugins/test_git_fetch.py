@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from builders import KINDS
 from git_conversation import MAIN, Conversation, FakeRemote, local_with
 from git_local import key
 
