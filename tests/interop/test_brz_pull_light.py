@@ -126,6 +126,16 @@ def test_pull_into_a_branch_that_has_moved_since(light: Users, source: str, opti
     assert (light.path("light") / "five").exists() is not forth
 
 
+def test_pull_into_a_bound_branch_whose_master_was_put_back(light: Users) -> None:
+    """Breezy's own pull decides about the master, on its present state: the command runs once and says so once."""
+    assert light.run("", "checkout", light.url(), "bound").status == 0
+    assert light.run("bound", "pull", "--no-remember", light.url("new")).status == 0
+    assert light.run("new", "push", "--overwrite", "-r", "4", light.url()).status == 0
+    done = light.run("bound", "pull", "--no-remember", light.url("new"))
+    assert (done.status, done.said) == (0, "No revisions or tags to pull.\n")
+    assert light.served_tip() == light.tip("new")
+
+
 @pytest.mark.parametrize("source", ["URL", "../new"])
 def test_pull_keeps_a_parent_that_somebody_else_set_since(light: Users, source: str) -> None:
     assert light.run("a", "config", "-d", light.url(), "--scope=branch", "parent_location=../apart").status == 0
