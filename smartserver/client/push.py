@@ -204,8 +204,7 @@ class Push:
 
     def _plan(self) -> Plan:
         updates = self._request.updates
-        # One that is only to stay where it is brings nothing.
-        tips = [update.tip for update in updates if update.tip is not None and update.tip != update.expected]
+        tips = [update.tip for update in updates if update.tip is not None and not update.stays]
         tips += [tip.id for update in updates for tip in update.heads if tip.id != update.tip]
         with span(Part.LOCAL, "plan"):
             plan = self._request.source.plan(tips, self._haves)

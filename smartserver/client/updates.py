@@ -43,6 +43,11 @@ class RefUpdate(msgspec.Struct, frozen=True):
     """Tips to be added, `tip` among them, to a ref that may have several: `growth` counts, and no rule."""
     growth: Growth = Growth.NONE
 
+    @property
+    def stays(self) -> bool:
+        """True if the ref is only to be where it is, so that nothing of its tip is sent."""
+        return self.rule is Rule.LEASE and self.create is not Create.MUST and self.tip == self.expected
+
 
 class Outcome(enum.Enum):
     """The outcomes that an update may have."""
