@@ -12,17 +12,17 @@ predecessor; the server, which does, encodes a record anew when it lies too deep
 
 from __future__ import annotations
 
-from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from smartserver.errors import LimitExceeded
 from smartserver.records import delta, limits
 from smartserver.records.cache import Cache
 from smartserver.records.check import check_bytes, make_check
 from smartserver.records.hunks import Hunk, encode_hunks, single_hunk
-from smartserver.records.keys import ABSENT, KeyTable
-from smartserver.records.model import BaseTag, Entry, GraphNode, Key, Kind, Parent, RevisionId, made
+from smartserver.records.model import BaseTag, Entry, Key, Kind, Parent, RevisionId, made
 from smartserver.records.native import twin
 from smartserver.records.segment import HUNKS, STORED, encode_header
 
@@ -71,6 +71,10 @@ _FRAME_CACHE: Final = 32 << 20
 _ENTRY: Final = 250
 """Bytes that an entry of a cache counts for besides its value: its name, its place in the dictionary and in the order
 (measured: 240). Frames have 200 bytes on the average: what they hold is a half of what is taken for them."""
+
+
+_REACH_CACHE: Final = 32 << 20
+"""Bytes of the ancestors of revisions that are kept; of others they are looked for again."""
 
 
 def _cost(value: bytes) -> int:
@@ -133,66 +137,34 @@ def skip_distance(number: int) -> int:
     return distance
 
 
-class _Versions:
-    """The records of one kind that were sent, or that a parent of what is sent has; one for all copies of a key.
+@dataclass(eq=False, slots=True)
+class _Version:
+    """A record that was sent, or that a parent of what is sent has; one for all copies of a key."""
 
-    A version is a number; what is known of it is in arrays, 70 to 80 bytes with its key. As objects it was 500.
-    """
+    key: Key
+    size: int
+    """Bytes of its text."""
+    base: _Version | None
+    number: int
+    """Its n in the rule of skip chains."""
+    encoding: int
+    revisions: list[int] = field(default_factory=list)
+    """The revisions of this push that introduced it; none where it was there before."""
+    depth: int = field(init=False)
+    chain: int = field(init=False)
+    """Bytes of text of it and of all it rests on."""
 
-    def __init__(self) -> None:
-        self.keys = KeyTable()
-        self.sizes = array("I")
-        """Bytes of its text."""
-        self.bases = array("i")
-        """The version it rests on; `ABSENT`: none."""
-        self.numbers = array("I")
-        """Its n in the rule of skip chains."""
-        self.encodings = bytearray()
-        self.depths = bytearray()
-        self.chains = array("Q")
-        """Bytes of text of it and of all it rests on."""
-        self._last = array("i")
-        """Its last copy, `ABSENT` where it was there before this push."""
-        self._ordinals = array("I")
-        """For each copy the revision of this push that introduced it, as `_Ancestry` numbers it."""
-        self._before = array("i")
-        """For each copy the copy before it of the same version, or `ABSENT`."""
+    def __post_init__(self) -> None:
+        self.depth = 0 if self.base is None else self.base.depth + 1
+        self.chain = self.size if self.base is None else self.base.chain + self.size
 
-    def add(self, key: Key, size: int, base: int, number: int, encoding: int) -> int:
-        """A new version."""
-        version = self.keys.number(key)
-        rests = base != ABSENT
-        self.sizes.append(size)
-        self.bases.append(base)
-        self.numbers.append(number)
-        self.encodings.append(encoding)
-        self.depths.append(self.depths[base] + 1 if rests else 0)
-        self.chains.append((self.chains[base] if rests else 0) + size)
-        self._last.append(ABSENT)
-        return version
+    def is_too_deep(self, size: int) -> bool:
+        """Tell whether a text of that size cannot rest on it: its chain would be too long."""
+        return self.depth >= limits.MAX_DEPTH or self.chain + size > limits.MAX_CHAIN // 2
 
-    def copy(self, version: int, ordinal: int) -> None:
-        """Note that a revision of this push introduced it."""
-        self._before.append(self._last[version])
-        self._last[version] = len(self._ordinals)
-        self._ordinals.append(ordinal)
-
-    def is_too_deep(self, base: int, size: int) -> bool:
-        """Whether a text of that size cannot rest on a version: its chain would be too long."""
-        return self.depths[base] >= limits.MAX_DEPTH or self.chains[base] + size > limits.MAX_CHAIN // 2
-
-    def was_sent(self, version: int) -> bool:
-        """Whether a revision of this push introduced it."""
-        return self._last[version] != ABSENT
-
-    def is_in(self, version: int, reach: int) -> bool:
-        """Whether one of the revisions of `reach`, which has a bit for each, introduced it."""
-        copy = self._last[version]
-        while copy != ABSENT:
-            if reach >> self._ordinals[copy] & 1:
-                return True
-            copy = self._before[copy]
-        return False
+    def is_in(self, reach: int) -> bool:
+        """Tell whether one of the revisions of `reach`, which has a bit for each, introduced it."""
+        return any(reach >> revision & 1 for revision in reversed(self.revisions))
 
 
 class _Choice(NamedTuple):
@@ -200,8 +172,7 @@ class _Choice(NamedTuple):
 
     encoding: int
     frame: bytes
-    base: int
-    """A version, or `ABSENT`."""
+    base: _Version | None
     number: int
     cost: int
     length: int
@@ -236,15 +207,12 @@ class SegmentWriter:
         self._level = delta.BULK_LEVEL if bulk else delta.LEVEL
         self._fetch = texts
         self._texts = Cache[tuple[int, Key], bytes](cache, _cost)
-        self._frames = Cache[tuple[int, int], bytes](_FRAME_CACHE, _cost)
-        self._versions = [_Versions() for _ in self._kinds]
-        self._siblings: dict[tuple[int, bytes, bytes], OrderedDict[bytes, int]] = {}
+        self._frames = Cache[tuple[int, Key], bytes](_FRAME_CACHE, _cost)
+        self._versions: dict[tuple[int, Key], _Version] = {}
+        self._made: list[list[bytes] | LimitExceeded] = []
+        self._siblings: dict[tuple[int, bytes, bytes], OrderedDict[bytes, _Version]] = {}
         self._ancestry = _Ancestry()
         self._reach = 0
-
-    def begin(self, graph: Iterable[GraphNode]) -> None:
-        """Say all revisions to come, so that what is known of a revision is dropped after its last child."""
-        self._ancestry.begin(graph)
 
     def segment(self, revision: RevisionId, parents: Sequence[Parent], items: Iterable[AnyRecord]) -> bytes:
         """The whole segment of a revision that introduced `items`.
@@ -270,15 +238,15 @@ class SegmentWriter:
         size = 0
         for n, item in enumerate(items):
             tags = near[item.kind]
-            version = self._versions[item.kind].keys.find(item.key)
+            version = self._versions.get(item[:2])
             record, choice = self._settle(item, version, tags)
             kind, key, meta = record[:3]
             if choice.parts:
                 joined += [b"".join(frames), *choice.parts]
                 frames = []
             tag, base_key = BaseTag.NONE, b""
-            if choice.base != ABSENT:
-                base_key = self._versions[kind].keys.key(choice.base)
+            if choice.base is not None:
+                base_key = choice.base.key
                 tag = tags.get(base_key, BaseTag.FULL_KEY)
                 if tag != BaseTag.FULL_KEY:
                     base_key = b""
@@ -297,13 +265,38 @@ class SegmentWriter:
             return [b"".join((header, *frames))]
         return [part for part in (header + joined[0], *joined[1:], b"".join(frames)) if part]
 
+    def put(self, revision: RevisionId, parents: Sequence[Parent], items: Sequence[AnyRecord]) -> None:
+        """Have the parts of a segment made, natively by a thread: `texts` and `hunks` are asked by that. Until all are
+        taken nothing else is asked of this."""
+        try:
+            self._made.append(self.parts(revision, parents, items))
+        except LimitExceeded as wrong:
+            self._made.append(wrong)
+
+    def take(self, wait: bool) -> list[list[bytes]]:
+        """The parts of segments that were put and are made, in their order. `wait`: until each is made.
+
+        Raises:
+            LimitExceeded: the next one is over its limit; nothing more is made.
+        """
+        made: list[list[bytes]] = []
+        while self._made:
+            parts = self._made.pop(0)
+            if isinstance(parts, list):
+                made.append(parts)
+                continue
+            if not made:
+                raise parts
+            self._made.insert(0, parts)
+            break
+        return made
+
     def sent(self, kind: int, key: Key) -> bool:
         """Whether a record that may be a base was sent before."""
-        versions = self._versions[kind]
-        version = versions.keys.find(key)
-        return version != ABSENT and versions.was_sent(version)
+        version = self._versions.get((kind, key))
+        return version is not None and bool(version.revisions)
 
-    def _settle(self, item: AnyRecord, version: int, tags: dict[Key, int]) -> tuple[AnyRecord, _Choice]:
+    def _settle(self, item: AnyRecord, version: _Version | None, tags: dict[Key, int]) -> tuple[AnyRecord, _Choice]:
         """A record and how it is encoded; one that is held gets its text where that is needed."""
         if isinstance(item, HeldRecord):
             kind, key, meta, candidates, path, length = item
@@ -317,10 +310,10 @@ class SegmentWriter:
             item = NewRecord(kind, key, meta, self._text(kind, key), candidates, path)
         return item, self._encode(item, version, tags)
 
-    def _encode(self, record: NewRecord, version: int, tags: dict[Key, int]) -> _Choice:
+    def _encode(self, record: NewRecord, version: _Version | None, tags: dict[Key, int]) -> _Choice:
         if record.parts is not None:
             encoding, parts = delta.compress_parts(record.parts)
-            return _Choice(encoding, b"", ABSENT, 0, sum(map(len, parts)), record.parts.length, parts)
+            return _Choice(encoding, b"", None, 0, sum(map(len, parts)), record.parts.length, parts)
         if not self._kinds[record.kind].base:
             return self._alone(record)
         again = self._again(record, version)
@@ -339,41 +332,28 @@ class SegmentWriter:
 
     def _alone(self, record: NewRecord) -> _Choice:
         encoding, frame = delta.compress(record.text, level=self._level)
-        return made(_Choice, (encoding, frame, ABSENT, 0, len(frame), len(record.text), ()))
+        return _Choice(encoding, frame, None, 0, len(frame), len(record.text))
 
-    def _again(self, record: AnyRecord, version: int) -> _Choice | None:
+    def _again(self, record: AnyRecord, version: _Version | None) -> _Choice | None:
         """The frame of an earlier copy of the record, where its base is one of this revision also."""
-        versions = self._versions[record.kind]
-        if version == ABSENT or not versions.was_sent(version):
+        if version is None or not version.revisions:
             return None
-        base = versions.bases[version]
-        if base == ABSENT:
-            if record.candidates:
-                return None
-        elif not versions.is_in(base, self._reach):
+        if record.candidates if version.base is None else not version.base.is_in(self._reach):
             return None
-        frame = self._frames.get((record.kind, version))
+        frame = self._frames.get((record.kind, record.key))
         if frame is None:
             return None
-        number, size = versions.numbers[version], versions.sizes[version]
-        return _Choice(versions.encodings[version], frame, base, number, len(frame), size)
+        return _Choice(version.encoding, frame, version.base, version.number, len(frame), version.size)
 
-    def _from_candidates(self, record: NewRecord | HeldRecord, tags: dict[Key, int]) -> _Choice | None:
+    def _from_candidates(self, record: AnyRecord, tags: dict[Key, int]) -> _Choice | None:
         best = None
-        versions = self._versions[record.kind]
         for candidate in record.candidates[:CANDIDATES]:
             if candidate.key == record.key:
                 continue
             version = self._version(record.kind, candidate)
-            number = versions.numbers[version] + 1
-            base = self._skip(versions, version, number) if self._bulk else version
-            if base != version and versions.keys.key(base) == record.key:
-                base = version
-            choice = (
-                self._in_hunks(record, base, number, tags)
-                if isinstance(record, HeldRecord)
-                else self._against(record, base, number, tags)
-            )
+            number = version.number + 1
+            base = self._skip(version, number) if self._bulk else version
+            choice = self._against(record, version if base.key == record.key else base, number, tags)
             if choice is None:
                 continue
             if best is None or choice.cost < best.cost:
@@ -382,57 +362,53 @@ class SegmentWriter:
                 break
         return best
 
-    def _against(self, record: NewRecord, base: int, number: int, tags: dict[Key, int]) -> _Choice | None:
-        versions = self._versions[record.kind]
-        if versions.is_too_deep(base, len(record.text)):
+    def _against(self, record: AnyRecord, base: _Version, number: int, tags: dict[Key, int]) -> _Choice | None:
+        """A record on a base; None where it cannot rest on that."""
+        length = record.length if isinstance(record, HeldRecord) else len(record.text)
+        if base.is_too_deep(length):
             return None
-        key = versions.keys.key(base)
-        text = self._text(record.kind, key)
+        found = self._hunks_on(record, base) if isinstance(record, HeldRecord) else self._frame_on(record, base)
+        if found is None:
+            return None
+        encoding, frame = found
+        if encoding == STORED:
+            return _Choice(encoding, frame, None, 0, len(frame), length)
+        named = 0 if base.key in tags else len(base.key) + 1
+        return _Choice(encoding, frame, base, number, len(frame) + named, length)
+
+    def _frame_on(self, record: NewRecord, base: _Version) -> tuple[int, bytes] | None:
+        """Encoding and frame of a text on a base."""
+        text = self._text(record.kind, base.key)
         if not delta.usable_base(record.text, text):
             return None
-        looks = self._looks
         # Where hunks are read elsewhere, the readers keep them as their own deltas, which may have rules of their own.
         hunk = single_hunk(record.text, text, FEW) if self._hunks is None else None
         if hunk is not None:
-            encoding, frame = HUNKS, hunk
-        elif looks is None or len(record.text) + len(text) < looks.least:
-            encoding, frame = delta.compress(record.text, text, self._level)
-        else:
-            encoding, frame = delta.compress(record.text, text, looks.first)
-            if len(frame) > looks.enough:
-                encoding, frame = delta.compress(record.text, text, looks.second)
-        if encoding == STORED:
-            return _Choice(encoding, frame, ABSENT, 0, len(frame), len(record.text))
-        named = 0 if key in tags else len(key) + 1
-        return made(_Choice, (encoding, frame, base, number, len(frame) + named, len(record.text), ()))
+            return HUNKS, hunk
+        looks = self._looks
+        if looks is None or len(record.text) + len(text) < looks.least:
+            return delta.compress(record.text, text, self._level)
+        found = delta.compress(record.text, text, looks.first)
+        return found if len(found[1]) <= looks.enough else delta.compress(record.text, text, looks.second)
 
-    def _in_hunks(self, record: HeldRecord, base: int, number: int, tags: dict[Key, int]) -> _Choice | None:
-        versions = self._versions[record.kind]
-        if self._hunks is None or versions.is_too_deep(base, record.length):
+    def _hunks_on(self, record: HeldRecord, base: _Version) -> tuple[int, bytes] | None:
+        """Encoding and frame of the hunks of a text that is held elsewhere."""
+        if self._hunks is None:
             return None
-        key = versions.keys.key(base)
-        hunks = encode_hunks(self._hunks(record.kind, record.key, key))
-        if len(hunks) > limits.MAX_HUNKS:
-            return None
-        encoding, frame = delta.pack_hunks(hunks)
-        named = 0 if key in tags else len(key) + 1
-        return made(_Choice, (encoding, frame, base, number, len(frame) + named, record.length, ()))
+        hunks = encode_hunks(self._hunks(record.kind, record.key, base.key))
+        return delta.pack_hunks(hunks) if len(hunks) <= limits.MAX_HUNKS else None
 
     def _from_siblings(self, record: NewRecord, alone: _Choice, tags: dict[Key, int]) -> _Choice | None:
         """The best of the newest siblings, when it saves a tenth of what the record costs alone."""
         if not record.path or len(record.text) < _LEAST_SIBLING:
             return None
-        versions = self._versions[record.kind]
-        best = ABSENT
+        best = None
         least = delta.probe(record.text)
         tried = 0
         for sibling in reversed(self._siblings.get(_folder_and_extension(record), {}).values()):
-            if versions.depths[sibling] >= _SIBLING_DEPTH or not versions.is_in(sibling, self._reach):
+            if sibling.depth >= _SIBLING_DEPTH or not sibling.is_in(self._reach) or sibling.key == record.key:
                 continue
-            key = versions.keys.key(sibling)
-            if key == record.key:
-                continue
-            text = self._text(record.kind, key)
+            text = self._text(record.kind, sibling.key)
             if delta.usable_base(record.text, text):
                 size = delta.probe(record.text, text)
                 if size < least:
@@ -440,27 +416,27 @@ class SegmentWriter:
             tried += 1
             if tried == SIBLINGS:
                 break
-        if best == ABSENT:
+        if best is None:
             return None
-        choice = self._against(record, best, versions.numbers[best] + 1, tags)
+        choice = self._against(record, best, best.number + 1, tags)
         return choice if choice is not None and choice.cost * 10 <= alone.cost * 9 else None
 
-    def _skip(self, versions: _Versions, version: int, number: int) -> int:
+    def _skip(self, version: _Version, number: int) -> _Version:
         """The base the chain's rule names for the successor of `version`, or `version` itself."""
         target = number - skip_distance(number)
         base = version
-        while versions.numbers[base] > target and versions.bases[base] != ABSENT:
-            base = versions.bases[base]
-        return base if base == version or versions.is_in(base, self._reach) else version
+        while base.number > target and base.base is not None:
+            base = base.base
+        return base if base.is_in(self._reach) else version
 
-    def _version(self, kind: int, candidate: Candidate) -> int:
-        versions = self._versions[kind]
-        version = versions.keys.find(candidate.key)
+    def _version(self, kind: int, candidate: Candidate) -> _Version:
+        name = kind, candidate.key
         if candidate.text is not None:
-            self._texts.put((kind, candidate.key), candidate.text)
-        if version == ABSENT:
-            size = len(self._text(kind, candidate.key))
-            version = versions.add(candidate.key, size, ABSENT, 0, STORED)
+            self._texts.put(name, candidate.text)
+        version = self._versions.get(name)
+        if version is None:
+            version = _Version(candidate.key, len(self._text(*name)), None, 0, STORED)
+            self._versions[name] = version
         return version
 
     def _text(self, kind: int, key: Key) -> bytes:
@@ -470,15 +446,16 @@ class SegmentWriter:
             self._texts.put((kind, key), text)
         return text
 
-    def _keep(self, record: AnyRecord, version: int, choice: _Choice, ordinal: int) -> None:
-        versions = self._versions[record.kind]
-        if version == ABSENT:
-            version = versions.add(record.key, choice.length, choice.base, choice.number, choice.encoding)
+    def _keep(self, record: AnyRecord, version: _Version | None, choice: _Choice, ordinal: int) -> None:
+        if version is None:
+            name = record.kind, record.key
+            version = _Version(record.key, choice.length, choice.base, choice.number, choice.encoding)
+            self._versions[name] = version
             if not choice.parts:
-                self._frames.put((record.kind, version), choice.frame)
+                self._frames.put(name, choice.frame)
                 if isinstance(record, NewRecord):
-                    self._texts.put((record.kind, record.key), record.text)
-        versions.copy(version, ordinal)
+                    self._texts.put(name, record.text)
+        version.revisions.append(ordinal)
         if record.path:
             place = _folder_and_extension(record)
             siblings = self._siblings.get(place)
@@ -496,45 +473,25 @@ def _folder_and_extension(record: AnyRecord) -> tuple[int, bytes, bytes]:
 
 
 class _Ancestry:
-    """For each revision of a push all its ancestors in the push, as bits of an integer, while children are to come."""
+    """For each revision of a push all its ancestors in the push, as bits of an integer."""
 
     def __init__(self) -> None:
-        self._revisions = KeyTable()
-        """Revisions and their parents, in the order in which they were met."""
-        self._children = array("i")
-        """How many are to come, where that is known."""
-        self._is_begun = False
-        self._reach: dict[int, int] = {}
-
-    def begin(self, graph: Iterable[GraphNode]) -> None:
-        children = self._children
-        for revision, parents in graph:
-            self._number(revision)
-            for parent in parents:
-                children[self._number(parent.id)] += 1
-        self._is_begun = True
-
-    def _number(self, revision: RevisionId) -> int:
-        number = self._revisions.number(revision)
-        if number == len(self._children):
-            self._children.append(0)
-        return number
+        self._numbers: dict[RevisionId, int] = {}
+        self._parents: list[list[int]] = []
+        self._reach = Cache[int, int](_REACH_CACHE, lambda reach: reach.bit_length() // 8 + _ENTRY)
 
     def step(self, revision: RevisionId, parents: Sequence[Parent]) -> tuple[int, int]:
         """The number of `revision`, and the bits of itself and its ancestors."""
-        number = self._number(revision)
-        before = [self._number(parent.id) for parent in parents]
-        reach = 1 << number
-        for ancestor, parent in zip(before, parents, strict=True):
-            if not parent.absent:
-                reach |= self._reach.get(ancestor, 0)
-        self._reach[number] = reach
-        if self._is_begun:
-            children = self._children
-            for ancestor in before:
-                children[ancestor] -= 1
-                if not children[ancestor]:
-                    self._reach.pop(ancestor, None)
-            if not children[number]:
-                del self._reach[number]
+        known = [self._numbers.get(parent.id) for parent in parents if not parent.absent]
+        number = self._numbers.setdefault(revision, len(self._numbers))
+        if number == len(self._parents):
+            self._parents.append([parent for parent in known if parent is not None])
+        reach, todo = 1 << number, list(self._parents[number])
+        while todo:
+            ancestor = todo.pop()
+            if not reach >> ancestor & 1:
+                kept = self._reach.get(ancestor)
+                reach |= kept or 1 << ancestor
+                todo += self._parents[ancestor] if kept is None else ()
+        self._reach.put(number, reach)
         return number, reach

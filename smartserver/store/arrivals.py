@@ -16,7 +16,6 @@ from smartserver.records.model import Key, Record, made
 from smartserver.store.index import ONE_BYTE, Row
 from smartserver.store.native import Prover
 from smartserver.store.numbered import Numbered
-from smartserver.store.parts import PART
 
 TEXT_BYTES = 40 << 20
 """Bytes of fulltext kept. With 64 MiB a whole history decodes each base 1.7 times; a first push of 12,502 commits then
@@ -159,22 +158,6 @@ class Arrivals:
         """The number of a record's first copy."""
         found = self._names.find(ONE_BYTE[kind] + key)
         return None if found < 0 else found
-
-    def repeats(self, kind: int, key: Key, meta: bytes, base_key: Key, place: Frame, frame: bytes | memoryview) -> bool:
-        """Whether the first copy of a record came as the very bytes of `frame`, on the same base."""
-        number = self.first(kind, key)
-        return (
-            number is not None
-            and self._sizes[number] == place.size
-            and self._lengths[number] == place.length
-            and self._encodings[number] == place.encoding
-            and self._known_metas.key(self._metas[number]) == meta
-            and self.base(number)[1] == base_key
-            and all(
-                self._read(self._offsets[number] + at, min(PART, place.size - at)) == frame[at : at + PART]
-                for at in range(0, place.size, PART)
-            )
-        )
 
     def meta(self, kind: int, key: Key) -> bytes | None:
         """The meta of a record's first copy; None where it did not come."""

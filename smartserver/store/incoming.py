@@ -69,7 +69,6 @@ class Intake:
         """`quarantine` makes one; asked for with the first new segment. `policy`: what is done about faults."""
         self._snapshot = transaction.snapshot
         self._kinds = transaction.kinds
-        self._checks = [check_bytes(kind) for kind in self._kinds]
         self._conflicts = [kind.base and check_bytes(kind) > 0 for kind in self._kinds]
         """True of each kind whose records are bases, and may differ though they have one key."""
         self._system = system_of(transaction.vcs)
@@ -124,7 +123,7 @@ class Intake:
         """The meta of the own record of a revision that came; None where it did not."""
         if self._numbering.revisions.find(revision) >= 0:
             return self._other_metas.get(revision, self._first_meta)
-        return self._prover.own_meta if self._prover is not None and self._prover.has(revision) else None
+        return None if self._prover is None else self._prover.own_meta(revision)
 
     def fact(self, revision: RevisionId) -> bytes | None:
         """`System.tip_fact` of a revision that came; None where it did not come."""
@@ -148,10 +147,10 @@ class Intake:
 
     def _make_prover(self, judges: bool) -> Prover | None:
         """Make the native prover; of a repository behind a link Python reads all bases of a segment in one go."""
-        snapshot, width = self._snapshot, self._system.hash_bytes
+        snapshot, vcs = self._snapshot, self._system.name
         if snapshot is None:
-            return make_prover(width, TEXT_BYTES, judges, None)
-        return None if snapshot.far else make_prover(width, TEXT_BYTES, judges, StoredBases(snapshot, self._ancestry))
+            return make_prover(vcs, TEXT_BYTES, judges, None)
+        return None if snapshot.far else make_prover(vcs, TEXT_BYTES, judges, StoredBases(snapshot, self._ancestry))
 
     def _take_proved(self, came: Sequence[tuple[RevisionId, bytes]], at: int) -> bool:
         """Take segments, from number `at` on, that are proved natively; true if Python must prove the next one."""
@@ -200,7 +199,7 @@ class Intake:
         for revision, parents in prover.revisions(len(revisions)):
             ancestry.add([ancestry.stored + parent if parent >= 0 else -1 - parent for parent in parents])
             revisions.add(revision)
-            self._note_meta(revision, prover.own_meta)
+            self._note_meta(revision, prover.own_meta(revision) or b"")
         if prover.records > len(self._known.arrivals):
             self._known.arrivals.extend(prover, ancestry.stored)
 
@@ -208,7 +207,7 @@ class Intake:
         """Tell whether a revision is one of the new ones."""
         if self._numbering.revisions.find(revision) >= 0:
             return True
-        return self._prover is not None and self._prover.has(revision)
+        return self._prover is not None and self._prover.own_meta(revision) is not None
 
     def _begun(self) -> DraftPack:
         if self._draft is None:
@@ -331,7 +330,7 @@ class Intake:
         rows: list[Row] = []
         rewritten: dict[int, tuple[Entry, bytes]] = {}
         at = self._start + segment.frames_at
-        arrivals, checks = self._known.arrivals, self._checks
+        arrivals = self._known.arrivals
         for index, (entry, frame) in enumerate(zip(segment.entries, frames(segment, self._content), strict=True)):
             if entry.length > MAX_TAKEN:
                 raise LimitExceeded(BYTES_OF_RECORD, entry.length, MAX_TAKEN)
@@ -344,18 +343,13 @@ class Intake:
                 self._name_unreachable(segment, ordinal)
                 return
             row, number, stored = self._known.row(entry, base_key, first + index)
-            place = made(Frame, (entry.encoding, at, entry.frame_length, entry.length, number, stored))
-            # A check beside the key would have to be proved, too.
-            if checks[entry.kind] or not self._is_repeat(proof, entry, place, base_key, frame):
-                self._charge(entry, base_key, row)
-                if row.chain_kib <= large.LARGE >> 10:  # Nearly always: no large one lies in it.
-                    anew = self._prove(proof, entry, base_key, frame, row)
-                else:
-                    base_length = partial(self._known.text_length, entry.kind, base_key)
-                    with large.turn(row.chain_kib, entry.length, base_length, self._allowance):
-                        anew = self._prove(proof, entry, base_key, frame, row)
-                if anew is not None:
-                    rewritten[index], row = anew
+            place = Frame(entry.encoding, at, entry.frame_length, entry.length, number, stored)
+            self._charge(entry, base_key, row)
+            base_length = partial(self._known.text_length, entry.kind, base_key)
+            with large.turn(row.chain_kib, entry.length, base_length, self._allowance):
+                anew = self._prove(proof, entry, base_key, frame, row)
+            if anew is not None:
+                rewritten[index], row = anew
             rows.append(row)
             arrivals.add(entry.kind, entry.key, entry.meta, ordinal, place, row)
             at += entry.frame_length
@@ -409,16 +403,6 @@ class Intake:
             self._allowance.decode(entry.length)
         else:
             self._allowance.decode(row.chain_kib << 10)
-
-    def _is_repeat(
-        self, proof: SegmentProof, entry: Entry, place: Frame, base_key: Key | None, frame: memoryview
-    ) -> bool:
-        """Tell whether the same bytes came before in this stream: a copy of them needs no decoding to be proved."""
-        return (
-            entry.key != proof.revision  # A revision's own record is looked into.
-            and self._known.arrivals.repeats(entry.kind, entry.key, entry.meta, base_key or b"", place, frame)
-            and proof.add_repeat(entry, base_key)
-        )
 
     def _decode(self, revision: RevisionId, entry: Entry, frame: memoryview, base: Record | None) -> Record:
         try:

@@ -16,35 +16,32 @@ from smartserver.meters import (
     here,
 )
 from smartserver.records.check import check_bytes
-from smartserver.records.model import Key, Kind, RevisionId
+from smartserver.records.model import Key, Kind, RecordName, RevisionId
 from smartserver.records.native import native
 
 
 class Stored(Protocol):
-    """Answers a prover's questions about the repository. All records are of kind 0."""
+    """Answers a prover's questions about the repository."""
 
     def ordinal(self, revision: RevisionId) -> int | None:
         """The ordinal of a revision; None where it is not stored."""
 
-    def rows(self, keys: Sequence[Key]) -> Sequence[tuple[int, int, int, int] | None]:
+    def rows(self, names: Sequence[RecordName]) -> Sequence[tuple[int, int, int, int] | None]:
         """Depth, chain, lineage and length of the lowest copy of each record; None where it is not stored."""
 
-    def record(self, key: Key) -> tuple[bytes, bytes]:
+    def record(self, kind: int, key: Key) -> tuple[bytes, bytes]:
         """Meta and text of a stored record."""
 
-    def is_below(self, front: Sequence[int], key: Key) -> bool:
+    def is_below(self, front: Sequence[int], kind: int, key: Key) -> bool:
         """Tell whether one of some revisions, or an ancestor of theirs, brought a record."""
 
-    def meta_below(self, front: Sequence[int], key: Key) -> bytes | None:
+    def meta_below(self, front: Sequence[int], kind: int, key: Key) -> bytes | None:
         """The meta of a record that one of some revisions, or an ancestor of theirs, brought; None where none did."""
 
 
 class Prover(Protocol):
     """Proves the segments of one stream, up to one that Python must look at: what is out of the ordinary or wrong. What
     Python takes then is noted. Its twin is `store.incoming.Intake`, which it serves."""
-
-    own_meta: bytes
-    """The meta of the own record of each segment that it proves."""
 
     @property
     def segments(self) -> int:
@@ -61,8 +58,8 @@ class Prover(Protocol):
         """Prove segments that lie one behind the other from `at` on: how many, bytes decoded, and steps. It ends early
         where it is Python's turn, which it says, and where it has decoded or done as much as it may."""
 
-    def has(self, revision: bytes) -> bool:
-        """Tell whether a revision came."""
+    def own_meta(self, revision: bytes) -> bytes | None:
+        """The meta of the own record of a revision; None where it did not come."""
 
     def note(self, block: bytes, at: int, rows: Sequence[tuple[int, int, int]] = (), bases: Sequence[int] = ()) -> None:
         """Take a segment that Python has proved. `rows`: depth, chain and lineage of each record; `bases`: the number
@@ -91,12 +88,11 @@ _WORK: Final = (DECOMPRESSED, DECOMPRESSED_IN, DECOMPRESSED_OUT, HASHED, HASHED_
 """The meters that `Prover.tally` counts for."""
 
 
-def make_prover(width: int, cache: int, judges: bool, stored: Stored | None) -> Prover | None:
-    """Give the prover of segments whose records are of one kind and have hashes of so many bytes as keys; None where
-    it was not built, or `width` is 0. `cache`: bytes of texts that are kept. `judges`: whether faults matter. `stored`:
-    None for a repository that has nothing."""
+def make_prover(vcs: str, cache: int, judges: bool, stored: Stored | None) -> Prover | None:
+    """Give the prover of the segments of a version-control system; None where there is none. `cache`: bytes of texts
+    that are kept. `judges`: whether faults matter. `stored`: None for a repository that has nothing."""
     made = native("Prover")
-    found: Prover | None = made(width, cache, judges, stored) if made is not None and width else None
+    found: Prover | None = made(vcs, cache, judges, stored) if made is not None and vcs in made.systems else None
     return found
 
 

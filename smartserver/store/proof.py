@@ -38,9 +38,6 @@ on down to the files.
 # The native prover (`native/src/prover.rs`) does the same for what is in order and common. Whatever it does not take
 # comes here, so every error is worded here.
 #
-# What is ugly: `add_repeat` takes a record whose bytes were proved in another segment of the same body, without its
-# text. It is an optimisation of histories that bring the same record many times, and doubles the paths through
-# `_need`.
 
 from __future__ import annotations
 
@@ -71,38 +68,20 @@ class ReferenceCache:
     """What records refer to, the least recently used dropped first; only where the key is proof of the text."""
 
     def __init__(self, limit: int = REFERENCES_KEPT) -> None:
-        self._found = Cache[tuple[int, Key, Key], tuple[bytes, References, References]](limit, _cost)
+        self._found = Cache[tuple[int, Key, bytes], References](limit, _cost)
 
-    def get(self, kind: int, key: Key, meta: bytes | None = None) -> References | None:
-        """What is kept of that record; nothing where it had another meta, which the key need not prove."""
-        found = self.get_changes(kind, key, b"", meta)
-        return None if found is None else found[0]
+    def get(self, record: Record) -> References | None:
+        """What is kept of a record. Its key need not prove its meta."""
+        return self._found.get((record.kind, record.key, record.meta))
 
-    def put(self, kind: int, key: Key, meta: bytes, found: References) -> None:
+    def put(self, record: Record, found: References) -> None:
         """Keep what a record refers to."""
-        self.put_changes(kind, key, b"", meta, (found, NOTHING))
-
-    def get_changes(
-        self, kind: int, key: Key, base: Key, meta: bytes | None = None
-    ) -> tuple[References, References] | None:
-        """What is kept of a record on that base: what only the record and what only the base refers to."""
-        found = self._found.get((kind, key, base))
-        return None if found is None or (meta is not None and found[0] != meta) else found[1:]
-
-    def put_changes(self, kind: int, key: Key, base: Key, meta: bytes, changes: tuple[References, References]) -> None:
-        """Keep how a record differs from its base in what it refers to."""
-        place = (kind, key, base)
-        if self._found.get(place) is None:
-            self._found.put(place, (meta, *changes))
+        self._found.put((record.kind, record.key, record.meta), found)
 
 
-def _cost(changes: tuple[bytes, References, References]) -> int:
+def _cost(references: References) -> int:
     """Keys that an entry of the cache has, and one."""
-    count = 1
-    for groups in changes[1:]:
-        for _, _, keys in groups:
-            count += len(keys)
-    return count
+    return 1 + sum(len(keys) for _, _, keys in references)
 
 
 def check_own_record(system: System, segment: Segment, own: Record | None) -> None:
@@ -202,26 +181,7 @@ class SegmentProof:
             self._need(entry, self.references(record), self.references(base))
             return
         now, before = (_frozen(groups) for groups in changes)
-        if self._system.may_refer(entry.kind, entry.meta):
-            self._cache.put_changes(entry.kind, entry.key, base.key, entry.meta, (now, before))
         self._need(entry, now, before)
-
-    def add_repeat(self, entry: Entry, base_key: Key | None) -> bool:
-        """Take an entry whose bytes were proved before; False, and not taken, where its text must be looked into."""
-        needed, granted = NOTHING, NOTHING
-        if self._system.may_refer(entry.kind, entry.meta):
-            changes = None if base_key is None else self._cache.get_changes(entry.kind, entry.key, base_key, entry.meta)
-            if changes is not None:
-                needed, granted = changes
-            else:
-                cached = self._cache.get(entry.kind, entry.key, entry.meta)
-                if cached is None:
-                    return False
-                needed = cached
-                if needed and base_key is not None:
-                    granted = self._cache.get(entry.kind, base_key) or NOTHING
-        self._need(entry, needed, granted)
-        return True
 
     def _need(self, entry: Entry, needed: References, granted: References) -> None:
         """Note what an entry refers to; `granted`: what its base does, which was proved with that."""
@@ -241,7 +201,7 @@ class SegmentProof:
         Raises:
             CorruptRecord: it cannot be read.
         """
-        found = self._cache.get(record.kind, record.key, record.meta)
+        found = self._cache.get(record)
         if found is None:
             try:
                 groups = self._system.references(record.kind, record.key, record.meta, record.text)
@@ -249,7 +209,7 @@ class SegmentProof:
                 raise CorruptRecord(self.revision, record.key, str(wrong)) from wrong
             found = _frozen(groups)
             if record.kind in self._system.content_keys and self._system.may_refer(record.kind, record.meta):
-                self._cache.put(record.kind, record.key, record.meta, found)
+                self._cache.put(record, found)
         return found
 
     def finish(self) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from hashlib import blake2b
 
 from smartserver.errors import CorruptFile
-from smartserver.records.system import system_of
 from smartserver.store.blocks import seal
 from smartserver.store.index import Index
 from smartserver.store.native import Prover, count_work, make_prover
@@ -33,7 +32,7 @@ Progress = Callable[[int], None]
 
 def check_packs(snapshot: Snapshot, progress: Progress) -> SegmentReport | None:
     """What was read and found, which has no problem; None where something is wrong, or cannot be proved natively."""
-    prover = make_prover(system_of(snapshot.state.vcs).hash_bytes, TEXTS, False, None)
+    prover = make_prover(snapshot.state.vcs, TEXTS, False, None)
     if prover is None or snapshot.far:
         return None
     check = SegmentCheck(snapshot)

@@ -71,7 +71,6 @@ class Export:
         Raises:
             CannotSend: something is missing or broken here, or larger than a server takes.
         """
-        self._writer.begin(graph)
         for at in range(0, len(graph), CHUNK):
             chunk = graph[at : at + CHUNK]
             parents = {each.revision: each.parents for each in chunk}

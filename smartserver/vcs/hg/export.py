@@ -70,7 +70,6 @@ class Export:
         Raises:
             CannotSend: something is missing or broken here, or larger than a server takes.
         """
-        self._writer.begin(graph)
         # What is read is proved by the server, and hashing it here takes a tenth of a push.
         with unchecked(self._changesets, self._manifests):
             for node, parents in graph:
