@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 
 import pytest
@@ -76,7 +77,8 @@ def _outcome_in(
             sent.finish(len(part), len(body))
         except CodedError as wrong:
             sent.abandon()
-            return type(wrong).__name__, str(wrong)
+            # Which fault zstd finds in a damaged frame depends on what its context decoded before.
+            return type(wrong).__name__, re.sub("(a damaged frame): .*", r"\1", str(wrong))
         entry = sent.entry
         if entry is None or number < 2:
             repository.commit(b"r%d" % number, 0, "user", begun, sent)

@@ -94,7 +94,7 @@ class World:
         return self.put(FILE, self.meta(*before), text, path)
 
     def manifest(self, before: list[bytes]) -> bytes:
-        below = [self.manifests[node] for node in before]
+        below = [self.manifests.get(node, {}) for node in before]
         entries = dict(below[0]) if below else {}
         for _ in range(self.chance.randrange(1, 5)):
             path = self.chance.choice(ODD if self.is_odd() else PLAIN)
