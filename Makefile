@@ -9,6 +9,8 @@
 #   make test-all   the same with every test, in 20 minutes
 #   make lint    ruff and mypy alone
 #   make fuzz    prove and change histories at random natively and in Python, for some minutes: both must say the same
+#   make fuzz-asan   the same under AddressSanitizer, zstd's C code included; it takes rustup's Rust and gcc
+#                (fewer histories: make fuzz-asan EXAMPLES=200)
 #   make wheels  wheels with the native parts, of the platforms that can be built for here (others: see pyproject.toml)
 #   make docs    write the reference pages that are generated (commands, verbs, errors, bans, counters) into doc/built
 #   make bench   count the round trips of every git operation, ours beside git's, in half a minute
@@ -41,6 +43,8 @@ INSTALLED := $(VENV)/installed
 TOOLS := $(VENV)/tools
 SUITE := $(VENV)/suite
 ENGINE := $(VENV)/engine
+ASAN := $(CURDIR)/$(VENV)/asan
+FUZZED := $(addprefix tests/property/test_native_intake,.py _bzr.py _hg.py)
 LEFT_OUT := $(VENV)/left-out
 PIP_OPTIONS := --quiet --disable-pip-version-check --no-compile
 PIP := $(BIN)/python -m pip install $(PIP_OPTIONS)
@@ -55,7 +59,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export SMARTSERVER_AGENT := 0
 
 .PHONY: demo demo-cluster soak test short-stores short-units short-tools test-all computing breezy mercurial interop faulty waiting plain check lint
-.PHONY: fuzz wheels docs bench papers profile ratchet git-suite brz-suite engine-suite
+.PHONY: fuzz fuzz-asan wheels docs bench papers profile ratchet git-suite brz-suite engine-suite
 .PHONY: hg-suite hg-versions hg-6.3 hg-6.9 versitygw clean
 .DELETE_ON_ERROR:
 
@@ -156,7 +160,17 @@ else
 endif
 
 fuzz: $(TOOLS)
-	EXAMPLES=20000 $(BIN)/python -m pytest tests/property/test_native_intake.py
+	EXAMPLES=20000 $(BIN)/python -m pytest $(FUZZED)
+
+# A package of links to this one, with a crate of its own.
+fuzz-asan: HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+fuzz-asan: $(TOOLS)
+	cd native && RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CFLAGS=-fsanitize=address \
+	  cargo build --release --locked --target $(HOST) --target-dir target/asan
+	rm -rf $(ASAN) && mkdir $(ASAN) && cp -rs $(CURDIR)/smartserver $(ASAN) && rm -f $(ASAN)/smartserver/_native.*
+	cp native/target/asan/$(HOST)/release/lib_native.so $(ASAN)/smartserver/_native.abi3.so
+	LD_PRELOAD=$$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 EXAMPLES=$(or $(EXAMPLES),2000) \
+	  $(BIN)/python -m pytest -o pythonpath=$(ASAN) $(FUZZED)
 
 wheels: $(MADE)
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .

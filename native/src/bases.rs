@@ -8,12 +8,12 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
+use crate::encoder::Encoder;
 use crate::limits::MAX_HUNKS;
 use crate::packing::{is_usable, single_hunk, BULK_LEVEL};
 use crate::segment::{HUNKS, STORED};
 use crate::texts::Bytes;
 use crate::varint;
-use crate::writer::SegmentWriter;
 
 const SKIP: u32 = 32;
 pub const CANDIDATES: usize = 2;
@@ -67,7 +67,7 @@ pub struct Choice {
 }
 
 /// A record to send.
-pub struct Item<'py> {
+pub struct Item {
     pub kind: u8,
     pub name: u32,
     pub key: PyBackedBytes,
@@ -77,7 +77,7 @@ pub struct Item<'py> {
     pub text: Option<Bytes>,
     /// Bytes of a text that is held elsewhere, if hunks can say it; else 0.
     pub length: usize,
-    pub parts: Option<Bound<'py, PyAny>>,
+    pub parts: Option<Py<PyAny>>,
 }
 
 /// Records of one folder and extension, the newest last.
@@ -91,66 +91,68 @@ fn skip_distance(number: u32) -> u32 {
     distance
 }
 
-impl SegmentWriter {
+impl Encoder {
     /// Choose the encoding of a record; one that is held gets its text where that is needed.
-    pub fn settle(&mut self, py: Python<'_>, item: &mut Item<'_>, tags: &HashMap<u32, u64>) -> PyResult<Choice> {
+    pub fn settle(&mut self, item: &mut Item, tags: &HashMap<u32, u64>) -> PyResult<Choice> {
         if item.text.is_none() {
             if self.kinds[item.kind as usize].check.is_none() {
                 if let Some(again) = self.again(item) {
                     return Ok(again);
                 }
                 if item.length > 0 {
-                    if let Some(choice) = self.try_candidates(py, item, tags)? {
+                    if let Some(choice) = self.try_candidates(item, tags)? {
                         if choice.cost * 2 <= item.length {
                             return Ok(choice);
                         }
                     }
                 }
             }
-            item.text = Some(self.text(py, item.name)?);
+            item.text = Some(self.text(item.name)?);
         }
-        self.encode(py, item, tags)
+        self.encode(item, tags)
     }
 
-    fn encode(&mut self, py: Python<'_>, item: &Item<'_>, tags: &HashMap<u32, u64>) -> PyResult<Choice> {
+    fn encode(&mut self, item: &Item, tags: &HashMap<u32, u64>) -> PyResult<Choice> {
         if let Some(parts) = &item.parts {
-            let length: usize = parts.getattr("length")?.extract()?;
-            let made = py.import("smartserver.records.delta")?.call_method1("compress_parts", (parts,))?;
-            let (encoding, parts): (u8, Vec<PyBackedBytes>) = made.extract()?;
+            let (length, (encoding, parts)) = Python::attach(|py| -> PyResult<(usize, (u8, Vec<PyBackedBytes>))> {
+                let length = parts.bind(py).getattr("length")?.extract()?;
+                let made = py.import("smartserver.records.delta")?.call_method1("compress_parts", (parts,))?;
+                Ok((length, made.extract()?))
+            })?;
             let cost = parts.iter().map(|part| part.len()).sum();
             return Ok(Choice { encoding, frame: Bytes::default(), base: NONE, number: 0, cost, length, parts });
         }
         if !self.kinds[item.kind as usize].base {
-            return Ok(self.alone(py, item));
+            return Ok(self.alone(item));
         }
         if let Some(again) = self.again(item) {
             return Ok(again);
         }
         let length = text_of(item).len();
-        let best = self.try_candidates(py, item, tags)?;
+        let best = self.try_candidates(item, tags)?;
         if let Some(choice) = &best {
             if choice.encoding == STORED || choice.cost * 2 <= length {
                 return Ok(best.expect("it was just looked at"));
             }
         }
-        let alone = self.alone(py, item);
+        let alone = self.alone(item);
         match best {
             // In bulk a little is paid for a full text, which makes every read of what follows cheaper.
             Some(best) if alone.cost * 10 >= best.cost * if self.bulk { 11 } else { 10 } => Ok(best),
-            None if alone.encoding != STORED => Ok(self.try_siblings(py, item, &alone, tags)?.unwrap_or(alone)),
+            None if alone.encoding != STORED => Ok(self.try_siblings(item, &alone, tags)?.unwrap_or(alone)),
             _ => Ok(alone),
         }
     }
 
-    fn alone(&mut self, py: Python<'_>, item: &Item<'_>) -> Choice {
+    fn alone(&mut self, item: &Item) -> Choice {
         let text = text_of(item);
-        let (encoding, frame) = self.packer.compress(py, text, &Bytes::default(), self.level);
+        let (encoding, frame) = self.packer.compress(text, &Bytes::default(), self.level);
         let (cost, length) = (frame.len(), text.len());
         Choice { encoding, frame, base: NONE, number: 0, cost, length, parts: Vec::new() }
     }
 
     /// The frame of an earlier copy of the record, where its base is one of this revision also.
-    fn again(&mut self, item: &Item<'_>) -> Option<Choice> {
+    fn again(&mut self, item: &Item) -> Option<Choice> {
         let version = self.version(item.name).filter(|version| version.last != NONE)?;
         if version.base == NONE {
             if !item.candidates.is_empty() {
@@ -178,29 +180,19 @@ impl SegmentWriter {
         false
     }
 
-    fn try_candidates(
-        &mut self,
-        py: Python<'_>,
-        item: &Item<'_>,
-        tags: &HashMap<u32, u64>,
-    ) -> PyResult<Option<Choice>> {
+    fn try_candidates(&mut self, item: &Item, tags: &HashMap<u32, u64>) -> PyResult<Option<Choice>> {
         let mut best: Option<Choice> = None;
         for (name, text) in &item.candidates {
             if *name == item.name {
                 continue;
             }
-            let known = self.known(py, *name, text)?;
+            let known = self.known(*name, text)?;
             let number = known.number + 1;
             let mut base = if self.bulk { self.skip(*name, number) } else { *name };
             if base == item.name {
                 base = *name;
             }
-            let choice = if item.text.is_none() {
-                self.in_hunks(py, item, base, number, tags)?
-            } else {
-                self.against(py, item, base, number, tags)?
-            };
-            let Some(choice) = choice else { continue };
+            let Some(choice) = self.against(item, base, number, tags)? else { continue };
             let is_stored = choice.encoding == STORED;
             if best.as_ref().map_or(true, |best| choice.cost < best.cost) {
                 best = Some(choice);
@@ -218,54 +210,64 @@ impl SegmentWriter {
             .map_or(true, |version| version.depth >= MAX_DEPTH || version.chain + size as u64 > MAX_CHAIN / 2)
     }
 
-    fn against(
-        &mut self,
-        py: Python<'_>,
-        item: &Item<'_>,
-        base: u32,
-        number: u32,
-        tags: &HashMap<u32, u64>,
-    ) -> PyResult<Option<Choice>> {
-        let text = text_of(item).clone();
-        if self.is_too_deep(base, text.len()) {
+    /// A record on a base: what it takes less than a whole text; none where it cannot rest on that.
+    fn against(&mut self, item: &Item, base: u32, number: u32, tags: &HashMap<u32, u64>) -> PyResult<Option<Choice>> {
+        let length = item.text.as_ref().map_or(item.length, |text| text.len());
+        if self.is_too_deep(base, length) {
             return Ok(None);
         }
-        let on = self.text(py, base)?;
-        if !is_usable(&text, &on) {
+        let made = match &item.text {
+            Some(text) => self.frame_on(text, base)?,
+            None => self.hunks_on(item, base)?,
+        };
+        let Some((encoding, frame)) = made else { return Ok(None) };
+        let (parts, cost) = (Vec::new(), frame.len());
+        if encoding == STORED {
+            return Ok(Some(Choice { encoding, frame, base: NONE, number: 0, cost, length, parts }));
+        }
+        let cost = cost + self.named(base, tags);
+        Ok(Some(Choice { encoding, frame, base, number, cost, length, parts }))
+    }
+
+    /// Encoding and frame of a text on a base.
+    fn frame_on(&mut self, text: &Bytes, base: u32) -> PyResult<Option<(u8, Bytes)>> {
+        let on = self.text(base)?;
+        if !is_usable(text, &on) {
             return Ok(None);
         }
         // Where hunks are read elsewhere, the readers keep them as their own deltas, which may have rules of their own.
-        let hunk = if self.hunks.is_none() { single_hunk(&text, &on, FEW) } else { None };
-        let made = match (hunk, self.looks) {
+        let hunk = if self.hunks.is_none() { single_hunk(text, &on, FEW) } else { None };
+        Ok(Some(match (hunk, self.looks) {
             (Some(hunk), _) => (HUNKS, Bytes::Own(Arc::new(hunk))),
             (None, Some(looks)) if text.len() + on.len() >= looks.least => {
-                let made = self.packer.compress(py, &text, &on, looks.first);
+                let made = self.packer.compress(text, &on, looks.first);
                 if made.1.len() > looks.enough {
-                    self.packer.compress(py, &text, &on, looks.second)
+                    self.packer.compress(text, &on, looks.second)
                 } else {
                     made
                 }
             }
-            _ => self.packer.compress(py, &text, &on, self.level),
-        };
-        Ok(Some(self.resting_on(base, number, made, text.len(), tags)))
+            _ => self.packer.compress(text, &on, self.level),
+        }))
     }
 
-    /// A frame on a base; one that is stored rests on none.
-    fn resting_on(
-        &self,
-        base: u32,
-        number: u32,
-        (encoding, frame): (u8, Bytes),
-        length: usize,
-        tags: &HashMap<u32, u64>,
-    ) -> Choice {
-        let (parts, cost) = (Vec::new(), frame.len());
-        if encoding == STORED {
-            return Choice { encoding, frame, base: NONE, number: 0, cost, length, parts };
-        }
-        let cost = cost + self.named(base, tags);
-        Choice { encoding, frame, base, number, cost, length, parts }
+    /// Encoding and frame of the hunks that Python reads of a text that is held elsewhere.
+    fn hunks_on(&mut self, item: &Item, base: u32) -> PyResult<Option<(u8, Bytes)>> {
+        let Some(differences) = &self.hunks else { return Ok(None) };
+        let hunks = Python::attach(|py| -> PyResult<Vec<u8>> {
+            let (key, on) = (PyBytes::new(py, &item.key), PyBytes::new(py, &self.names.key(base)[1..]));
+            let mut hunks = Vec::new();
+            let mut at = 0;
+            for hunk in differences.bind(py).call1((item.kind, key, on))?.try_iter()? {
+                let (start, end, added): (u64, u64, PyBackedBytes) = hunk?.extract()?;
+                varint::write(&mut hunks, start - at);
+                varint::write(&mut hunks, end - start);
+                varint::write_bytes(&mut hunks, &added);
+                at = end;
+            }
+            Ok(hunks)
+        })?;
+        Ok((hunks.len() <= MAX_HUNKS).then(|| self.packer.pack_hunks(hunks)))
     }
 
     /// Bytes that it takes to name a base.
@@ -277,43 +279,8 @@ impl SegmentWriter {
         }
     }
 
-    fn in_hunks(
-        &mut self,
-        py: Python<'_>,
-        item: &Item<'_>,
-        base: u32,
-        number: u32,
-        tags: &HashMap<u32, u64>,
-    ) -> PyResult<Option<Choice>> {
-        let Some(differences) = &self.hunks else { return Ok(None) };
-        if self.is_too_deep(base, item.length) {
-            return Ok(None);
-        }
-        let (key, on) = (PyBytes::new(py, &item.key), PyBytes::new(py, &self.names.key(base)[1..]));
-        let mut hunks = Vec::new();
-        let mut at = 0;
-        for hunk in differences.bind(py).call1((item.kind, key, on))?.try_iter()? {
-            let (start, end, added): (u64, u64, PyBackedBytes) = hunk?.extract()?;
-            varint::write(&mut hunks, start - at);
-            varint::write(&mut hunks, end - start);
-            varint::write_bytes(&mut hunks, &added);
-            at = end;
-        }
-        if hunks.len() > MAX_HUNKS {
-            return Ok(None);
-        }
-        let made = self.packer.pack_hunks(py, hunks);
-        Ok(Some(self.resting_on(base, number, made, item.length, tags)))
-    }
-
     /// The best of the newest siblings, when it saves a tenth of what the record costs alone.
-    fn try_siblings(
-        &mut self,
-        py: Python<'_>,
-        item: &Item<'_>,
-        alone: &Choice,
-        tags: &HashMap<u32, u64>,
-    ) -> PyResult<Option<Choice>> {
+    fn try_siblings(&mut self, item: &Item, alone: &Choice, tags: &HashMap<u32, u64>) -> PyResult<Option<Choice>> {
         let text = text_of(item).clone();
         if item.path.is_empty() || text.len() < LEAST_SIBLING {
             return Ok(None);
@@ -329,7 +296,7 @@ impl SegmentWriter {
             if is_deep || !self.is_in(name) || name == item.name {
                 continue;
             }
-            let on = self.text(py, name)?;
+            let on = self.text(name)?;
             if is_usable(&text, &on) {
                 let size = self.packer.probe(&text, &on);
                 if size < least {
@@ -345,7 +312,7 @@ impl SegmentWriter {
             return Ok(None);
         }
         let number = self.version(best).map_or(0, |version| version.number) + 1;
-        let choice = self.against(py, item, best, number, tags)?;
+        let choice = self.against(item, best, number, tags)?;
         Ok(choice.filter(|choice| choice.cost * 10 <= alone.cost * 9))
     }
 
@@ -366,14 +333,14 @@ impl SegmentWriter {
         }
     }
 
-    fn known(&mut self, py: Python<'_>, name: u32, text: &Option<Bytes>) -> PyResult<Version> {
+    fn known(&mut self, name: u32, text: &Option<Bytes>) -> PyResult<Version> {
         if let Some(text) = text {
             self.texts.put(name, text.clone(), text.len() + ENTRY);
         }
         if let Some(known) = self.version(name) {
             return Ok(known);
         }
-        let size = self.text(py, name)?.len();
+        let size = self.text(name)?.len();
         Ok(self.add(name, size, NONE, 0, STORED))
     }
 
@@ -386,19 +353,20 @@ impl SegmentWriter {
         made
     }
 
-    fn text(&mut self, py: Python<'_>, name: u32) -> PyResult<Bytes> {
+    fn text(&mut self, name: u32) -> PyResult<Bytes> {
         if let Some(text) = self.texts.get(name) {
             return Ok(text);
         }
         let key = self.names.key(name);
         let fetch = self.fetch.as_ref().ok_or_else(|| PyRuntimeError::new_err("nothing gives texts any more"))?;
-        let text: PyBackedBytes = fetch.bind(py).call1((key[0], PyBytes::new(py, &key[1..])))?.extract()?;
+        let text: PyBackedBytes =
+            Python::attach(|py| fetch.bind(py).call1((key[0], PyBytes::new(py, &key[1..])))?.extract())?;
         let text = Bytes::Python(Arc::new(text));
         self.texts.put(name, text.clone(), text.len() + ENTRY);
         Ok(text)
     }
 
-    pub fn keep(&mut self, item: &Item<'_>, choice: &Choice) {
+    pub fn keep(&mut self, item: &Item, choice: &Choice) {
         let name = item.name;
         if self.version(name).is_none() {
             self.add(name, choice.length, choice.base, choice.number, choice.encoding);
@@ -424,12 +392,12 @@ impl SegmentWriter {
     }
 }
 
-fn text_of<'a>(item: &'a Item<'_>) -> &'a Bytes {
+fn text_of(item: &Item) -> &Bytes {
     item.text.as_ref().expect("a record that is encoded has its text")
 }
 
 /// Kind, folder and extension.
-fn place_of(item: &Item<'_>) -> (u8, Vec<u8>, Vec<u8>) {
+fn place_of(item: &Item) -> (u8, Vec<u8>, Vec<u8>) {
     let (folder, name) = match memchr::memrchr(b'/', &item.path) {
         Some(at) => (&item.path[..at], &item.path[at + 1..]),
         None => (&item.path[..0], &item.path[..]),

@@ -1,20 +1,27 @@
 //! The work of smartserver for each record, where Python would take 70 to 160 microseconds. Each class here is the
 //! twin of one of Python's, of the same name and contract; `smartserver/records/native.py` chooses.
 
+#![deny(unsafe_code)]
+
 use pyo3::prelude::*;
 
 mod ancestry;
 mod bases;
+mod bzr;
 mod delta;
+mod encoder;
+mod entries;
 mod frame;
 mod frames;
 mod guard;
+mod hg;
 mod index;
 mod keys;
 mod limits;
 mod meters;
 mod objects;
 mod pack;
+mod pack_file;
 mod packing;
 mod proof;
 mod prover;
@@ -22,7 +29,9 @@ mod reader;
 mod segment;
 mod stored;
 mod stream;
+#[allow(unsafe_code)]
 mod sys;
+mod system;
 mod texts;
 mod varint;
 mod writer;

@@ -3,6 +3,9 @@
 use sha1::{Digest, Sha1};
 use sha2::Sha256;
 
+use crate::segment::Segment;
+use crate::system::{name, unhex, References, Version};
+
 pub const COMMIT: u8 = 1;
 pub const TREE: u8 = 2;
 pub const BLOB: u8 = 3;
@@ -30,16 +33,43 @@ pub fn has_id(kind: u8, text: &[u8], id: &[u8]) -> bool {
     }
 }
 
-/// An id of either hash; of a shorter one the rest is zeros.
-pub type Id = [u8; 32];
+/// Add what an object refers to, and what its base does, of the same type, and it does not. True of the revision's own
+/// commit; none: it is Python's turn.
+pub fn compare(
+    segment: &Segment<'_>,
+    record: &Version<'_>,
+    base: Option<&Version<'_>>,
+    width: usize,
+    judges: bool,
+    needed: &mut References,
+    removed: &mut References,
+) -> Option<bool> {
+    let below = base.filter(|base| base.meta == record.meta).map(|base| base.text);
+    match *record.meta {
+        [BLOB] => Some(false),
+        [TREE] => {
+            compare_trees(record.text, below.unwrap_or_default(), width, judges, needed, removed).then_some(false)
+        }
+        // Another commit, or a bare one, is Python's.
+        [COMMIT] if record.key == segment.revision => {
+            let named = read_commit(record.text, width)?;
+            let is_same = named[1..].iter().map(Vec::as_slice).eq(segment.parents.iter().map(|parent| parent.id));
+            if !is_same || (judges && !is_clean_commit(record.text)) {
+                return None;
+            }
+            needed.extend(references_of(&named));
+            if let Some(below) = below {
+                removed.extend(references_of(&read_commit(below, width)?));
+            }
+            Some(true)
+        }
+        _ => None,
+    }
+}
 
-/// References of an object: types and ids.
-pub type References = Vec<(u8, Id)>;
-
-pub fn id(bytes: &[u8]) -> Id {
-    let mut id = [0; 32];
-    id[..bytes.len()].copy_from_slice(bytes);
-    id
+/// The references of a commit that names a tree, then parents.
+fn references_of(named: &[Vec<u8>]) -> impl Iterator<Item = (u8, Vec<u8>)> + '_ {
+    named.iter().enumerate().map(|(at, key)| (if at == 0 { TREE } else { COMMIT }, name(0, key)))
 }
 
 /// An entry of a tree as every git writes them.
@@ -158,7 +188,7 @@ fn is_before((one, one_is_folder): (&[u8], bool), (other, other_is_folder): (&[u
 
 /// The references of a tree that its base lacks, and those that only the base has. False where the tree is not a plain
 /// one, or, if that matters (`judges`), may have faults; then both say nothing.
-pub fn compare_trees(
+fn compare_trees(
     text: &[u8],
     base: &[u8],
     width: usize,
@@ -194,7 +224,7 @@ pub fn compare_trees(
             }
             base_at += old.whole.len();
             if let Some(kind) = old.kind.object() {
-                granted.push((kind, id(old.key)));
+                granted.push((kind, name(0, old.key)));
             }
             if has_same_head {
                 break;
@@ -208,7 +238,7 @@ pub fn compare_trees(
             return false;
         }
         if let Some(kind) = entry.kind.object() {
-            needed.push((kind, id(entry.key)));
+            needed.push((kind, name(0, entry.key)));
         }
     }
     is_alike &= text.len() == base.len();
@@ -216,7 +246,7 @@ pub fn compare_trees(
         let Some(old) = entry_at(base, base_at, width) else { return false };
         base_at += old.whole.len();
         if let Some(kind) = old.kind.object() {
-            granted.push((kind, id(old.key)));
+            granted.push((kind, name(0, old.key)));
         }
     }
     is_alike || !judges || is_clean_tree(text, width)
@@ -235,7 +265,7 @@ fn is_clean_tree(text: &[u8], width: usize) -> bool {
 }
 
 /// The tree of a commit, then its parents; none where it cannot be read as `vcs/git/format.py` does.
-pub fn read_commit(text: &[u8], width: usize) -> Option<Vec<Id>> {
+fn read_commit(text: &[u8], width: usize) -> Option<Vec<Vec<u8>>> {
     let mut found = vec![hex_line(text, b"tree ", width)?];
     let mut at = 2 * width + 6;
     while text[at..].starts_with(b"parent ") {
@@ -246,21 +276,16 @@ pub fn read_commit(text: &[u8], width: usize) -> Option<Vec<Id>> {
 }
 
 /// The id in a line of a head.
-fn hex_line(text: &[u8], name: &[u8], width: usize) -> Option<Id> {
-    let hex = text.strip_prefix(name)?.get(..2 * width)?;
-    if text.get(name.len() + 2 * width) != Some(&b'\n') {
+fn hex_line(text: &[u8], label: &[u8], width: usize) -> Option<Vec<u8>> {
+    let hex = text.strip_prefix(label)?.get(..2 * width)?;
+    if text.get(label.len() + 2 * width) != Some(&b'\n') {
         return None;
     }
-    let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
-    let mut id = [0; 32];
-    for (byte, pair) in id.iter_mut().zip(hex.chunks_exact(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
-    Some(id)
+    unhex(hex)
 }
 
 /// Tell whether a commit that can be read has none of the faults that `vcs/git/fsck.py` looks for.
-pub fn is_clean_commit(text: &[u8]) -> bool {
+fn is_clean_commit(text: &[u8]) -> bool {
     if memchr::memchr(0, text).is_some() {
         return false;
     }

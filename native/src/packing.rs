@@ -23,9 +23,6 @@ const PROBE_LEVEL: i32 = 1;
 const PROBE: usize = 64 << 10;
 const PROBED: usize = 128 << 10;
 
-/// Bytes of text and base from which Python's other threads may run meanwhile.
-const LONG: usize = 64 << 10;
-
 pub struct Packer {
     writer: Writer,
     /// Frames made, bytes of texts and of frames, nanoseconds.
@@ -38,7 +35,7 @@ impl Packer {
     }
 
     /// Encoding and frame of a text; one that would be no smaller is stored.
-    pub fn compress(&mut self, py: Python<'_>, text: &Bytes, base: &Bytes, mut level: i32) -> (u8, Bytes) {
+    pub fn compress(&mut self, text: &Bytes, base: &Bytes, mut level: i32) -> (u8, Bytes) {
         let base = if is_usable(text, base) { apart(text, base) } else { Bytes::default() };
         if text.len() >= PROBED && base.is_empty() && self.is_incompressible(text) {
             return (STORED, text.clone());
@@ -47,14 +44,7 @@ impl Packer {
             level = level.min(LARGE_LEVEL);
         }
         let start = Instant::now();
-        let writer = &mut self.writer;
-        let frame = if text.is_empty() {
-            &[]
-        } else if text.len() + base.len() < LONG {
-            writer.write(text, &base, level)
-        } else {
-            py.detach(|| writer.write(text, &base, level))
-        };
+        let frame = if text.is_empty() { &[] } else { self.writer.write(text, &base, level) };
         let made = frame.len();
         let chosen =
             if made >= text.len() { (STORED, text.clone()) } else { (ZSTD, Bytes::Own(Arc::new(frame.to_vec()))) };
@@ -73,10 +63,10 @@ impl Packer {
     }
 
     /// Encoding and frame of hunks.
-    pub fn pack_hunks(&mut self, py: Python<'_>, hunks: Vec<u8>) -> (u8, Bytes) {
+    pub fn pack_hunks(&mut self, hunks: Vec<u8>) -> (u8, Bytes) {
         let hunks = Bytes::Own(Arc::new(hunks));
         if hunks.len() > LEAST_PACKED {
-            let (encoding, frame) = self.compress(py, &hunks, &Bytes::default(), HUNKS_LEVEL);
+            let (encoding, frame) = self.compress(&hunks, &Bytes::default(), HUNKS_LEVEL);
             if encoding == ZSTD {
                 let mut packed = Vec::with_capacity(frame.len() + 9);
                 varint::write(&mut packed, hunks.len() as u64);

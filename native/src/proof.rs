@@ -1,14 +1,14 @@
 //! The proof of one segment, as `store/incoming.py` and `store/proof.py` make it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::frame::decompress;
 use crate::index::{EXTERNAL, NO_BASE};
-use crate::objects::{compare_trees, has_id, id, is_clean_commit, read_commit, Id, References, BLOB, COMMIT, TREE};
-use crate::segment::{decode, Entry, Segment, OF_HASHES};
+use crate::segment::{decode, Entry, Segment};
 use crate::stored::Row;
 use crate::stream::{kib, Batch, Parents, Record, Stop, Stream, NONE};
+use crate::system::{name, References, Version};
 use crate::texts::Text;
 
 /// Limits of `store/incoming.py`: Python encodes a record anew that would lie deeper.
@@ -54,27 +54,22 @@ struct Proof<'a> {
     segment: &'a Segment<'a>,
     parents: Parents,
     news: Vec<New<'a>>,
-    own: HashMap<&'a [u8], usize>,
-    /// Types of bases that ancestors brought.
-    bases: HashMap<Id, u8>,
-    granted: HashSet<(u8, Id)>,
+    /// Kinds and keys of `news`.
+    own: HashMap<(u8, &'a [u8]), usize>,
+    /// Types of bases that ancestors brought, by their names.
+    bases: HashMap<Vec<u8>, u8>,
+    /// Names that bases that ancestors brought refer to; a bit for each type.
+    granted: HashMap<Vec<u8>, u8>,
     needed: References,
     has_own_record: bool,
-}
-
-impl Proof<'_> {
-    /// Tell whether a base that an ancestor brought refers to a record.
-    fn grants(&self, key: &[u8]) -> bool {
-        [COMMIT, TREE, BLOB].iter().any(|&each| self.granted.contains(&(each, id(key))))
-    }
 }
 
 impl Stream {
     /// Prove a segment, and take it.
     pub fn prove(&mut self, batch: &Batch<'_>, at: u64) -> Result<(), Stop> {
         let block = &batch.blocks[self.segments.len() - batch.first];
-        let segment = decode(block, &OF_HASHES).ok_or(Stop::Turn)?;
-        if segment.revision.len() != self.width || self.revisions.find(segment.revision).is_some() {
+        let segment = decode(block, self.system.kinds()).ok_or(Stop::Turn)?;
+        if self.revisions.find(segment.revision).is_some() {
             return Err(Stop::Turn);
         }
         let parents = self.parents_of(&segment)?;
@@ -91,7 +86,7 @@ impl Stream {
             news: Vec::with_capacity(count),
             own: HashMap::with_capacity(count),
             bases: HashMap::new(),
-            granted: HashSet::new(),
+            granted: HashMap::new(),
             needed: Vec::new(),
             has_own_record: false,
         };
@@ -118,48 +113,52 @@ impl Stream {
         frame: &'a [u8],
         at: usize,
     ) -> Result<(), Stop> {
-        let [kind] = *entry.meta else { return Err(Stop::Turn) };
-        if entry.kind != 0 || entry.key.len() != self.width || !matches!(kind, COMMIT | TREE | BLOB) {
+        // A second one of a key that may have several is compared with the first by Python.
+        let is_known =
+            || self.find(entry.kind, entry.key).is_some() || self.stored_row(entry.kind, entry.key).is_some();
+        if self.system.kinds()[entry.kind as usize].may_conflict() && is_known() {
             return Err(Stop::Turn);
         }
+        let is_leaf = self.system.is_leaf(entry);
         let mut new = New {
             entry: *entry,
-            name: [&[0], entry.key].concat(),
+            name: name(entry.kind, entry.key),
             base: NO_BASE,
             depth: 0,
             chain: kib(entry.length),
             lineage: 0,
             at,
-            mark: if kind == BLOB { self.mark(frame) } else { 0 },
+            mark: if is_leaf { self.mark(frame) } else { 0 },
             text: None,
         };
         let base = match entry.base {
             Some(key) => self.rest_on(proof, key, &mut new)?,
             None => Base::None,
         };
-        if kind == BLOB && self.is_repeat(entry, new.mark) {
+        if is_leaf && self.is_repeat(entry, new.mark) {
             // Its bytes were proved before, on the same base, whose text was used now.
-            entry.base.and_then(|key| self.find(key)).and_then(|name| self.texts.get(name));
+            entry.base.and_then(|key| self.find(entry.kind, key)).and_then(|name| self.texts.get(name));
         } else {
-            new.text = Some(self.prove_text(batch, proof, &new, kind, base, frame)?);
+            new.text = Some(self.prove_text(batch, proof, entry, base, frame)?);
         }
-        proof.own.insert(entry.key, proof.news.len());
+        proof.own.insert((entry.kind, entry.key), proof.news.len());
         proof.news.push(new);
         Ok(())
     }
 
     /// Let a record rest on the first copy of its base, which this revision or an ancestor must have brought.
     fn rest_on(&mut self, proof: &Proof<'_>, key: &[u8], new: &mut New<'_>) -> Result<Base, Stop> {
-        let known = self.find(key);
-        let stored = self.stored_row(key);
-        let own = proof.own.get(key).copied();
+        let kind = new.entry.kind;
+        let known = self.find(kind, key);
+        let stored = self.stored_row(kind, key);
+        let own = proof.own.get(&(kind, key)).copied();
         let first = known.map(|name| self.copies[name as usize].0);
-        if own.is_none() && !proof.grants(key) {
+        if own.is_none() && !proof.granted.contains_key(&name(kind, key)) {
             let is_here = match known {
                 Some(name) => self.is_reached(name, &proof.parents.stream)?,
                 None => false,
             };
-            if !is_here && (stored.is_none() || !self.is_below(&proof.parents, key)?) {
+            if !is_here && (stored.is_none() || !self.is_below(&proof.parents, kind, key)?) {
                 return Err(Stop::Turn);
             }
         }
@@ -185,81 +184,57 @@ impl Stream {
         &mut self,
         batch: &Batch<'_>,
         proof: &mut Proof<'_>,
-        new: &New<'_>,
-        kind: u8,
+        entry: &Entry<'_>,
         base: Base,
         frame: &[u8],
     ) -> Result<Text, Stop> {
-        let (entry, width) = (&new.entry, self.width);
-        let (kind_of_base, base) = match base {
-            Base::None => (0, Text::default()),
-            Base::Stream(name) => (self.type_of(name), self.text(batch, name)?),
+        let (meta, on) = match base {
+            Base::None => (Vec::new(), Text::default()),
+            Base::Stream(name) => (self.meta_of(name).to_vec(), self.text(batch, name)?),
             Base::Stored(number) => self.stored_record(number)?,
-            Base::Own(number) => match &proof.news[number] {
-                New { text: Some(text), entry, .. } => (entry.meta[0], Arc::clone(text)),
-                New { entry, .. } => (entry.meta[0], self.text(batch, self.find(entry.key).ok_or(Stop::Turn)?)?),
-            },
+            Base::Own(number) => {
+                let New { entry, text, .. } = &proof.news[number];
+                let text = match text {
+                    Some(text) => Arc::clone(text),
+                    None => self.text(batch, self.find(entry.kind, entry.key).ok_or(Stop::Turn)?)?,
+                };
+                (entry.meta.to_vec(), text)
+            }
         };
-        let is_granting = entry.base.is_some_and(|key| !proof.own.contains_key(key));
-        if let (true, Some(key)) = (is_granting, entry.base) {
-            proof.bases.insert(id(key), kind_of_base);
+        let granting = entry.base.filter(|&key| !proof.own.contains_key(&(entry.kind, key)));
+        if let Some(key) = granting {
+            proof.bases.insert(name(entry.kind, key), self.system.type_of(&meta));
         }
-        let length = entry.length;
-        // What a tree leaves out of a large base is looked at, too.
-        self.spend(if kind == TREE { length + base.len().saturating_sub(4 * length) } else { length })?;
-        let text = decompress(&mut self.reader, &mut self.tally, entry.encoding, frame, length, &base);
-        let text = text.filter(|text| has_id(kind, text, entry.key)).ok_or(Stop::Turn)?;
+        self.spend(self.system.cost(entry, on.len()))?;
+        let text = decompress(&mut self.reader, &mut self.tally, entry.encoding, frame, entry.length, &on);
+        let text = text.filter(|text| self.system.has_key(entry, text)).ok_or(Stop::Turn)?;
         self.hashed.0 += 1;
-        self.hashed.1 += length as u64;
-        let is_on_like = kind_of_base == kind;
+        self.hashed.1 += entry.length as u64;
+        let record = Version { kind: entry.kind, key: entry.key, meta: entry.meta, text: &text };
+        let below = entry.base.map(|key| Version { kind: entry.kind, key, meta: &meta, text: &on });
         let mut removed = References::new();
-        match kind {
-            TREE => {
-                let below: &[u8] = if is_on_like { &base } else { b"" };
-                if !compare_trees(&text, below, width, self.judges, &mut proof.needed, &mut removed) {
-                    return Err(Stop::Turn);
-                }
+        let is_own = self.system.compare(proof.segment, &record, below.as_ref(), &mut proof.needed, &mut removed);
+        proof.has_own_record |= is_own.ok_or(Stop::Turn)?;
+        if granting.is_some() {
+            for (kind, name) in removed {
+                *proof.granted.entry(name).or_default() |= 1 << kind;
             }
-            COMMIT => {
-                // Another commit, or a bare one, is Python's.
-                if entry.key != proof.segment.revision {
-                    return Err(Stop::Turn);
-                }
-                proof.has_own_record = true;
-                let named = read_commit(&text, width).ok_or(Stop::Turn)?;
-                let is_same = named[1..].iter().copied().eq(proof.segment.parents.iter().map(|parent| id(parent.id)));
-                if !is_same || (self.judges && !is_clean_commit(&text)) {
-                    return Err(Stop::Turn);
-                }
-                proof.needed.push((TREE, named[0]));
-                proof.needed.extend(named[1..].iter().map(|&parent| (COMMIT, parent)));
-                if is_on_like {
-                    let below = read_commit(&base, width).ok_or(Stop::Turn)?;
-                    removed.push((TREE, below[0]));
-                    removed.extend(below[1..].iter().map(|&parent| (COMMIT, parent)));
-                }
-            }
-            _ => {}
-        }
-        if is_granting {
-            proof.granted.extend(removed);
         }
         Ok(Text::new(text))
     }
 
     /// Prove that what the records of a segment refer to was brought by it or an ancestor, and is of the right type.
     fn prove_references(&mut self, proof: &mut Proof<'_>) -> Result<(), Stop> {
-        for (kind, key) in std::mem::take(&mut proof.needed) {
-            let place = &key[..self.width];
-            if proof.granted.contains(&(kind, key)) {
+        for (wanted, name) in std::mem::take(&mut proof.needed) {
+            if proof.granted.get(&name).is_some_and(|types| types >> wanted & 1 == 1) {
                 continue;
             }
-            let found = match (proof.own.get(place), proof.bases.get(&key)) {
-                (Some(&number), _) => Some(proof.news[number].entry.meta[0]),
+            let found = match (proof.own.get(&(name[0], &name[1..])), proof.bases.get(&name)) {
+                (Some(&number), _) => Some(self.system.type_of(proof.news[number].entry.meta)),
                 (None, Some(&kind)) => Some(kind),
-                (None, None) => self.type_below(place, &proof.parents)?,
+                (None, None) => self.type_below(&name, wanted, &proof.parents)?,
             };
-            if found != Some(kind) {
+            if found != Some(wanted) {
                 return Err(Stop::Turn);
             }
         }

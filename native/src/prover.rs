@@ -1,9 +1,9 @@
-//! `Prover`: the segments of one stream of git's, each proved in one go.
+//! `Prover`: the segments of one stream, each proved in one go.
 //!
-//! It takes what is in order and by far the most: a commit with trees and files that rest on and refer to what came with
-//! it or before it, and that have no fault. Such a segment is proved as `store/incoming.py` and `store/proof.py` do it.
-//! With anything else it stops and has changed nothing: Python looks at that segment, decides, and says what became of
-//! it (`note`). So no error is named here, and nothing is accepted here that Python would refuse.
+//! It takes what is in order and by far the most: a revision with trees and files that rest on and refer to what came
+//! with it or before it, and that have no fault. Such a segment is proved as `store/incoming.py` and `store/proof.py`
+//! do it. With anything else it stops and has changed nothing: Python looks at that segment, decides, and says what
+//! became of it (`note`). So no error is named here, and nothing is accepted here that Python would refuse.
 
 use pyo3::exceptions::{PyLookupError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -13,11 +13,11 @@ use pyo3::types::PyBytes;
 
 use crate::guard::run;
 use crate::index::{EXTERNAL, NO_BASE, OUTSIDE};
-use crate::objects::COMMIT;
-use crate::segment::{decode, OF_HASHES};
+use crate::segment::decode;
 use crate::stored::Stored;
 use crate::stream::{kib, Batch, Record, Source, Stop, Stream, NONE};
 use crate::sys::file_of;
+use crate::system::{System, NAMES};
 
 /// Bytes that one call decodes, and steps that it takes, at most: about a second.
 const DECODED: u64 = 256 << 20;
@@ -67,21 +67,19 @@ impl Prover {
         self.state.ancestry.forget();
     }
 
-    /// `width`: bytes of a key. `cache`: bytes of texts that are kept. `judges`: whether faults matter. `stored`: says
+    /// `vcs`: one of `systems`. `cache`: bytes of texts that are kept. `judges`: whether faults matter. `stored`: says
     /// what the repository has; none where that is nothing.
     #[new]
-    #[pyo3(signature = (width, cache, judges, stored=None))]
-    fn new(width: usize, cache: usize, judges: bool, stored: Option<Py<PyAny>>) -> PyResult<Self> {
-        if !matches!(width, 20 | 32) {
-            return Err(PyValueError::new_err(format!("no ids have {width} bytes")));
-        }
-        Ok(Prover { state: Stream::new(width, cache, judges, stored.map(Stored::new)) })
+    #[pyo3(signature = (vcs, cache, judges, stored=None))]
+    fn new(vcs: &str, cache: usize, judges: bool, stored: Option<Py<PyAny>>) -> PyResult<Self> {
+        let system = System::named(vcs, judges).ok_or_else(|| PyValueError::new_err(format!("not proved: {vcs}")))?;
+        Ok(Prover { state: Stream::new(system, cache, stored.map(Stored::new)) })
     }
 
-    /// The meta of the own record of each segment that it proves.
+    /// The systems whose segments can be proved.
     #[classattr]
-    fn own_meta() -> [u8; 1] {
-        [COMMIT]
+    fn systems() -> [&'static str; 4] {
+        NAMES
     }
 
     #[getter]
@@ -117,7 +115,7 @@ impl Prover {
     ) -> PyResult<(usize, u64, u64, bool)> {
         let state = &mut self.state;
         if let Some(stored) = &mut state.stored {
-            stored.ask(py, &blocks, &mut state.external)?;
+            stored.ask(py, &blocks, state.system.kinds(), &mut state.external)?;
         }
         let (room, before) = (decoded.min(DECODED), state.ancestry.steps);
         state.room = room;
@@ -145,9 +143,9 @@ impl Prover {
         }
     }
 
-    /// Tell whether a revision came.
-    fn has(&self, revision: &[u8]) -> bool {
-        self.state.revisions.find(revision).is_some()
+    /// The meta of the own record of a revision; none where it did not come.
+    fn own_meta<'py>(&self, py: Python<'py>, revision: &[u8]) -> Option<Bound<'py, PyBytes>> {
+        self.state.own_meta(revision).map(|meta| PyBytes::new(py, meta))
     }
 
     /// Take a segment that Python has looked at, and which lies at `at`. Of each record: depth, chain and lineage; and
@@ -155,7 +153,7 @@ impl Prover {
     #[pyo3(signature = (block, at, rows=Vec::new(), bases=Vec::new()))]
     fn note(&mut self, block: &[u8], at: u64, rows: Vec<(u32, u32, u32)>, bases: Vec<i64>) -> PyResult<()> {
         let state = &mut self.state;
-        let segment = decode(block, &OF_HASHES).ok_or_else(|| PyValueError::new_err("not a segment"))?;
+        let segment = decode(block, state.system.kinds()).ok_or_else(|| PyValueError::new_err("not a segment"))?;
         if state.revisions.find(segment.revision).is_some() {
             return Err(PyValueError::new_err("its revision came before"));
         }

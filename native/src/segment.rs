@@ -25,6 +25,13 @@ pub struct Kind {
     pub base: bool,
 }
 
+impl Kind {
+    /// Tell whether records of it are bases and may differ though they have one key.
+    pub fn may_conflict(&self) -> bool {
+        self.base && self.check > 0
+    }
+}
+
 /// One kind of records, whose keys are hashes of their texts.
 pub const OF_HASHES: [Kind; 1] = [Kind { check: 0, base: true }];
 
@@ -47,6 +54,8 @@ pub struct Entry<'a> {
     pub frame_length: usize,
     /// The place of the header in the segment.
     pub header: usize,
+    /// A check beside the key; empty where the key is one.
+    pub check: &'a [u8],
 }
 
 pub struct Segment<'a> {
@@ -168,7 +177,7 @@ fn read_entries<'a>(
         {
             return None;
         }
-        buf.get(*at..*at + of_kind.check)?;
+        let check = buf.get(*at..*at + of_kind.check)?;
         *at += of_kind.check;
         texts += length;
         entries.push(Entry {
@@ -180,6 +189,7 @@ fn read_entries<'a>(
             length: length as usize,
             frame_length: frame_length as usize,
             header,
+            check,
         });
     }
     (texts <= MAX_SEGMENT_TEXT).then_some(entries)

@@ -8,7 +8,8 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList};
 
 use crate::keys::Keys;
-use crate::segment::{decode, OF_HASHES};
+use crate::segment::{decode, Kind};
+use crate::system::name;
 use crate::texts::Text;
 
 /// Stored revisions that a front names at most; with more, Python looks at the segment.
@@ -46,36 +47,39 @@ pub struct Stored {
     python: Py<PyAny>,
     /// By the number of a name: its row; none of a record that is not stored.
     rows: HashMap<u32, Option<Row>>,
-    /// Types of records whose texts were asked for.
-    types: HashMap<u32, u8>,
+    /// Metas of records whose texts were asked for.
+    metas: HashMap<u32, Vec<u8>>,
 }
 
 impl Stored {
     pub fn new(python: Py<PyAny>) -> Self {
-        Stored { python, rows: HashMap::new(), types: HashMap::new() }
+        Stored { python, rows: HashMap::new(), metas: HashMap::new() }
     }
 
     pub fn python(&self) -> &Py<PyAny> {
         &self.python
     }
 
-    /// Ask for the rows of all bases that some segments name, in one go: each question waits for Python's lock.
-    pub fn ask(&mut self, py: Python<'_>, blocks: &[PyBackedBytes], names: &mut Keys) -> PyResult<()> {
+    /// Ask for the rows of all bases that some segments name, and of records of theirs that may conflict with stored
+    /// ones, in one go: each question waits for Python's lock.
+    pub fn ask(&mut self, py: Python<'_>, blocks: &[PyBackedBytes], kinds: &[Kind], names: &mut Keys) -> PyResult<()> {
         let mut asked = Vec::new();
         for block in blocks {
-            let Some(segment) = decode(block, &OF_HASHES) else { break };
-            for key in segment.entries.iter().filter_map(|entry| entry.base) {
-                let number = names.number(&[&[0], key].concat());
+            let Some(segment) = decode(block, kinds) else { break };
+            let bases = segment.entries.iter().filter_map(|entry| entry.base.map(|key| (entry.kind, key)));
+            let news = segment.entries.iter().filter(|entry| kinds[entry.kind as usize].may_conflict());
+            for (kind, key) in bases.chain(news.map(|entry| (entry.kind, entry.key))) {
+                let number = names.number(&name(kind, key));
                 self.rows.entry(number).or_insert_with(|| {
-                    asked.push((number, key));
+                    asked.push((number, kind, key));
                     None
                 });
             }
         }
-        let keys = PyList::new(py, asked.iter().map(|(_, key)| PyBytes::new(py, key)))?;
+        let keys = PyList::new(py, asked.iter().map(|&(_, kind, key)| (kind, PyBytes::new(py, key))))?;
         let found: Vec<Option<(u32, u32, u32, usize)>> =
             self.python.bind(py).call_method1("rows", (keys,))?.extract()?;
-        for ((number, _), row) in asked.into_iter().zip(found) {
+        for ((number, ..), row) in asked.into_iter().zip(found) {
             let row = row.map(|(depth, chain, lineage, length)| Row { depth, chain, lineage, length });
             self.rows.insert(number, row);
         }
@@ -87,46 +91,40 @@ impl Stored {
         self.rows.get(&number).copied().flatten()
     }
 
-    /// The type of a record whose text was asked for.
-    pub fn known_type(&self, number: u32) -> Option<u8> {
-        self.types.get(&number).copied()
+    /// The meta of a record whose text was asked for.
+    pub fn known_meta(&self, number: u32) -> Option<&[u8]> {
+        self.metas.get(&number).map(Vec::as_slice)
     }
 
-    /// Type and text of a record, by the number and the bytes of its key.
-    pub fn record(&mut self, number: u32, key: &[u8]) -> PyResult<(u8, Text)> {
-        let (kind, text) = Python::attach(|py| -> PyResult<_> {
-            let found = self.python.bind(py).call_method1("record", (PyBytes::new(py, key),))?;
+    /// Meta and text of a record, by its number and its name.
+    pub fn record(&mut self, number: u32, name: &[u8]) -> PyResult<(Vec<u8>, Text)> {
+        let (meta, text) = Python::attach(|py| -> PyResult<_> {
+            let found = self.python.bind(py).call_method1("record", (name[0], PyBytes::new(py, &name[1..])))?;
             let (meta, text): (PyBackedBytes, PyBackedBytes) = found.extract()?;
-            Ok((type_of(&meta), Text::new(text.to_vec())))
+            Ok((meta.to_vec(), Text::new(text.to_vec())))
         })?;
-        self.types.insert(number, kind);
-        Ok((kind, text))
+        self.metas.insert(number, meta.clone());
+        Ok((meta, text))
     }
 
-    /// The type of a record that one of some revisions, or an ancestor of theirs, brought; none where none did.
-    pub fn type_below(&self, front: &[u32], key: &[u8]) -> PyResult<Option<u8>> {
+    /// The meta of a record that one of some revisions, or an ancestor of theirs, brought; none where none did.
+    pub fn meta_below(&self, front: &[u32], name: &[u8]) -> PyResult<Option<Vec<u8>>> {
         Python::attach(|py| {
-            let found = self.python.bind(py).call_method1("meta_below", (front, PyBytes::new(py, key)))?;
-            let meta: Option<PyBackedBytes> = found.extract()?;
-            Ok(meta.map(|meta| type_of(&meta)))
+            let asked = (front, name[0], PyBytes::new(py, &name[1..]));
+            let found: Option<PyBackedBytes> = self.python.bind(py).call_method1("meta_below", asked)?.extract()?;
+            Ok(found.map(|meta| meta.to_vec()))
         })
     }
 
     /// Tell whether one of some revisions, or an ancestor of theirs, brought a record.
-    pub fn is_below(&self, front: &[u32], key: &[u8]) -> PyResult<bool> {
-        Python::attach(|py| self.python.bind(py).call_method1("is_below", (front, PyBytes::new(py, key)))?.extract())
+    pub fn is_below(&self, front: &[u32], kind: u8, key: &[u8]) -> PyResult<bool> {
+        Python::attach(|py| {
+            self.python.bind(py).call_method1("is_below", (front, kind, PyBytes::new(py, key)))?.extract()
+        })
     }
 
     /// The ordinal of a revision.
     pub fn ordinal(&self, revision: &[u8]) -> PyResult<Option<u32>> {
         Python::attach(|py| self.python.bind(py).call_method1("ordinal", (PyBytes::new(py, revision),))?.extract())
-    }
-}
-
-/// 0: a meta that is no type.
-fn type_of(meta: &[u8]) -> u8 {
-    match *meta {
-        [kind] => kind,
-        _ => 0,
     }
 }

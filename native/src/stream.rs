@@ -14,6 +14,7 @@ use crate::keys::Keys;
 use crate::segment::{Entry, Segment};
 use crate::stored::{join, Front, Row, Stored};
 use crate::sys::Reader;
+use crate::system::{name, System, ANY};
 use crate::texts::{Text, Texts};
 
 pub const NONE: u32 = u32::MAX;
@@ -86,8 +87,7 @@ pub struct Parents {
 }
 
 pub struct Stream {
-    pub width: usize,
-    pub judges: bool,
+    pub system: System,
     pub names: Keys,
     /// By name: the first copy, and the newest.
     pub copies: Vec<(u32, u32)>,
@@ -132,10 +132,9 @@ pub struct Batch<'a> {
 
 impl Stream {
     /// `cache`: bytes of texts that are kept.
-    pub fn new(width: usize, cache: usize, judges: bool, stored: Option<Stored>) -> Self {
+    pub fn new(system: System, cache: usize, stored: Option<Stored>) -> Self {
         Stream {
-            width,
-            judges,
+            system,
             names: Keys::default(),
             copies: Vec::new(),
             metas: Keys::default(),
@@ -163,62 +162,75 @@ impl Stream {
         }
     }
 
-    /// The number of the name of a record of kind 0.
-    pub fn find(&self, key: &[u8]) -> Option<u32> {
-        let mut name = [0; 33];
-        name[1..=key.len().min(32)].copy_from_slice(key.get(..32).unwrap_or(key));
-        (key.len() <= 32).then(|| self.names.find(&name[..=key.len()])).flatten()
+    /// The number of the name of a record.
+    pub fn find(&self, kind: u8, key: &[u8]) -> Option<u32> {
+        self.names.find(&name(kind, key))
     }
 
     /// The number and the row of a stored record that a segment names as a base.
-    pub fn stored_row(&self, key: &[u8]) -> Option<(u32, Row)> {
+    pub fn stored_row(&self, kind: u8, key: &[u8]) -> Option<(u32, Row)> {
         let stored = self.stored.as_ref()?;
-        let number = self.external.find(&[&[0], key].concat())?;
+        let number = self.external.find(&name(kind, key))?;
         Some((number, stored.row(number)?))
     }
 
-    /// Type and text of a stored record.
-    pub fn stored_record(&mut self, number: u32) -> Result<(u8, Text), Stop> {
+    /// Meta and text of a stored record.
+    pub fn stored_record(&mut self, number: u32) -> Result<(Vec<u8>, Text), Stop> {
         let stored = self.stored.as_ref().ok_or(Stop::Turn)?;
-        if let (Some(kind), Some(text)) = (stored.known_type(number), self.texts.get(STORED | number)) {
-            return Ok((kind, text));
+        if let (Some(meta), Some(text)) = (stored.known_meta(number), self.texts.get(STORED | number)) {
+            return Ok((meta.to_vec(), text));
         }
         let row = stored.row(number).ok_or(Stop::Turn)?;
         self.spend((row.chain as usize) << 10)?;
         let stored = self.stored.as_mut().ok_or(Stop::Turn)?;
-        let (kind, text) = stored.record(number, &self.external.key(number)[1..])?;
+        let (meta, text) = stored.record(number, self.external.key(number))?;
         self.texts.put(STORED | number, &text);
-        Ok((kind, text))
+        Ok((meta, text))
     }
 
     /// The type of a record that the stream has, or that is stored, and that one of some parents, or an ancestor of
-    /// theirs, brought.
-    pub fn type_below(&mut self, key: &[u8], parents: &Parents) -> Result<Option<u8>, Stop> {
-        if let Some(name) = self.find(key) {
-            if self.is_reached(name, &parents.stream)? {
-                return Ok(Some(self.type_of(name)));
+    /// theirs, brought. `wanted`: the type that matters.
+    pub fn type_below(&mut self, name: &[u8], wanted: u8, parents: &Parents) -> Result<Option<u8>, Stop> {
+        if let Some(number) = self.names.find(name) {
+            if self.is_reached(number, &parents.stream)? {
+                return Ok(Some(self.system.type_of(self.meta_of(number))));
             }
         }
         match &self.stored {
-            Some(stored) => Ok(stored.type_below(parents.front.as_ref().ok_or(Stop::Turn)?, key)?),
+            Some(_) if wanted == ANY => Ok(self.is_below(parents, name[0], &name[1..])?.then_some(ANY)),
+            Some(stored) => {
+                let front = parents.front.as_ref().ok_or(Stop::Turn)?;
+                Ok(stored.meta_below(front, name)?.map(|meta| self.system.type_of(&meta)))
+            }
             None => Ok(None),
         }
     }
 
     /// Tell whether an ancestor that is stored brought a record.
-    pub fn is_below(&self, parents: &Parents, key: &[u8]) -> Result<bool, Stop> {
+    pub fn is_below(&self, parents: &Parents, kind: u8, key: &[u8]) -> Result<bool, Stop> {
         match &self.stored {
-            Some(stored) => Ok(stored.is_below(parents.front.as_ref().ok_or(Stop::Turn)?, key)?),
+            Some(stored) => Ok(stored.is_below(parents.front.as_ref().ok_or(Stop::Turn)?, kind, key)?),
             None => Ok(false),
         }
     }
 
-    /// The type of a record of the stream; 0 where its meta is none.
-    pub fn type_of(&self, name: u32) -> u8 {
-        match *self.metas.key(self.records[self.copies[name as usize].0 as usize].meta) {
-            [kind] => kind,
-            _ => 0,
+    /// The meta of the first copy of a record of the stream.
+    pub fn meta_of(&self, name: u32) -> &[u8] {
+        self.metas.key(self.records[self.copies[name as usize].0 as usize].meta)
+    }
+
+    /// The meta of the record of kind 0 that a revision brought and that has its id as key.
+    pub fn own_meta(&self, revision: &[u8]) -> Option<&[u8]> {
+        let number = self.revisions.find(revision)?;
+        let mut copy = self.copies[self.find(0, revision)? as usize].1;
+        while copy != NONE {
+            let record = self.records[copy as usize];
+            if record.segment == number {
+                return Some(self.metas.key(record.meta));
+            }
+            copy = record.before;
         }
+        None
     }
 
     /// Tell whether one of some revisions is or descends from one that brought a record.
@@ -276,7 +288,7 @@ impl Stream {
 
     /// Tell whether the same bytes came before as this record, on the same base.
     pub fn is_repeat(&self, entry: &Entry<'_>, mark: u128) -> bool {
-        let Some(name) = self.find(entry.key) else { return false };
+        let Some(name) = self.find(entry.kind, entry.key) else { return false };
         let first = self.records[self.copies[name as usize].0 as usize];
         let sizes = (first.frame_length as usize, first.length as usize, first.encoding);
         if sizes != (entry.frame_length, entry.length, entry.encoding) || self.metas.key(first.meta) != entry.meta {

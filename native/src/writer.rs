@@ -1,66 +1,69 @@
 //! `SegmentWriter`: the segments that a client sends, as `records/bases.py` makes them; the rules are explained there.
+//!
+//! A segment is made at once (`parts`), or by a thread of its own (`put`), while Python reads what the next ones have.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
+use std::sync::Mutex;
+use std::thread::JoinHandle;
+use std::time::Duration;
 
-use blake2::digest::consts::U16;
-use blake2::{Blake2b, Digest};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyList};
 
-use crate::ancestry::Ancestry;
-use crate::bases::{Item, Looks, Siblings, Version, ALIKE, CANDIDATES, FRAME_CACHE, LARGE_FIRST, NONE};
-use crate::keys::Keys;
-use crate::limits::{MAX_ENTRIES, MAX_PARENTS, MAX_RECORD, MAX_SEGMENT};
-use crate::packing::{Packer, BULK_LEVEL, LEVEL};
-use crate::texts::{Bytes, Cache};
-use crate::varint;
+use crate::encoder::{Encoder, Kind, Made, Revision, Sending, Sent};
+use crate::guard::{failed, run};
 
-/// Records between two looks whether the user has interrupted it.
-const LOOK: u64 = 64;
+/// Bytes of texts that wait for the thread.
+const WAITING: usize = 8 << 20;
 
-pub struct Kind {
-    /// The begin of a check, where a record has one.
-    pub check: Option<Vec<u8>>,
-    pub base: bool,
+/// Bytes that a record takes besides its text.
+const RECORD: usize = 1 << 10;
+
+/// Records, and time of a wait, between two looks whether the user has interrupted it.
+const LOOK: usize = 64;
+const LOOK_TIME: Duration = Duration::from_millis(100);
+
+type Job = (Revision, Vec<Sending>);
+
+/// The thread that makes segments, and what is on its way.
+struct Making {
+    thread: JoinHandle<Encoder>,
+    jobs: Sender<Job>,
+    made: Mutex<Receiver<PyResult<Made>>>,
+    /// What each segment that is not made yet counts for.
+    waiting: VecDeque<usize>,
 }
 
 #[pyclass(module = "smartserver._native")]
 pub struct SegmentWriter {
-    pub kinds: Vec<Kind>,
-    pub bulk: bool,
-    pub looks: Option<Looks>,
-    pub level: i32,
-    pub fetch: Option<Py<PyAny>>,
-    pub hunks: Option<Py<PyAny>>,
-    /// Kinds and keys.
-    pub names: Keys,
-    pub versions: Vec<Option<Version>>,
-    /// The revision that introduced a copy, and the copy before it of the same version.
-    pub copies: Vec<(u32, u32)>,
-    pub texts: Cache<Bytes>,
-    pub frames: Cache<Bytes>,
-    pub siblings: HashMap<(u8, Vec<u8>, Vec<u8>), Siblings>,
-    pub revisions: Keys,
-    pub ancestry: Ancestry,
-    /// The revision at hand, and its parents in the push.
-    pub revision: u32,
-    pub parents: Vec<u32>,
-    pub packer: Packer,
+    /// None while the thread has it.
+    encoder: Option<Encoder>,
+    making: Option<Making>,
+    /// Segments that the thread has made.
+    made: Vec<Made>,
+    /// Why it made no more.
+    failure: Option<PyErr>,
 }
 
 #[pymethods]
 impl SegmentWriter {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.fetch)?;
-        visit.call(&self.hunks)
+        if let Some(encoder) = &self.encoder {
+            visit.call(&encoder.fetch)?;
+            visit.call(&encoder.hunks)?;
+        }
+        Ok(())
     }
 
     fn __clear__(&mut self) {
-        self.fetch = None;
-        self.hunks = None;
+        if let Some(encoder) = &mut self.encoder {
+            encoder.fetch = None;
+            encoder.hunks = None;
+        }
     }
 
     #[new]
@@ -73,30 +76,10 @@ impl SegmentWriter {
         alike: bool,
         hunks: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        let looks = bulk.then_some(if alike { ALIKE } else { LARGE_FIRST });
-        Ok(SegmentWriter {
-            kinds: kinds.iter().map(kind_of).collect::<PyResult<_>>()?,
-            bulk,
-            looks,
-            level: if bulk { BULK_LEVEL } else { LEVEL },
-            fetch: Some(texts),
-            hunks,
-            names: Keys::default(),
-            versions: Vec::new(),
-            copies: Vec::new(),
-            texts: Cache::new(cache),
-            frames: Cache::new(FRAME_CACHE),
-            siblings: HashMap::new(),
-            revisions: Keys::default(),
-            ancestry: Ancestry::new(),
-            revision: 0,
-            parents: Vec::new(),
-            packer: Packer::new(),
-        })
+        let kinds = kinds.iter().map(Kind::of).collect::<PyResult<_>>()?;
+        let encoder = Encoder::new(kinds, bulk, texts, cache, alike, hunks);
+        Ok(SegmentWriter { encoder: Some(encoder), making: None, made: Vec::new(), failure: None })
     }
-
-    /// Say all revisions to come, which is not needed here.
-    fn begin(&self, _graph: &Bound<'_, PyAny>) {}
 
     /// The whole segment of a revision that introduced `items`.
     fn segment<'py>(
@@ -117,99 +100,140 @@ impl SegmentWriter {
         parents: Vec<(PyBackedBytes, bool)>,
         items: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyList>> {
-        self.step(&revision, &parents);
-        // By its kind, how a base of this revision is named.
-        let mut tags: HashMap<u32, u64> = HashMap::new();
-        for kind in 0..self.kinds.len() as u8 {
-            for (place, (id, absent)) in parents.iter().enumerate().rev() {
-                if !absent {
-                    tags.insert(self.name(kind, id), 3 + 2 * place as u64);
-                }
-            }
-        }
-        let mut head = Vec::with_capacity(256);
-        let mut frames: Vec<Bytes> = Vec::new();
-        let mut sent: Vec<Sent> = Vec::new();
-        let (mut size, mut count, mut longest) = (0, 0u64, 0);
-        for item in items.try_iter()? {
-            if count % LOOK == 0 {
+        let revision = Revision { id: revision, parents };
+        let encoder = self.encoder()?;
+        let mut made = encoder.begin(&revision);
+        for (number, item) in items.try_iter()?.enumerate() {
+            if number % LOOK == 0 {
                 py.check_signals()?;
             }
-            let mut item = self.item(&item?)?;
-            let choice = self.settle(py, &mut item, &tags)?;
-            let kind = &self.kinds[item.kind as usize];
-            let (mut tag, mut base_key) = (0, 0..0);
-            if choice.base != NONE {
-                tag = tags.get(&choice.base).copied().unwrap_or(1);
-                base_key = 1..self.names.key(choice.base).len();
-            }
-            head.extend_from_slice(&[item.kind, choice.encoding]);
-            varint::write_bytes(&mut head, if item.key == revision { b"" } else { &item.key });
-            varint::write_bytes(&mut head, &item.meta);
-            varint::write(&mut head, tag);
-            if tag == 1 {
-                varint::write_bytes(&mut head, &self.names.key(choice.base)[base_key]);
-            }
-            let length = if choice.parts.is_empty() { choice.frame.len() } else { choice.cost };
-            varint::write(&mut head, choice.length as u64);
-            varint::write(&mut head, length as u64);
-            if let (Some(begin), Some(text)) = (&kind.check, &item.text) {
-                head.extend_from_slice(&check_of(begin, &item.key, &item.meta, text));
-            }
-            longest = longest.max(choice.length);
-            size += length;
-            tags.insert(item.name, 2 + 2 * count);
-            count += 1;
-            if choice.parts.is_empty() {
-                frames.push(choice.frame.clone());
-            } else {
-                sent.push(Sent::Joined(std::mem::take(&mut frames)));
-                sent.extend(choice.parts.iter().map(|part| Sent::Part(PyBytes::new(py, part).unbind())));
-            }
-            if kind.base {
-                self.keep(&item, &choice);
+            let item = Sending::of(&item?)?;
+            run(py, || encoder.write(&revision, item, &mut made))??;
+        }
+        encoder.packer.count(py)?;
+        joined(py, made.finish(&revision)?)
+    }
+
+    /// Have a thread make a segment; it waits while many texts wait for that.
+    fn put(
+        &mut self,
+        py: Python<'_>,
+        revision: PyBackedBytes,
+        parents: Vec<(PyBackedBytes, bool)>,
+        items: Vec<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let items = items.iter().map(Sending::of).collect::<PyResult<Vec<_>>>()?;
+        let size = RECORD + items.iter().map(|item| item.size() + RECORD).sum::<usize>();
+        if self.failure.is_some() {
+            return Ok(());
+        }
+        if let (None, Some(encoder)) = (&self.making, self.encoder.take()) {
+            self.making = Some(start(encoder)?);
+        }
+        if let Some(making) = &mut self.making {
+            making.waiting.push_back(size);
+            // Where the thread has ended, that is seen when what it made is received.
+            making.jobs.send((Revision { id: revision, parents }, items)).ok();
+        }
+        self.receive(py, WAITING)
+    }
+
+    /// The parts of segments that were put and are made, in their order. After the last one before a failure it raises
+    /// that. `wait`: until each is made.
+    fn take<'py>(&mut self, py: Python<'py>, wait: bool) -> PyResult<Vec<Bound<'py, PyList>>> {
+        self.receive(py, if wait { 0 } else { WAITING })?;
+        if wait {
+            self.join(py)?;
+        }
+        match self.failure.take() {
+            Some(failure) if self.made.is_empty() => Err(failure),
+            failure => {
+                self.failure = failure;
+                self.made.drain(..).map(|made| joined(py, made)).collect()
             }
         }
-        sent.push(Sent::Joined(frames));
-        limit(py, "parents of a revision", parents.len() as u64, MAX_PARENTS)?;
-        limit(py, "records of a revision", count, MAX_ENTRIES)?;
-        limit(py, "bytes of a record", longest as u64, MAX_RECORD as u64)?;
-        let mut header = Vec::with_capacity(head.len() + 64);
-        varint::write_bytes(&mut header, &revision);
-        varint::write(&mut header, parents.len() as u64);
-        for (id, absent) in &parents {
-            varint::write(&mut header, (id.len() as u64) << 1 | u64::from(*absent));
-            header.extend_from_slice(id);
-        }
-        varint::write(&mut header, count);
-        let length = header.len() + head.len() + size;
-        limit(py, "bytes of a segment", length as u64, MAX_SEGMENT as u64)?;
-        let mut first = Vec::with_capacity(header.len() + head.len() + 9);
-        varint::write(&mut first, length as u64);
-        first.extend_from_slice(&header);
-        first.extend_from_slice(&head);
-        self.packer.count(py)?;
-        joined(py, first, sent)
     }
 
     /// Tell whether a record that may be a base was sent before.
-    fn sent(&self, kind: u8, key: &[u8]) -> bool {
-        let found = self.names.find(&[&[kind], key].concat());
-        found.and_then(|name| self.version(name)).is_some_and(|version| version.last != NONE)
+    fn sent(&mut self, kind: u8, key: &[u8]) -> PyResult<bool> {
+        Ok(self.encoder()?.sent(kind, key))
     }
 }
 
-/// A part of a segment behind the header.
-enum Sent {
-    Joined(Vec<Bytes>),
-    Part(Py<PyBytes>),
+impl SegmentWriter {
+    fn encoder(&mut self) -> PyResult<&mut Encoder> {
+        self.encoder.as_mut().ok_or_else(ended)
+    }
+
+    /// Receive what is made, and wait until no more than `most` bytes of texts are waiting.
+    fn receive(&mut self, py: Python<'_>, most: usize) -> PyResult<()> {
+        let Some(making) = &mut self.making else { return Ok(()) };
+        let receiver = making.made.get_mut().map_err(|_| ended())?;
+        let mut size: usize = making.waiting.iter().sum();
+        loop {
+            let found = if size > most {
+                let receiver = &mut *receiver;
+                py.detach(move || receiver.recv_timeout(LOOK_TIME))
+            } else {
+                receiver.recv_timeout(Duration::ZERO)
+            };
+            match found {
+                Ok(Ok(made)) => {
+                    size -= making.waiting.pop_front().unwrap_or(0);
+                    self.made.push(made);
+                }
+                Ok(Err(failure)) => {
+                    self.failure = Some(failure);
+                    return self.join(py);
+                }
+                Err(RecvTimeoutError::Timeout) if size > most => py.check_signals()?,
+                Err(RecvTimeoutError::Timeout) => return Ok(()),
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.join(py)?;
+                    return Err(ended());
+                }
+            }
+        }
+    }
+
+    /// End the thread, and take back what it had.
+    fn join(&mut self, py: Python<'_>) -> PyResult<()> {
+        let Some(Making { thread, jobs, .. }) = self.making.take() else { return Ok(()) };
+        drop(jobs);
+        let mut encoder = py.detach(|| thread.join()).map_err(|panic| failed(&*panic))?;
+        encoder.packer.count(py)?;
+        self.encoder = Some(encoder);
+        Ok(())
+    }
+}
+
+fn ended() -> PyErr {
+    PyRuntimeError::new_err("nothing is made any more")
+}
+
+fn start(mut encoder: Encoder) -> PyResult<Making> {
+    let (jobs, todo) = channel::<Job>();
+    let (done, made) = channel();
+    let work = move || {
+        // It ends with the jobs, after an error, and when nobody wants to know.
+        for (revision, items) in todo {
+            let made = encoder.segment(&revision, items);
+            let is_last = made.is_err();
+            if done.send(made).is_err() || is_last {
+                break;
+            }
+        }
+        encoder
+    };
+    let thread = std::thread::Builder::new().name("segments".into()).spawn(work)?;
+    Ok(Making { thread, jobs, made: Mutex::new(made), waiting: VecDeque::new() })
 }
 
 /// The parts of a segment: what lies between those that came in parts is one.
-fn joined<'py>(py: Python<'py>, first: Vec<u8>, sent: Vec<Sent>) -> PyResult<Bound<'py, PyList>> {
+fn joined<'py>(py: Python<'py>, made: Made) -> PyResult<Bound<'py, PyList>> {
     let parts = PyList::empty(py);
-    let mut before: Option<Vec<u8>> = Some(first);
-    for each in sent {
+    let mut before: Option<Vec<u8>> = Some(made.head);
+    for each in made.sent {
         match each {
             Sent::Part(part) => parts.append(part)?,
             Sent::Joined(frames) => {
@@ -230,79 +254,4 @@ fn joined<'py>(py: Python<'py>, first: Vec<u8>, sent: Vec<Sent>) -> PyResult<Bou
         }
     }
     Ok(parts)
-}
-
-fn limit(py: Python<'_>, what: &str, value: u64, most: u64) -> PyResult<()> {
-    if value <= most {
-        return Ok(());
-    }
-    let class = py.import("smartserver.errors")?.getattr("LimitExceeded")?;
-    Err(PyErr::from_value(class.call1((what, value, most))?))
-}
-
-fn kind_of(kind: &Bound<'_, PyAny>) -> PyResult<Kind> {
-    let name: String = kind.getattr("name")?.extract()?;
-    let check: usize =
-        kind.py().import("smartserver.records.check")?.call_method1("check_bytes", (kind,))?.extract()?;
-    let mut begin = Vec::new();
-    varint::write_bytes(&mut begin, name.as_bytes());
-    Ok(Kind { check: (check > 0).then_some(begin), base: kind.getattr("base")?.extract()? })
-}
-
-/// The check for a record's header, as `records/check.py` makes it.
-fn check_of(begin: &[u8], key: &[u8], meta: &[u8], text: &[u8]) -> [u8; 16] {
-    let mut head = begin.to_vec();
-    varint::write_bytes(&mut head, key);
-    varint::write_bytes(&mut head, meta);
-    Blake2b::<U16>::new().chain_update(head).chain_update(text).finalize().into()
-}
-
-impl SegmentWriter {
-    fn step(&mut self, revision: &[u8], parents: &[(PyBackedBytes, bool)]) {
-        let known = parents.iter().filter(|(_, absent)| !absent).filter_map(|(id, _)| self.revisions.find(id));
-        self.parents = known.collect();
-        let count = self.revisions.len();
-        self.revision = self.revisions.number(revision);
-        if self.revision as usize == count {
-            self.ancestry.add(&self.parents);
-        }
-    }
-
-    pub fn name(&mut self, kind: u8, key: &[u8]) -> u32 {
-        let name = self.names.number(&[&[kind], key].concat());
-        if name as usize == self.versions.len() {
-            self.versions.push(None);
-        }
-        name
-    }
-
-    pub fn version(&self, name: u32) -> Option<Version> {
-        self.versions[name as usize]
-    }
-
-    /// A record as Python names it: `NewRecord` or `HeldRecord`.
-    fn item<'py>(&mut self, item: &Bound<'py, PyAny>) -> PyResult<Item<'py>> {
-        let kind: u8 = item.get_item(0)?.extract()?;
-        let key: PyBackedBytes = item.get_item(1)?.extract()?;
-        let is_new = item.len()? == 7;
-        let after = usize::from(is_new);
-        let mut candidates = Vec::new();
-        for candidate in item.get_item(3 + after)?.try_iter()?.take(CANDIDATES) {
-            let (key, text): (PyBackedBytes, Option<PyBackedBytes>) = candidate?.extract()?;
-            candidates.push((self.name(kind, &key), text.map(|text| Bytes::Python(Arc::new(text)))));
-        }
-        let parts = item.get_item(6).ok().filter(|parts| is_new && !parts.is_none());
-        let text: Option<PyBackedBytes> = if is_new { Some(item.get_item(3)?.extract()?) } else { None };
-        Ok(Item {
-            kind,
-            name: self.name(kind, &key),
-            key,
-            meta: item.get_item(2)?.extract()?,
-            candidates,
-            path: item.get_item(4 + after)?.extract()?,
-            text: text.map(|text| Bytes::Python(Arc::new(text))),
-            length: if is_new { 0 } else { item.get_item(5)?.extract()? },
-            parts,
-        })
-    }
 }

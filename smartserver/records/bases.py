@@ -16,15 +16,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
+from smartserver.errors import LimitExceeded
 from smartserver.records import delta, limits
 from smartserver.records.cache import Cache
 from smartserver.records.check import check_bytes, make_check
 from smartserver.records.hunks import Hunk, encode_hunks, single_hunk
-from smartserver.records.keys import ABSENT
-from smartserver.records.model import BaseTag, Entry, GraphNode, Key, Kind, Parent, RevisionId, made
+from smartserver.records.model import BaseTag, Entry, Key, Kind, Parent, RevisionId, made
 from smartserver.records.native import twin
 from smartserver.records.segment import HUNKS, STORED, encode_header
-from smartserver.records.sent import SentAncestry, SentVersions
+from smartserver.records.sent import SentAncestry, SentVersion
 
 SKIP: Final = 32
 """The k of the skip chains. 16, 32 and 64 make 71.5, 67.5 and 64.1 MB of one history, at depths to 45, 77 and 136."""
@@ -137,8 +137,7 @@ class _Choice(NamedTuple):
 
     encoding: int
     frame: bytes
-    base: int
-    """A version, or `ABSENT`."""
+    base: SentVersion | None
     number: int
     cost: int
     length: int
@@ -173,15 +172,12 @@ class SegmentWriter:
         self._level = delta.BULK_LEVEL if bulk else delta.LEVEL
         self._fetch = texts
         self._texts = Cache[tuple[int, Key], bytes](cache, _cost)
-        self._frames = Cache[tuple[int, int], bytes](_FRAME_CACHE, _cost)
-        self._versions = [SentVersions() for _ in self._kinds]
-        self._siblings: dict[tuple[int, bytes, bytes], OrderedDict[bytes, int]] = {}
+        self._frames = Cache[tuple[int, Key], bytes](_FRAME_CACHE, _cost)
+        self._versions: dict[tuple[int, Key], SentVersion] = {}
+        self._made: list[list[bytes] | LimitExceeded] = []
+        self._siblings: dict[tuple[int, bytes, bytes], OrderedDict[bytes, SentVersion]] = {}
         self._ancestry = SentAncestry()
         self._reach = 0
-
-    def begin(self, graph: Iterable[GraphNode]) -> None:
-        """Say all revisions to come, so that what is known of a revision is dropped after its last child."""
-        self._ancestry.begin(graph)
 
     def segment(self, revision: RevisionId, parents: Sequence[Parent], items: Iterable[AnyRecord]) -> bytes:
         """The whole segment of a revision that introduced `items`.
@@ -207,15 +203,15 @@ class SegmentWriter:
         size = 0
         for n, item in enumerate(items):
             tags = near[item.kind]
-            version = self._versions[item.kind].keys.find(item.key)
+            version = self._versions.get(item[:2])
             record, choice = self._settle(item, version, tags)
             kind, key, meta = record[:3]
             if choice.parts:
                 joined += [b"".join(frames), *choice.parts]
                 frames = []
             tag, base_key = BaseTag.NONE, b""
-            if choice.base != ABSENT:
-                base_key = self._versions[kind].keys.key(choice.base)
+            if choice.base is not None:
+                base_key = choice.base.key
                 tag = tags.get(base_key, BaseTag.FULL_KEY)
                 if tag != BaseTag.FULL_KEY:
                     base_key = b""
@@ -234,13 +230,38 @@ class SegmentWriter:
             return [b"".join((header, *frames))]
         return [part for part in (header + joined[0], *joined[1:], b"".join(frames)) if part]
 
-    def sent(self, kind: int, key: Key) -> bool:
-        """True if a record that may be a base was sent before."""
-        versions = self._versions[kind]
-        version = versions.keys.find(key)
-        return version != ABSENT and versions.was_sent(version)
+    def put(self, revision: RevisionId, parents: Sequence[Parent], items: Sequence[AnyRecord]) -> None:
+        """Have the parts of a segment made, natively by a thread: `texts` and `hunks` are asked by that. Until all are
+        taken nothing else is asked of this."""
+        try:
+            self._made.append(self.parts(revision, parents, items))
+        except LimitExceeded as error:
+            self._made.append(error)
 
-    def _settle(self, item: AnyRecord, version: int, tags: dict[Key, int]) -> tuple[AnyRecord, _Choice]:
+    def take(self, wait: bool) -> list[list[bytes]]:
+        """The parts of segments that were put and are made, in their order. `wait`: until each is made.
+
+        Raises:
+            LimitExceeded: the next one is over its limit; nothing more is made.
+        """
+        made: list[list[bytes]] = []
+        while self._made:
+            parts = self._made.pop(0)
+            if isinstance(parts, list):
+                made.append(parts)
+                continue
+            if not made:
+                raise parts
+            self._made.insert(0, parts)
+            break
+        return made
+
+    def sent(self, kind: int, key: Key) -> bool:
+        """Whether a record that may be a base was sent before."""
+        version = self._versions.get((kind, key))
+        return version is not None and bool(version.revisions)
+
+    def _settle(self, item: AnyRecord, version: SentVersion | None, tags: dict[Key, int]) -> tuple[AnyRecord, _Choice]:
         """A record and how it is encoded; one that is held gets its text where that is needed."""
         if isinstance(item, HeldRecord):
             kind, key, meta, candidates, path, length = item
@@ -254,10 +275,10 @@ class SegmentWriter:
             item = NewRecord(kind, key, meta, self._text(kind, key), candidates, path)
         return item, self._encode(item, version, tags)
 
-    def _encode(self, record: NewRecord, version: int, tags: dict[Key, int]) -> _Choice:
+    def _encode(self, record: NewRecord, version: SentVersion | None, tags: dict[Key, int]) -> _Choice:
         if record.parts is not None:
             encoding, parts = delta.compress_parts(record.parts)
-            return _Choice(encoding, b"", ABSENT, 0, sum(map(len, parts)), record.parts.length, parts)
+            return _Choice(encoding, b"", None, 0, sum(map(len, parts)), record.parts.length, parts)
         if not self._kinds[record.kind].base:
             return self._alone(record)
         again = self._again(record, version)
@@ -276,41 +297,28 @@ class SegmentWriter:
 
     def _alone(self, record: NewRecord) -> _Choice:
         encoding, frame = delta.compress(record.text, level=self._level)
-        return made(_Choice, (encoding, frame, ABSENT, 0, len(frame), len(record.text), ()))
+        return _Choice(encoding, frame, None, 0, len(frame), len(record.text))
 
-    def _again(self, record: AnyRecord, version: int) -> _Choice | None:
+    def _again(self, record: AnyRecord, version: SentVersion | None) -> _Choice | None:
         """The frame of an earlier copy of the record, where its base is one of this revision also."""
-        versions = self._versions[record.kind]
-        if version == ABSENT or not versions.was_sent(version):
+        if version is None or not version.revisions:
             return None
-        base = versions.bases[version]
-        if base == ABSENT:
-            if record.candidates:
-                return None
-        elif not versions.is_in(base, self._reach):
+        if record.candidates if version.base is None else not version.base.is_in(self._reach):
             return None
-        frame = self._frames.get((record.kind, version))
+        frame = self._frames.get((record.kind, record.key))
         if frame is None:
             return None
-        number, size = versions.numbers[version], versions.sizes[version]
-        return _Choice(versions.encodings[version], frame, base, number, len(frame), size)
+        return _Choice(version.encoding, frame, version.base, version.number, len(frame), version.size)
 
-    def _from_candidates(self, record: NewRecord | HeldRecord, tags: dict[Key, int]) -> _Choice | None:
+    def _from_candidates(self, record: AnyRecord, tags: dict[Key, int]) -> _Choice | None:
         best = None
-        versions = self._versions[record.kind]
         for candidate in record.candidates[:CANDIDATES]:
             if candidate.key == record.key:
                 continue
             version = self._version(record.kind, candidate)
-            number = versions.numbers[version] + 1
-            base = self._skip(versions, version, number) if self._bulk else version
-            if base != version and versions.keys.key(base) == record.key:
-                base = version
-            choice = (
-                self._in_hunks(record, base, number, tags)
-                if isinstance(record, HeldRecord)
-                else self._against(record, base, number, tags)
-            )
+            number = version.number + 1
+            base = self._skip(version, number) if self._bulk else version
+            choice = self._against(record, version if base.key == record.key else base, number, tags)
             if choice is None:
                 continue
             if best is None or choice.cost < best.cost:
@@ -319,57 +327,53 @@ class SegmentWriter:
                 break
         return best
 
-    def _against(self, record: NewRecord, base: int, number: int, tags: dict[Key, int]) -> _Choice | None:
-        versions = self._versions[record.kind]
-        if versions.is_too_deep(base, len(record.text)):
+    def _against(self, record: AnyRecord, base: SentVersion, number: int, tags: dict[Key, int]) -> _Choice | None:
+        """A record on a base; None where it cannot rest on that."""
+        length = record.length if isinstance(record, HeldRecord) else len(record.text)
+        if base.is_too_deep(length):
             return None
-        key = versions.keys.key(base)
-        text = self._text(record.kind, key)
+        found = self._hunks_on(record, base) if isinstance(record, HeldRecord) else self._frame_on(record, base)
+        if found is None:
+            return None
+        encoding, frame = found
+        if encoding == STORED:
+            return _Choice(encoding, frame, None, 0, len(frame), length)
+        named = 0 if base.key in tags else len(base.key) + 1
+        return _Choice(encoding, frame, base, number, len(frame) + named, length)
+
+    def _frame_on(self, record: NewRecord, base: SentVersion) -> tuple[int, bytes] | None:
+        """Encoding and frame of a text on a base."""
+        text = self._text(record.kind, base.key)
         if not delta.usable_base(record.text, text):
             return None
-        looks = self._looks
         # Where hunks are read elsewhere, the readers keep them as their own deltas, which may have rules of their own.
         hunk = single_hunk(record.text, text, FEW) if self._hunks is None else None
         if hunk is not None:
-            encoding, frame = HUNKS, hunk
-        elif looks is None or len(record.text) + len(text) < looks.least:
-            encoding, frame = delta.compress(record.text, text, self._level)
-        else:
-            encoding, frame = delta.compress(record.text, text, looks.first)
-            if len(frame) > looks.enough:
-                encoding, frame = delta.compress(record.text, text, looks.second)
-        if encoding == STORED:
-            return _Choice(encoding, frame, ABSENT, 0, len(frame), len(record.text))
-        named = 0 if key in tags else len(key) + 1
-        return made(_Choice, (encoding, frame, base, number, len(frame) + named, len(record.text), ()))
+            return HUNKS, hunk
+        looks = self._looks
+        if looks is None or len(record.text) + len(text) < looks.least:
+            return delta.compress(record.text, text, self._level)
+        found = delta.compress(record.text, text, looks.first)
+        return found if len(found[1]) <= looks.enough else delta.compress(record.text, text, looks.second)
 
-    def _in_hunks(self, record: HeldRecord, base: int, number: int, tags: dict[Key, int]) -> _Choice | None:
-        versions = self._versions[record.kind]
-        if self._hunks is None or versions.is_too_deep(base, record.length):
+    def _hunks_on(self, record: HeldRecord, base: SentVersion) -> tuple[int, bytes] | None:
+        """Encoding and frame of the hunks of a text that is held elsewhere."""
+        if self._hunks is None:
             return None
-        key = versions.keys.key(base)
-        hunks = encode_hunks(self._hunks(record.kind, record.key, key))
-        if len(hunks) > limits.MAX_HUNKS:
-            return None
-        encoding, frame = delta.pack_hunks(hunks)
-        named = 0 if key in tags else len(key) + 1
-        return made(_Choice, (encoding, frame, base, number, len(frame) + named, record.length, ()))
+        hunks = encode_hunks(self._hunks(record.kind, record.key, base.key))
+        return delta.pack_hunks(hunks) if len(hunks) <= limits.MAX_HUNKS else None
 
     def _from_siblings(self, record: NewRecord, alone: _Choice, tags: dict[Key, int]) -> _Choice | None:
         """The best of the newest siblings, when it saves a tenth of what the record costs alone."""
         if not record.path or len(record.text) < _LEAST_SIBLING:
             return None
-        versions = self._versions[record.kind]
-        best = ABSENT
+        best = None
         least = delta.probe(record.text)
         tried = 0
         for sibling in reversed(self._siblings.get(_folder_and_extension(record), {}).values()):
-            if versions.depths[sibling] >= _SIBLING_DEPTH or not versions.is_in(sibling, self._reach):
+            if sibling.depth >= _SIBLING_DEPTH or not sibling.is_in(self._reach) or sibling.key == record.key:
                 continue
-            key = versions.keys.key(sibling)
-            if key == record.key:
-                continue
-            text = self._text(record.kind, key)
+            text = self._text(record.kind, sibling.key)
             if delta.usable_base(record.text, text):
                 size = delta.probe(record.text, text)
                 if size < least:
@@ -377,27 +381,27 @@ class SegmentWriter:
             tried += 1
             if tried == SIBLINGS:
                 break
-        if best == ABSENT:
+        if best is None:
             return None
-        choice = self._against(record, best, versions.numbers[best] + 1, tags)
+        choice = self._against(record, best, best.number + 1, tags)
         return choice if choice is not None and choice.cost * 10 <= alone.cost * 9 else None
 
-    def _skip(self, versions: SentVersions, version: int, number: int) -> int:
+    def _skip(self, version: SentVersion, number: int) -> SentVersion:
         """The base the chain's rule names for the successor of `version`, or `version` itself."""
         target = number - skip_distance(number)
         base = version
-        while versions.numbers[base] > target and versions.bases[base] != ABSENT:
-            base = versions.bases[base]
-        return base if base == version or versions.is_in(base, self._reach) else version
+        while base.number > target and base.base is not None:
+            base = base.base
+        return base if base.is_in(self._reach) else version
 
-    def _version(self, kind: int, candidate: Candidate) -> int:
-        versions = self._versions[kind]
-        version = versions.keys.find(candidate.key)
+    def _version(self, kind: int, candidate: Candidate) -> SentVersion:
+        name = kind, candidate.key
         if candidate.text is not None:
-            self._texts.put((kind, candidate.key), candidate.text)
-        if version == ABSENT:
-            size = len(self._text(kind, candidate.key))
-            version = versions.add(candidate.key, size, ABSENT, 0, STORED)
+            self._texts.put(name, candidate.text)
+        version = self._versions.get(name)
+        if version is None:
+            version = SentVersion(candidate.key, len(self._text(*name)), None, 0, STORED)
+            self._versions[name] = version
         return version
 
     def _text(self, kind: int, key: Key) -> bytes:
@@ -407,15 +411,16 @@ class SegmentWriter:
             self._texts.put((kind, key), text)
         return text
 
-    def _keep(self, record: AnyRecord, version: int, choice: _Choice, ordinal: int) -> None:
-        versions = self._versions[record.kind]
-        if version == ABSENT:
-            version = versions.add(record.key, choice.length, choice.base, choice.number, choice.encoding)
+    def _keep(self, record: AnyRecord, version: SentVersion | None, choice: _Choice, ordinal: int) -> None:
+        if version is None:
+            name = record.kind, record.key
+            version = SentVersion(record.key, choice.length, choice.base, choice.number, choice.encoding)
+            self._versions[name] = version
             if not choice.parts:
-                self._frames.put((record.kind, version), choice.frame)
+                self._frames.put(name, choice.frame)
                 if isinstance(record, NewRecord):
-                    self._texts.put((record.kind, record.key), record.text)
-        versions.copy(version, ordinal)
+                    self._texts.put(name, record.text)
+        version.revisions.append(ordinal)
         if record.path:
             place = _folder_and_extension(record)
             siblings = self._siblings.get(place)

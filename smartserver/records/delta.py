@@ -294,14 +294,6 @@ def window_log(size: int) -> int:
 
 def _inspect(frame: bytes | memoryview, length: int) -> None:
     """Check everything a frame says of itself, and that it ends where it says."""
-    # Nearly all: a single segment of 256 bytes or more, whose length takes two bytes, as one block that is no run.
-    head = int.from_bytes(frame[:6], "little")
-    if (
-        head & 0x30000FF == 0x1000060
-        and 6 + (head >> 27) == len(frame)
-        and (head >> 8 & 0xFFFF) + 256 == length <= _BLOCK
-    ):
-        return
     at = _check_head(frame, length)
     blocks = 0
     last = 0

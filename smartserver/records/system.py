@@ -116,7 +116,7 @@ class System:
     """True if `settings_entries` gives any: a copy has to know the settings of its target before."""
 
     hash_bytes = 0
-    """Bytes of each key, where a native part proves the records (`store.native.Prover`). 0 elsewhere."""
+    """Bytes of each key, where all keys are hashes. 0 elsewhere."""
 
     in_hunks = False
     """True if clients push records as hunks: then a bulk stream has them uncompressed."""

@@ -63,7 +63,6 @@ class UploadValidator:
         """`quarantine` makes one; asked for with the first new segment. `policy`: what is done about faults."""
         self._snapshot = transaction.snapshot
         self._kinds = transaction.kinds
-        self._checks = [check_bytes(kind) for kind in self._kinds]
         self._conflicts = [kind.base and check_bytes(kind) > 0 for kind in self._kinds]
         """True of each kind whose records are bases, and may differ though they have one key."""
         self._system = system_of(transaction.vcs)
@@ -80,10 +79,7 @@ class UploadValidator:
         """The meta of the own record of the first revision, and mostly of all: nearly all are commits."""
         self._other_metas: dict[RevisionId, bytes] = {}
         """The metas of revisions whose own record has another."""
-        # Behind a link Python reads all bases of a segment in one go.
-        bases = None if self._snapshot is None else StoredBases(self._snapshot, self._ancestry)
-        width = 0 if self._snapshot is not None and self._snapshot.is_remote else self._system.hash_bytes
-        self._prover = make_prover(width, TEXT_BYTES, policy.level is not Level.OFF, bases)
+        self._prover = self._make_prover(policy.level is not Level.OFF)
         self._at_once = MOST
         """Segments that are tried together."""
         self._is_read_from_file = False
@@ -107,7 +103,7 @@ class UploadValidator:
         """The meta of the own record of a revision that came; None where it did not."""
         if self._numbering.revisions.find(revision) >= 0:
             return self._other_metas.get(revision, self._first_meta)
-        return self._prover.own_meta if self._prover is not None and self._prover.has(revision) else None
+        return None if self._prover is None else self._prover.own_meta(revision)
 
     def fact(self, revision: RevisionId) -> bytes | None:
         """`System.tip_fact` of a revision that came; None where it did not come."""
@@ -126,6 +122,13 @@ class UploadValidator:
                 content = came[self.taken - end][1]
                 self._take(decode_segment(content, 0, self._kinds), content)
                 self.taken += 1
+
+    def _make_prover(self, judges: bool) -> Prover | None:
+        """Make the native prover; of a repository behind a link Python reads all bases of a segment in one go."""
+        if self._snapshot is not None and self._snapshot.is_remote:
+            return None
+        bases = None if self._snapshot is None else StoredBases(self._snapshot, self._ancestry)
+        return make_prover(self._system.name, TEXT_BYTES, judges, bases)
 
     def _take_proved(self, came: Sequence[tuple[RevisionId, bytes]], at: int) -> bool:
         """Take segments, from number `at` on, that are proved natively; true if Python must prove the next one."""
@@ -174,7 +177,7 @@ class UploadValidator:
         for revision, parents in prover.revisions(len(revisions)):
             ancestry.add([ancestry.stored + parent if parent >= 0 else -1 - parent for parent in parents])
             revisions.add(revision)
-            self._note_meta(revision, prover.own_meta)
+            self._note_meta(revision, prover.own_meta(revision) or b"")
         if prover.records > len(self._known.stream):
             self._known.stream.extend(prover, ancestry.stored)
 
@@ -182,7 +185,7 @@ class UploadValidator:
         """Tell whether a revision is one of the new ones."""
         if self._numbering.revisions.find(revision) >= 0:
             return True
-        return self._prover is not None and self._prover.has(revision)
+        return self._prover is not None and self._prover.own_meta(revision) is not None
 
     def _begun(self) -> DraftPack:
         if self.draft is None:
@@ -291,7 +294,7 @@ class UploadValidator:
         rows: list[Row] = []
         rewritten: dict[int, tuple[Entry, bytes]] = {}
         at = self._start + segment.frames_at
-        stream, checks = self._known.stream, self._checks
+        stream = self._known.stream
         for index, (entry, frame) in enumerate(zip(segment.entries, frames(segment, self._content), strict=True)):
             if entry.length > MAX_TAKEN:
                 raise LimitExceeded(BYTES_OF_RECORD, entry.length, MAX_TAKEN)
@@ -304,25 +307,13 @@ class UploadValidator:
                 self._name_unreachable(segment, ordinal)
                 return
             row, number, stored = self._known.row(entry, base_key, first + index)
-            place = made(Frame, (entry.encoding, at, entry.frame_length, entry.length, number, stored))
-            # The same bytes that came before in this stream need no decoding to be proved. A revision's own record is
-            # looked into, and a check beside the key would have to be proved, too.
-            if (
-                checks[entry.kind]
-                or entry.key == segment.revision
-                or not stream.repeats(entry.kind, entry.key, entry.meta, base_key or b"", place, frame)
-                or not proof.add_repeat(entry, base_key)
-            ):
-                is_recent = base_key is None or stream.recent.get(entry.kind, base_key) is not None
-                self._allowance.decode(entry.length if is_recent else row.chain_kib << 10)
-                if row.chain_kib <= parts.ALONE >> 10:  # Nearly always: no large one lies in it.
-                    anew = self._prove(proof, entry, base_key, frame, row)
-                else:
-                    base_length = partial(self._known.text_length, entry.kind, base_key)
-                    with parts.turn(row.chain_kib, entry.length, base_length, self._allowance):
-                        anew = self._prove(proof, entry, base_key, frame, row)
-                if anew is not None:
-                    rewritten[index], row = anew
+            place = Frame(entry.encoding, at, entry.frame_length, entry.length, number, stored)
+            self._charge(entry, base_key, row)
+            base_length = partial(self._known.text_length, entry.kind, base_key)
+            with parts.turn(row.chain_kib, entry.length, base_length, self._allowance):
+                anew = self._prove(proof, entry, base_key, frame, row)
+            if anew is not None:
+                rewritten[index], row = anew
             rows.append(row)
             stream.add(entry.kind, entry.key, entry.meta, ordinal, place, row)
             at += entry.frame_length
@@ -374,6 +365,13 @@ class UploadValidator:
         if entry.kind == self._system.own_kind and entry.key == proof.revision:
             proof.own = record
         return None if left is None else self._known.encode_anew(proof, entry, record, row, left)
+
+    def _charge(self, entry: Entry, base_key: Key | None, row: Row) -> None:
+        """Charge the decoding of a record, and of all its base rests on where that was not seen lately."""
+        if base_key is None or self._known.stream.recent.get(entry.kind, base_key) is not None:
+            self._allowance.decode(entry.length)
+        else:
+            self._allowance.decode(row.chain_kib << 10)
 
     def _decode(self, revision: RevisionId, entry: Entry, frame: memoryview, base: Record | None) -> Record:
         try:

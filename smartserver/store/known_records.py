@@ -16,7 +16,7 @@ from smartserver.errors import shown
 from smartserver.records.cache import Cache
 from smartserver.records.delta import compress, decompress
 from smartserver.records.limits import MAX_CHAIN
-from smartserver.records.model import BaseTag, Entry, Key, Record, RevisionId, made
+from smartserver.records.model import BaseTag, Entry, Key, Record, RecordName, RevisionId, made
 from smartserver.records.segment import STORED
 from smartserver.store import parts
 from smartserver.store.allowance import Allowance
@@ -24,7 +24,6 @@ from smartserver.store.ancestry import Ancestry
 from smartserver.store.index import ONE_BYTE, Row, kib
 from smartserver.store.index_build import Numbered
 from smartserver.store.native import Prover
-from smartserver.store.parts import PART
 from smartserver.store.proof import SegmentProof
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.stored_records import Location
@@ -171,22 +170,6 @@ class UploadIndex:
         found = self._names.find(ONE_BYTE[kind] + key)
         return None if found < 0 else found
 
-    def repeats(self, kind: int, key: Key, meta: bytes, base_key: Key, place: Frame, frame: bytes | memoryview) -> bool:
-        """Tell whether the first copy of a record came as the very bytes of `frame`, on the same base."""
-        number = self.first(kind, key)
-        return (
-            number is not None
-            and self._sizes[number] == place.size
-            and self._lengths[number] == place.length
-            and self._encodings[number] == place.encoding
-            and self._known_metas.key(self._metas[number]) == meta
-            and self.base(number)[1] == base_key
-            and all(
-                self._read(self._offsets[number] + at, min(PART, place.size - at)) == frame[at : at + PART]
-                for at in range(0, place.size, PART)
-            )
-        )
-
     def meta(self, kind: int, key: Key) -> bytes | None:
         """The meta of a record's first copy; None where it did not come."""
         number = self.first(kind, key)
@@ -270,7 +253,7 @@ HOPS = (32, 1024, 32768)
 
 
 class StoredBases:
-    """The records of a repository that a native prover asks for. All are of kind 0, the only one that it proves."""
+    """The answers of one snapshot to a native prover's questions about the repository."""
 
     def __init__(self, snapshot: Snapshot, ancestry: Ancestry) -> None:
         self._snapshot = snapshot
@@ -280,25 +263,25 @@ class StoredBases:
         """The ordinal of a revision; None where it is not stored."""
         return self._snapshot.ordinal(revision)
 
-    def rows(self, keys: Sequence[Key]) -> list[tuple[int, int, int, int] | None]:
+    def rows(self, names: Sequence[RecordName]) -> list[tuple[int, int, int, int] | None]:
         """Depth, chain, lineage and length of the lowest copy of each record; None where it is not stored."""
-        found = [self._snapshot.first(0, key) for key in keys]
+        found = [self._snapshot.first(kind, key) for kind, key in names]
         return [None if at is None else (at.depth, at.chain_kib, at.lineage, at.length) for at in found]
 
-    def record(self, key: Key) -> tuple[bytes, bytes]:
+    def record(self, kind: int, key: Key) -> tuple[bytes, bytes]:
         """Meta and text of a stored record."""
-        location = self._snapshot.first(0, key)
+        location = self._snapshot.first(kind, key)
         assert location is not None  # The prover asked for its row before.
         record = self._snapshot.record(location)
         return record.meta, record.text
 
-    def is_below(self, front: Sequence[int], key: Key) -> bool:
+    def is_below(self, front: Sequence[int], kind: int, key: Key) -> bool:
         """Tell whether one of some revisions, or an ancestor of theirs, brought a record."""
-        return self._ancestry.is_stored_below(front, self._snapshot.introducers(0, key))
+        return self._ancestry.is_stored_below(front, self._snapshot.introducers(kind, key))
 
-    def meta_below(self, front: Sequence[int], key: Key) -> bytes | None:
+    def meta_below(self, front: Sequence[int], kind: int, key: Key) -> bytes | None:
         """The meta of a record that one of some revisions, or an ancestor of theirs, brought; None where none did."""
-        return self._snapshot.metas([(0, key)])[0] if self.is_below(front, key) else None
+        return self._snapshot.metas([(kind, key)])[0] if self.is_below(front, kind, key) else None
 
 
 class KnownRecords:

@@ -24,9 +24,6 @@ class Prover(Protocol):
     """Proves the segments of one stream, up to one that Python must look at: out of the ordinary, or wrong. A segment
     that Python takes then is noted. Its twin is `store.incoming.UploadValidator`, which it serves."""
 
-    own_meta: bytes
-    """The meta of the own record of each segment that it proves."""
-
     @property
     def segments(self) -> int:
         """The number of segments that came."""
@@ -42,8 +39,8 @@ class Prover(Protocol):
         """Prove segments that lie one behind the other from `at` on: how many, bytes decoded, and steps. It ends early
         where it is Python's turn, which it says, and where it has decoded or done as much as it may."""
 
-    def has(self, revision: bytes) -> bool:
-        """Tell whether a revision came."""
+    def own_meta(self, revision: bytes) -> bytes | None:
+        """The meta of the own record of a revision; None where it did not come."""
 
     def note(self, block: bytes, at: int, rows: Sequence[tuple[int, int, int]] = (), bases: Sequence[int] = ()) -> None:
         """Take a segment that Python has proved. `rows`: depth, chain and lineage of each record; `bases`: the number
@@ -69,12 +66,12 @@ _WORK: Final = (DECOMPRESSED, DECOMPRESSED_IN, DECOMPRESSED_OUT, HASHED, HASHED_
 """The meters that `Prover.tally` counts for."""
 
 
-def make_prover(width: int, cache: int, judges: bool, stored: object) -> Prover | None:
-    """Give the prover of segments whose records are of one kind and have hashes of so many bytes as keys; None where
-    it was not built, or `width` is 0. `cache`: bytes of texts that are kept. `judges`: whether faults matter. `stored`:
-    `known_records.StoredBases`, or None for a repository that has nothing."""
+def make_prover(vcs: str, cache: int, judges: bool, stored: object) -> Prover | None:
+    """Give the prover of the segments of a version-control system; None where there is none. `cache`: bytes of texts
+    that are kept. `judges`: whether faults matter. `stored`: `known_records.StoredBases`, or None for a repository that
+    has nothing."""
     made = native("Prover")
-    found: Prover | None = made(width, cache, judges, stored) if made is not None and width else None
+    found: Prover | None = made(vcs, cache, judges, stored) if made is not None and vcs in made.systems else None
     return found
 
 

@@ -32,9 +32,6 @@
 # The native prover (`native/src/prover.rs`) does the same for what is in order and common. Whatever it does not take
 # comes here, so every error is worded here.
 #
-# What is ugly: `add_repeat` takes a record whose bytes were proved in another segment of the same body, without its
-# text. It is an optimisation of histories that bring the same record many times, and doubles the paths through
-# `_need`.
 
 from __future__ import annotations
 
@@ -59,7 +56,7 @@ Group = tuple[int, bytes | None, frozenset[Key]]
 """The kind a record refers to, the meta those records must have (None: any), and the keys."""
 
 References = tuple[Group, ...]
-"""The keys a record refers to; a key is in one group of a kind, or its type is wrong in one of them."""
+"""The keys a record refers to; a key is in one group of a kind, or its type is error in one of them."""
 
 NOTHING: Final[References] = ()
 
@@ -68,29 +65,20 @@ class ReferenceCache:
     """The references of records, the least recently used dropped first; only if the key is proof of the text."""
 
     def __init__(self, limit: int = REFERENCES_KEPT) -> None:
-        self._found = Cache[tuple[int, Key, Key], tuple[bytes, References, References]](limit, _cost)
+        self._found = Cache[tuple[int, Key, bytes], References](limit, _cost)
 
-    def get(
-        self, kind: int, key: Key, meta: bytes | None = None, base: Key = b""
-    ) -> tuple[References, References] | None:
-        """The references of only the record, and of only `base`. None if it is unknown, or had another meta."""
-        found = self._found.get((kind, key, base))
-        return None if found is None or (meta is not None and found[0] != meta) else found[1:]
+    def get(self, record: Record) -> References | None:
+        """What is kept of a record. Its key need not prove its meta."""
+        return self._found.get((record.kind, record.key, record.meta))
 
-    def put(self, kind: int, key: Key, meta: bytes, found: References, base: Key = b"", lost: References = ()) -> None:
-        """Keep the references of a record; with `base` those that it has beyond that, and those that it has lost."""
-        place = (kind, key, base)
-        if self._found.get(place) is None:
-            self._found.put(place, (meta, found, lost))
+    def put(self, record: Record, found: References) -> None:
+        """Keep what a record refers to."""
+        self._found.put((record.kind, record.key, record.meta), found)
 
 
-def _cost(changes: tuple[bytes, References, References]) -> int:
+def _cost(references: References) -> int:
     """Keys that an entry of the cache has, and one."""
-    count = 1
-    for groups in changes[1:]:
-        for _, _, keys in groups:
-            count += len(keys)
-    return count
+    return 1 + sum(len(keys) for _, _, keys in references)
 
 
 def check_own_record(system: System, segment: Segment, own: Record | None) -> None:
@@ -178,26 +166,7 @@ class SegmentProof:
             self._need(entry, self.references(record), self.references(base))
             return
         now, before = (_frozen(groups) for groups in changes)
-        if self._system.may_refer(entry.kind, entry.meta):
-            self._cache.put(entry.kind, entry.key, entry.meta, now, base.key, before)
         self._need(entry, now, before)
-
-    def add_repeat(self, entry: Entry, base_key: Key | None) -> bool:
-        """Take an entry whose bytes were proved before; False, and not taken, where its text must be looked into."""
-        needed, granted = NOTHING, NOTHING
-        if self._system.may_refer(entry.kind, entry.meta):
-            changes = None if base_key is None else self._cache.get(entry.kind, entry.key, entry.meta, base_key)
-            if changes is not None:
-                needed, granted = changes
-            else:
-                cached = self._cache.get(entry.kind, entry.key, entry.meta)
-                if cached is None:
-                    return False
-                needed = cached[0]
-                if needed and base_key is not None:
-                    granted = (self._cache.get(entry.kind, base_key) or (NOTHING,))[0]
-        self._need(entry, needed, granted)
-        return True
 
     def _need(self, entry: Entry, needed: References, granted: References) -> None:
         """Note what an entry refers to; `granted`: what its base does, which was proved with that."""
@@ -212,17 +181,20 @@ class SegmentProof:
                 self._needed.append((entry, (kind, meta, keys)))
 
     def references(self, record: Record) -> References:
-        """The references of a record."""
-        cached = self._cache.get(record.kind, record.key, record.meta)
-        if cached is not None:
-            return cached[0]
-        try:
-            groups = self._system.references(record.kind, record.key, record.meta, record.text)
-        except ValueError as error:
-            raise CorruptRecord(self.revision, record.key, str(error)) from error
-        found = _frozen(groups)
-        if record.kind in self._system.content_keys and self._system.may_refer(record.kind, record.meta):
-            self._cache.put(record.kind, record.key, record.meta, found)
+        """What a record refers to.
+
+        Raises:
+            CorruptRecord: it cannot be read.
+        """
+        found = self._cache.get(record)
+        if found is None:
+            try:
+                groups = self._system.references(record.kind, record.key, record.meta, record.text)
+            except ValueError as error:
+                raise CorruptRecord(self.revision, record.key, str(error)) from error
+            found = _frozen(groups)
+            if record.kind in self._system.content_keys and self._system.may_refer(record.kind, record.meta):
+                self._cache.put(record, found)
         return found
 
     def finish(self) -> None:

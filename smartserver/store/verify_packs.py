@@ -235,7 +235,7 @@ Progress = Callable[[int], None]
 def check_packs(snapshot: Snapshot, progress: Progress) -> SegmentReport | None:
     """The report on all packs, proved natively in one process that reads each byte once. None if something is wrong, or
     cannot be proved natively: then Python checks all of them, and names what is."""
-    prover = make_prover(system_of(snapshot.state.vcs).hash_bytes, TEXTS, False, None)
+    prover = make_prover(snapshot.state.vcs, TEXTS, False, None)
     if prover is None or snapshot.is_remote:
         return None
     check = SegmentCheck(snapshot, _refuse)

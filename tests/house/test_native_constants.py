@@ -11,14 +11,19 @@ import pytest
 
 from smartserver.records import bases, delta, limits, segment
 from smartserver.store import ancestry, blocks, incoming, index, known_records, parts, stored_records
+from smartserver.vcs.bzr import kinds as bzr_kinds
+from smartserver.vcs.bzr import pages, revision
 from smartserver.vcs.git import objects
+from smartserver.vcs.hg import kinds as hg_kinds
 
 CRATE = Path(__file__).parents[2] / "native" / "src"
 
 PYTHON: Mapping[str, Sequence[ModuleType]] = {
     "ancestry.rs": (ancestry,),
     "bases.rs": (bases, limits),
+    "bzr.rs": (bzr_kinds, pages, revision),
     "frame.rs": (delta,),
+    "hg.rs": (hg_kinds,),
     "index.rs": (index,),
     "limits.rs": (limits,),
     "objects.rs": (objects,),
@@ -33,7 +38,8 @@ PYTHON: Mapping[str, Sequence[ModuleType]] = {
 
 OWN = {
     "bases.rs": {"NONE"},
-    "packing.rs": {"LONG"},
+    "bzr.rs": {"KEY"},
+    "hg.rs": {"DIGITS"},
     "prover.rs": {"DECODED", "STEPS"},
     "reader.rs": {"BETWEEN", "ENTRY", "HASH", "HEAD", "KEPT", "MOST_BYTES", "MOST_STEPS"},
     "segment.rs": {"FEW", "FULL_KEY"},

@@ -7,29 +7,21 @@ from __future__ import annotations
 import hashlib
 import os
 import random
-import tempfile
 
-import pytest
-from builders import Repeatable, create
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from needs import needs
-from twins import prove_in_python
+from twin_pushes import push_both_ways
 
 from smartserver.records.delta import compress
-from smartserver.records.model import BaseTag, Entry, Parent, Segment
+from smartserver.records.model import BaseTag, Entry, Parent
 from smartserver.records.segment import encode_segment
-from smartserver.store.incoming import UploadValidator
-from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import Transaction
 from smartserver.vcs.git.system import GIT as SYSTEMS
-from transports.errors import CodedError
-from transports.local import LocalTransport
-from transports.memory import MemoryTransport
 
 pytestmark = needs("native parts")
 
-KINDS = SYSTEMS["git sha1"].kinds
+SYSTEM = SYSTEMS["git sha1"]
+KINDS = SYSTEM.kinds
 COMMIT, TREE, BLOB, TAG = (bytes((number,)) for number in range(1, 5))
 NAMES = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob", TAG: b"tag"}
 PLAIN = [b"a", b"a.b", b"a-b", b"ab", b"b", b"lib", b"lib.c", b"README", b"z"]
@@ -154,71 +146,6 @@ class World:
         return encode_segment(commit, named, entries, bodies, KINDS)
 
 
-def begun(transaction: Transaction) -> bytes:
-    """Nothing but a repository."""
-    if not transaction.exists:
-        create(transaction)
-    return b""
-
-
-def outcome(segments: list[bytes], pieces: list[int], stored: int) -> object:
-    """What becomes of a push: its index and how the pack is hashed, or the error. `stored`: segments that two pushes
-    bring before."""
-    with tempfile.TemporaryDirectory() as folder:
-        # A file is read natively, and memory is not.
-        transport = MemoryTransport() if len(segments) % 2 else LocalTransport(folder)
-        return _outcome(PackRepository(transport, "project", randomness=Repeatable()), segments, pieces, stored)
-
-
-def _outcome(repository: PackRepository, segments: list[bytes], pieces: list[int], stored: int) -> object:
-    half = stored // 2
-    for number, part in enumerate((segments[:half], segments[half:stored], segments[stored:])):
-        if not part:
-            continue
-        transaction = repository.begin()
-        begun(transaction)
-        sent = repository.receive(transaction)
-        body = b"".join(part)
-        at = 0
-        try:
-            for size in [*pieces, len(body)]:
-                sent.write(body[at : at + size])
-                at += size
-            sent.finish(len(part), len(body))
-        except CodedError as wrong:
-            sent.abandon()
-            return type(wrong).__name__, str(wrong)
-        entry = sent.entry
-        if entry is None or number < 2:
-            repository.commit(b"r%d" % number, 0, "user", begun, sent)
-            continue
-        sent.abandon()
-        return entry.hash, entry.index_hash, entry.records, sent.warnings
-    return None
-
-
-TAKE = UploadValidator._take
-
-
-def both(segments: list[bytes], pieces: list[int], stored: int, *, is_plain: bool = False) -> None:
-    """Check that both forms say the same. `is_plain`: Python need not look at any of it."""
-    looked: list[bytes] = []
-
-    def noted(validator: UploadValidator, segment: Segment, content: bytes) -> None:
-        looked.append(segment.revision)
-        TAKE(validator, segment, content)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(UploadValidator, "_take", noted)
-        native = outcome(segments, pieces, stored)
-    if is_plain:
-        assert not looked, "all of it is proved natively"
-    with pytest.MonkeyPatch.context() as patched:
-        prove_in_python(patched)
-        python = outcome(segments, pieces, stored)
-    assert native == python
-
-
 def history(seed: int, oddness: float) -> tuple[World, list[bytes]]:
     """A world, and the segments of its commits."""
     world = World(seed, oddness)
@@ -233,7 +160,7 @@ EXAMPLES = int(os.environ.get("EXAMPLES", "150"))
 @given(st.integers(0, 1 << 32), st.sampled_from([0.0, 0.0, 0.003, 0.02]), st.lists(st.integers(1, 3000), max_size=3))
 def test_histories(seed: int, oddness: float, pieces: list[int]) -> None:
     world, segments = history(seed, oddness)
-    both(segments, pieces, world.chance.choice([0, 0, len(segments) // 2]), is_plain=not oddness)
+    push_both_ways(SYSTEM, segments, pieces, world.chance.choice([0, 0, len(segments) // 2]), is_plain=not oddness)
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -246,4 +173,4 @@ def test_changed_bytes(seed: int, flips: int) -> None:
         place = world.chance.randrange(1, len(changed))
         changed[place] = world.chance.choice([changed[place] ^ 1 << world.chance.randrange(8), 0, 1, 127, 128, 255])
     segments[at] = bytes(changed)
-    both(segments, [], 0)
+    push_both_ways(SYSTEM, segments, [], 0)

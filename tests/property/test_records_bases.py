@@ -46,7 +46,6 @@ def test_every_segment_can_be_read_with_its_ancestors(seed: int, count: int, bul
         pushed.append(list(items.values()))
 
     writer = SegmentWriter((KIND,), bulk=bulk, texts=lambda kind, key: texts[key], cache=cache)
-    writer.begin(graph)
     for n, ((revision, parents_of), items_of) in enumerate(zip(graph, pushed, strict=True)):
         whole = writer.segment(revision, parents_of, items_of)
         segment = decode_segment(whole, 0, (KIND,))

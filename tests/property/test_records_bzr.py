@@ -6,12 +6,11 @@ import contextlib
 import hashlib
 
 from bzr_samples import FIRST, SECOND
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from smartserver.records.model import Key, Record
 from smartserver.records.system import system_of
-from smartserver.vcs.bzr.changes import leaf_changes
 from smartserver.vcs.bzr.kinds import CHK
 from smartserver.vcs.bzr.pages import is_node, leaf_texts, read_entry, read_leaf
 from smartserver.vcs.bzr.revision import Inventory
@@ -79,59 +78,6 @@ def test_both_readers_of_a_leaf_agree(record: Record, data: st.DataObject) -> No
             entries = [read_entry(value) for value in leaf.items.values()]
             assert {entry.text_key: entry.sha1 for entry in entries} == texts
             assert all(read_entry(value).file_id == file_id for file_id, value in leaf.items.items())
-
-
-FILE = b"%b\0007\nfile: %b%b\n%b\n%b\n%b\n" + b"0" * 40 + b"\n7\nN\n"
-FOLDER = b"%b\0004\ndir: %b%b\n%b\n%b\n%b\n"
-LINK = b"%b\0005\nsymlink: %b%b\n%b\n%b\n%b\n\n"
-NAME = b"%b\0%b\0001\n%b\n"
-words = st.sampled_from([b"", b"a", b"b", b"4", b"dir: a", b"aa"]) | st.integers(10, 40).map(b"%d".__mod__)
-
-
-@st.composite
-def pages(draw: st.DrawFn) -> tuple[bytes, bytes]:
-    """A leaf that can be read, of either map, and one that was made of it: items new, changed, moved, doubled, cut."""
-    prefix = draw(st.sampled_from([b"", b"a"]))
-    if entries := draw(st.booleans()):
-        keys = st.lists(words.filter(lambda word: bool(prefix + word)), unique=True, max_size=20)
-        kinds = st.sampled_from([FILE, FOLDER, LINK])
-        items = [draw(kinds) % (key, prefix, key, draw(words), draw(words), b"r1") for key in draw(keys)]
-    elif draw(st.booleans()):
-        places = st.lists(st.tuples(words, words), unique=True, max_size=20)
-        items = [NAME % (*place, draw(st.sampled_from([b"x", b"r1"]))) for place in draw(places)]
-    else:
-        prefix += b"\0"
-        items = [b"%b\0001\nr1\n" % name for name in draw(st.lists(words, unique=True, max_size=20))]
-    old = items[: draw(st.integers(0, len(items)))]
-    start = draw(st.integers(0, len(old)))
-    stop = draw(st.integers(start, len(old)))
-    others = [*items, *[item.replace(b"r1", b"r2") for item in items]]
-    new = [*old[:start], *(draw(st.lists(st.sampled_from(others), max_size=4)) if others else []), *old[stop:]]
-    made = []
-    for items in (old, new):
-        said = len(items) + (draw(st.sampled_from([0, 0, 0, 0, 1])) if items is new else 0)
-        made.append(b"chkleaf:\n1\n%d\n%d\n%b\n%b" % (1 if entries else 2, said, prefix, b"".join(items)))
-    if draw(st.booleans()):
-        return made[0], made[1]
-    at = draw(st.integers(0, len(made[1])))
-    return made[0], made[1][:at] + draw(st.sampled_from([b"r2", *PIECES])) + made[1][at + draw(st.integers(0, 2)) :]
-
-
-@given(pages())
-@settings(max_examples=300)
-def test_what_cannot_be_read_whole_cannot_be_read_from_its_changes(made: tuple[bytes, bytes]) -> None:
-    """The proof of a push rests on it: what is not looked at was proved with the page it rests on, all else is read."""
-    old, new = made
-    before = set(leaf_texts(old))
-    try:
-        now = set(leaf_texts(new))
-    except ValueError:
-        with contextlib.suppress(ValueError):
-            assert leaf_changes(new, old) is None
-        return
-    found = leaf_changes(new, old)
-    if found is not None:
-        assert (set(found.now), set(found.before)) == (now - before, before - now)
 
 
 @given(st.lists(st.sampled_from([*SAMPLES, NODE, *PIECES]), max_size=4).map(b"".join), st.data())

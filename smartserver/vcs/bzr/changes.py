@@ -7,7 +7,6 @@ no second look.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from smartserver.records.alike import common_end, common_start
@@ -23,7 +22,6 @@ from smartserver.vcs.bzr.pages import (
     leaf_head,
     node_head,
     node_pages,
-    read_before,
 )
 
 
@@ -36,42 +34,8 @@ class KeyChanges(NamedTuple):
 
 NOTHING: Final = KeyChanges(frozenset(), frozenset())
 
-SEARCHED: Final = 32
-"""New keys that are looked for in the rest of a leaf, a search through all of it for each. With more of them it is read
-whole, which takes a time in proportion to it: 16,000 keys in a leaf of 800 KB took 9 seconds."""
-
 _STEPS: Final = 32
 """Items, changed ones and what follows them, after which the rest of a leaf is read and no more compared."""
-
-
-def leaf_changes(new: bytes, old: bytes) -> KeyChanges | None:
-    """The names in which a leaf differs from a leaf that has been read; None where that takes reading it whole."""
-    heads = None if is_node(new) else _heads(new, old)
-    if heads is None:
-        return None
-    head, earlier = heads
-    if head.parts != ENTRY_PARTS:
-        at, old_at = _step(new, head.end, old, earlier.end)
-        new_end, old_end = _ends(new, at, old, old_at)
-        count = count_items(head, new, at, new_end)
-        count_before, _ = read_before(earlier, old, old_at, old_end)
-        _check_counts(head, earlier, count, count_before)
-        return NOTHING
-    items, others = other_items(new, head.end, old, earlier.end)
-    count = count_items(head, items, 0, len(items))
-    now = item_texts(head, items, 0, len(items))
-    count_before, before = read_before(earlier, others, 0, len(others))
-    _check_counts(head, earlier, count, count_before)
-    if len(now) != count:
-        raise ValueError(f"cannot be read as a leaf: {len(now)} items where there are {count}")
-    one, other = frozenset(now), frozenset(before)
-    found = KeyChanges(one - other, other - one)
-    # What was among the old items that differ was nowhere else.
-    added = {_file_id(key) for key in found.now} - {_file_id(key) for key in found.before}
-    if len(added) > SEARCHED:
-        return None
-    _refuse_doubles(head, added, new)
-    return found
 
 
 def new_texts(new: bytes, old: bytes) -> dict[Key, bytes] | None:
@@ -186,17 +150,3 @@ def _item_end(text: bytes, at: int, end: int) -> int:
     """The end of the item that begins there: the line with the next NUL."""
     following = text.find(b"\0", text.find(b"\0", at, end) + 1, end)
     return max(text.rfind(b"\n", at, following) + 1, at + 1) if following >= 0 else end
-
-
-def _refuse_doubles(head: LeafHead, added: Iterable[bytes], new: bytes) -> None:
-    """Check that none of these items, which differ, has the key of one that does not."""
-    cut = len(head.prefix)
-    for file_id in added:
-        line = b"\n" + file_id[cut:] + b"\0"
-        # The line before the first item is the last one of the head. It finds the item itself first.
-        if new.find(line, new.find(line, head.end - 1) + 1) >= 0:
-            raise ValueError("cannot be read as a leaf: two items have the same key")
-
-
-def _file_id(text: Key) -> bytes:
-    return text[: text.index(b"\0")]

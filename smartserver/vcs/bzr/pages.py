@@ -224,14 +224,6 @@ def item_texts(head: LeafHead, text: bytes, start: int, end: int) -> dict[Key, b
     return {item[4] + b"\0" + item[5]: item[6] for item in texts}
 
 
-def read_before(head: LeafHead, text: bytes, start: int, end: int) -> tuple[int, list[Key]]:
-    """The number of those items of a leaf that was read before, and the keys of the texts they name."""
-    if head.parts == NAME_PARTS:
-        return text.count(b"\0", start, end) // (head.parts - head.prefix.count(b"\0")), []
-    keys = [item[4] + b"\0" + item[5] for item in _TEXTS.findall(text, start, end)]
-    return len(keys), keys
-
-
 def _open_leaf(text: bytes) -> LeafHead:
     """The head of a leaf whose items have their form and number."""
     head = leaf_head(text)

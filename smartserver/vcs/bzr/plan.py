@@ -131,7 +131,6 @@ class BrzExport:
 
     def segments(self, graph: Sequence[GraphNode]) -> Iterator[bytes]:
         """Whole segments in that order."""
-        self._writer.begin(graph)
         for at in range(0, len(graph), CHUNK):
             chunk = graph[at : at + CHUNK]
             parents = {node.revision: node.parents for node in chunk}

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from smartserver.errors import shown
-from smartserver.records.model import Key, Record, RevisionId, Tip
-from smartserver.records.system import NOTHING, Changes, MapType, References, System, register
-from smartserver.vcs.bzr.changes import leaf_changes, node_changes
+from smartserver.records.model import Key, RevisionId, Tip
+from smartserver.records.system import NOTHING, MapType, References, System, register
 from smartserver.vcs.bzr.kinds import CHK, CONFIG, INVENTORY, KINDS, REVISION, SIGNATURE, SIGNATURES, TAGS, TEXT
 from smartserver.vcs.bzr.left_hand import count_lines
 from smartserver.vcs.bzr.pages import is_node, leaf_texts, read_node
@@ -86,18 +85,6 @@ class BzrSystem(System):
         if kind == REVISION:
             return ((INVENTORY, None, (key,)),)
         return NOTHING
-
-    def changes(self, record: Record, base: Record) -> Changes | None:
-        """The names of the items in which a page differs."""
-        if record.kind != CHK or record.meta or base.meta:
-            return None
-        target = CHK if is_node(record.text) else TEXT
-        read = node_changes if target == CHK else leaf_changes
-        found = read(record.text, base.text)
-        if found is None:
-            return None
-        now, before = found
-        return ((target, None, now),), ((target, None, before),)
 
     def contents(self, stored: RepositoryView, question: ReadScope) -> Contents:
         """Its revisions and their trees."""

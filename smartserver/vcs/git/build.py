@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
+from smartserver.records.cache import Cache
 from smartserver.records.delta import decompress
-from smartserver.records.keys import KeyTable
 from smartserver.records.model import Key, Kind, Segment
 from smartserver.records.native import twin
-from smartserver.records.segment import decode_segment
+from smartserver.records.segment import STORED, decode_segment
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import WrongContent
-from smartserver.vcs.git.objects import METAS
-from smartserver.vcs.git.pack import PACK_HEAD, EntryWriter, SpooledRecord, check_id, hash_of, write_all
+from smartserver.vcs.git.delta import delta
+from smartserver.vcs.git.objects import COMMIT, METAS
+from smartserver.vcs.git.pack import OFS_DELTA, PACK_HEAD, check_id, entry_head, hash_of, index, offset_back
 from smartserver.vcs.git.system import GIT
 from smartserver.vcs.signals import held
 
@@ -42,9 +44,32 @@ def unnamed_file(folder: str) -> int:
     return file
 
 
+class _Record(NamedTuple):
+    """What is known of a record."""
+
+    kind: int = 0
+    """Its type; 0 of one that was named as a base and did not come."""
+    encoding: int = STORED
+    length: int = 0
+    at: int = 0
+    """The place of its frame in the spool file."""
+    frame_length: int = 0
+    base: Key = b""
+    is_outside: bool = False
+    """It was named as a base before it came: its text is read from the repository. Its own base may rest on it."""
+    place: int = 0
+    """The place of its entry."""
+    check: int = 0
+    """The CRC-32 of its entry."""
+
+
 @twin
 class PackBuilder:
-    """One of git's packs, made of segments as they come. What `add` finds wrong may be raised by a later call."""
+    """One of git's packs, made of segments as they come. What `add` finds error may be raised by a later call.
+
+    A record may be a delta of one written before, never of one outside: the pack stands alone. Bases of another type
+    are for decoding only, since in a pack a delta has the type of its base.
+    """
 
     def __init__(
         self, width: int, spool: int, entries: int, outside: Callable[[Key], bytes], *, cache: int, level: int
@@ -53,19 +78,21 @@ class PackBuilder:
         which may be a base. `cache`: bytes of texts that are kept. `level`: of zlib."""
         self._width = width
         self._spool = spool
-        self._size = 0
+        self._spooled = 0
         """Bytes of frames in the spool file."""
-        self._keys = KeyTable()
         self._entries = entries
-        self._writer = EntryWriter(spool, entries, width, outside, cache=cache, level=level)
-
-    @property
-    def objects(self) -> int:
-        """The number of records that came, copies left out."""
-        return len(self._keys)
+        self._written = 0
+        """Bytes of entries."""
+        self._outside = outside
+        self._level = level
+        self._records: dict[Key, _Record] = {}
+        self._texts = Cache[Key, bytes](cache, len)
+        self.objects = 0
+        """Records that came, copies left out."""
 
     def __contains__(self, key: object) -> bool:
-        return isinstance(key, bytes) and key in self._keys
+        found = self._records.get(key) if isinstance(key, bytes) else None
+        return found is not None and found.kind != 0
 
     def add(self, block: bytes) -> None:
         """Take a segment: each record that did not come before becomes an entry.
@@ -73,47 +100,104 @@ class PackBuilder:
         Raises:
             Malformed, LimitExceeded: it is none.
         """
-        rows, frames = self._rows(block)
-        if rows:
-            write_all(self._spool, frames)
-            self._size += len(frames)
-        for row in rows:
-            self._writer.add(row)
-
-    def _rows(self, block: bytes) -> tuple[list[SpooledRecord], memoryview]:
         segment = whole_segment(block)
-        at = self._size
-        rows = []
+        at = self._spooled
+        write_all(self._spool, memoryview(block)[segment.frames_at :])
+        self._spooled += len(block) - segment.frames_at
         for entry in segment.entries:
             key, length = entry.key, entry.frame_length
-            count = len(self._keys)
-            if self._keys.number(key) == count:
+            if key not in self:
                 kind = type_of(entry.meta, key, self._width)
-                rows.append(SpooledRecord(kind, entry.encoding, entry.length, at, length, key, segment.base_of(entry)))
+                base, is_outside = segment.base_of(entry), key in self._records
+                self._make(key, _Record(kind, entry.encoding, entry.length, at, length, base, is_outside))
+                self.objects += 1
             at += length
-        return rows, memoryview(block)[segment.frames_at :]
+
+    def _make(self, key: Key, record: _Record) -> None:
+        """Check a record and write its entry."""
+        base = self._text(record.base) if record.base else b""
+        text = self._decode(key, record, base)
+        check_id(record.kind, key, text)
+        self._texts.put(key, text)
+        place, check = self._written, 0
+        for piece in self._entry(record, text, base):
+            write_all(self._entries, piece)
+            check = zlib.crc32(piece, check)
+            self._written += len(piece)
+        self._records[key] = record._replace(place=place, check=check)
+
+    def _entry(self, record: _Record, text: bytes, base: bytes) -> Iterator[bytes]:
+        """The entry of a record. Of a large one the text is all that is ever in memory."""
+        on = self._records[record.base] if record.base else _Record()
+        # Deltas of commits save a tenth of their bytes and double the deltas to make and to resolve: whole.
+        if on.kind == record.kind != COMMIT:
+            changes = delta(base, text)
+            if len(changes) * 10 < len(text) * 7:
+                head = entry_head(OFS_DELTA, len(changes)) + offset_back(self._written - on.place)
+                yield head + zlib.compress(changes, self._level)
+                return
+        # What zstd left as it is, zlib does not shrink either: of a large text it is not tried for seconds.
+        is_hard = record.encoding == STORED and len(text) > _BLOCK
+        packer = zlib.compressobj(0 if is_hard else self._level)
+        yield entry_head(record.kind, len(text))
+        for at in range(0, len(text), _BLOCK):
+            yield packer.compress(memoryview(text)[at : at + _BLOCK])
+        yield packer.flush()
+
+    def _text(self, wanted: Key) -> bytes:
+        """The text of a base, decoded again where it was dropped."""
+        key, chain = wanted, list[Key]()
+        while (text := self._texts.get(key)) is None:
+            record = self._records.setdefault(key, _Record())
+            if record.kind == 0 or record.is_outside:
+                text = self._outside(key)
+                self._texts.put(key, text)
+                break
+            chain.append(key)
+            if not record.base:
+                text = b""
+                break
+            key = record.base
+        for each in reversed(chain):
+            text = self._decode(each, self._records[each], text)
+        self._texts.put(wanted, text)  # What lies between is not kept: it would drive out what is wanted again.
+        return text
+
+    def _decode(self, key: Key, record: _Record, base: bytes) -> bytes:
+        frame = os.pread(self._spool, record.frame_length, record.at)
+        try:
+            return decompress(record.encoding, frame, record.length, base)
+        except ValueError as error:
+            raise WrongContent(key, str(error)) from error
 
     def settle(self) -> None:
-        """Wait until all that came is made."""
-        self._writer.flush()
+        """Wait until all that came is made. Raises as `add`."""
 
     def finish(self, out: int) -> tuple[bytes, bytes]:
-        """Write the pack to the file `out`; its index, and the hash it ends with."""
-        self.settle()
+        """Write the pack to the file `out`; its index, and the hash it ends with. Raises as `add`."""
         hashed = hash_of(self._width)()
         for block in self._blocks():
             hashed.update(block)
             write_all(out, block)
         write_all(out, hashed.digest())
-        return self._writer.table.index(hashed.digest(), PACK_HEAD.size), hashed.digest()
+        came = [(key, each) for key, each in sorted(self._records.items()) if each.kind]
+        made = [(key, each.check, each.place + PACK_HEAD.size) for key, each in came]
+        return index(made, hashed.digest()), hashed.digest()
 
     def _blocks(self) -> Iterator[bytes]:
-        yield PACK_HEAD.pack(b"PACK", 2, len(self._writer.table))
-        for at in range(0, self._writer.size, _BLOCK):
+        yield PACK_HEAD.pack(b"PACK", 2, self.objects)
+        for at in range(0, self._written, _BLOCK):
             yield os.pread(self._entries, _BLOCK, at)
 
     def abandon(self) -> None:
         """Drop what is still being made."""
+
+
+def write_all(file: int, block: bytes | memoryview) -> None:
+    """Write a whole block to a file descriptor."""
+    view = memoryview(block)
+    while view:
+        view = view[os.write(file, view) :]
 
 
 def whole_segment(block: bytes) -> Segment:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import functools
 import re
-import threading
 from binascii import unhexlify
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from smartserver.records.model import Key, RevisionId
 from smartserver.vcs.patterns import compile_pattern
@@ -33,22 +31,8 @@ TreeEntry = tuple[bytes, bytes, Key]
 ChangedEntry = tuple[bytes, bytes, Key, Key]
 """The same, and the object that the entry had before."""
 
-MAX_LAST: Final = 64 << 10
-"""Bytes of a tree that each thread keeps as it was read last."""
-
 _REST: Final = rb" [^\0]++\0"
 """The bytes that follow the mode of an entry."""
-
-
-class _Last(threading.local):
-    """The tree that a thread read last: the server reads each for what it refers to, and for its faults."""
-
-    read: tuple[object, ...] = ()
-    """The format, the text, and that of the tree it was compared with."""
-    found: Any = None
-
-
-_last: Final = _Last()
 
 
 class ObjectFormat:
@@ -88,34 +72,17 @@ class ObjectFormat:
         Raises:
             ValueError: it cannot be read.
         """
-        found: list[TreeEntry] | None = self._read_once(text, None, self._entries)
-        if found is None:
+        # As lenient as git: any name that is not empty.
+        if self._tree.fullmatch(text) is None:
             raise ValueError(f"{key.hex()} cannot be read as a tree")
-        return found
+        return self._entry.findall(text)
 
     def changed(self, text: bytes, base: bytes) -> list[ChangedEntry] | None:
         """The entries of a tree that have another object than in `base`; None where it has other names or modes.
 
-        `base`: a tree that was read before.
+        `base`: a tree that was read before. All bytes are compared at once: whole trees are not taken apart for one
+        entry.
         """
-        found: list[ChangedEntry] | None = self._read_once(text, base, self._changed)
-        return found
-
-    def _read_once(self, text: bytes, base: Any, read: Callable[[bytes, Any], Any]) -> Any:
-        before = _last.read
-        if before and before[0] is self and before[1] is text and before[2] is base:
-            return _last.found
-        found = read(text, base)
-        if len(text) <= MAX_LAST:
-            _last.read, _last.found = (self, text, base), found
-        return found
-
-    def _entries(self, text: bytes, base: None) -> list[TreeEntry] | None:
-        # As lenient as git: any name that is not empty.
-        return self._entry.findall(text) if self._tree.fullmatch(text) is not None else None
-
-    def _changed(self, text: bytes, base: bytes) -> list[ChangedEntry] | None:
-        """Compares all bytes at once: whole trees are not taken apart for one entry."""
         size = len(text)
         if size != len(base):
             return None

@@ -10,7 +10,6 @@ repeat, unless each match begins where the one before it ended. The tests check 
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -87,13 +86,6 @@ MAX_DATE: Final = (1 << 63) - 1
 
 # ---- trees
 
-_CLEAN: Final = (
-    rb"(?:(?:100644|40000|100755|160000|100664) (?!\.\.?\0|(?i:\.git[\0. :\x80-\xff]))"
-    rb"|120000 (?!\.\.?\0|(?i:\.git|\.mailmap)))[^\0/\\~\xe2\xef]++\0"
-)
-"""Mode and name of an entry that has no fault of its own; what other file systems make of a name needs one of the bytes
-that are left out."""
-
 _IGNORED_BY_HFS: Final = compile_pattern(rb"\xe2\x80[\x8c-\x8f\xaa-\xae]|\xe2\x81[\xaa-\xaf]|\xef\xbb\xbf")
 _CODE_POINT: Final = compile_pattern(
     rb"[\x00-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xef][\x80-\xbf]{2}"
@@ -133,8 +125,6 @@ class GitFaults(FaultChecker):
         """`objects`: reads them."""
         self._format = objects
         self._null = bytes(objects.id_bytes)
-        entry = (_CLEAN, objects.id_bytes, objects.id_bytes)
-        self._clean = compile_pattern(rb"(?:%b(?!\0{%d}).{%d})*+" % entry, re.DOTALL)
 
     def look(self, kind: int, meta: bytes, text: bytes, base: bytes | None) -> Findings:
         """The faults of an object, and of a tree the files that git itself reads; a blob has faults as such alone."""
@@ -173,14 +163,11 @@ class GitFaults(FaultChecker):
         if same is not None:
             return self._look_at(kind, [entry[:3] for entry in same], names=False)
         entries = self._format.tree(b"", text)
-        order = _order_faults(entries)
-        if not order and self._clean.fullmatch(text) is not None and _READ_BY_GIT.search(text) is None:
-            return NONE
         faults, roles = self._look_at(kind, entries, names=True)
         if roles and base is not None:
             before = frozenset(self._look_at(kind, self._format.tree(b"", base), names=False)[1])
             roles = [role for role in roles if role not in before]
-        return [*faults, *order], roles
+        return [*faults, *_order_faults(entries)], roles
 
     def _look_at(self, kind: int, entries: Sequence[TreeEntry], *, names: bool) -> Findings:
         """The faults of entries by themselves. `names`: those in their names and modes, too."""
@@ -208,14 +195,11 @@ class GitFaults(FaultChecker):
 
 
 def _order_faults(entries: Sequence[TreeEntry]) -> list[RecordFault]:
-    names = {name for _, name, _ in entries}
-    places = [name + (b"/" if entry_type(mode) == FOLDER else b"\0") for mode, name, _ in entries]
-    if len(names) == len(places) and all(map(operator.lt, places, places[1:])):
-        return []
     found: dict[str, str] = {}
     last = b""
     seen: set[bytes] = set()
-    for (_, name, _), place in zip(entries, places, strict=True):
+    for mode, name, _ in entries:
+        place = name + (b"/" if entry_type(mode) == FOLDER else b"\0")
         if name in seen:
             found.setdefault("duplicateEntries", f"two entries are named {_shown(name)}")
         elif place <= last:
@@ -236,8 +220,6 @@ def _name_faults(name: bytes, said: str, found: dict[str, str]) -> None:
         found.setdefault("hasDotgit", f"{said}, which is git's own folder to some clients")
 
 
-_READ_BY_GIT: Final = compile_pattern(rb" \.(?i:gitmodules|gitattributes)")
-"""A file that git itself reads, in a tree without suspect bytes."""
 _SUSPECT: Final = compile_pattern(rb"[~\\/\xe2\xef]|^\.\.?\Z|^\.(?i:git|mailmap)")
 """A name that may be another one to some file system, or be none."""
 
@@ -266,9 +248,6 @@ def _hfs(pattern: re.Pattern[bytes], name: bytes) -> bool:
 # ---- commits and tags
 
 _IDENT: Final = rb"[^<>\n]*+(?<= )<[^<>\n]*+> (?:0|[1-9][0-9]{0,17}) [+-][0-9]{4}\n"
-_CLEAN_COMMIT: Final = compile_pattern(
-    rb"(?:(?:tree|parent) [^\n]++\n)++author (?!<)%bcommitter (?!<)%b" % (_IDENT, _IDENT)
-)
 _COMMIT_HEAD: Final = compile_pattern(rb"(?:(?:tree|parent) [^\n]*+\n)++")
 _TAG_HEAD: Final = compile_pattern(rb"object [^\n]++\ntype [^\n]++\ntag ([^\n]*+)\n")
 _BAD_TAG_NAME: Final = compile_pattern(rb"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|(?:^|/)(?:\.|\Z)|//|\.lock(?:/|\Z)|\.\Z")
@@ -280,8 +259,6 @@ _CLEAN_AUTHORS: Final = compile_pattern(rb"(?:author (?!<)%b)*+" % _IDENT)
 
 def commit_faults(text: bytes) -> list[RecordFault]:
     """The faults of a commit that can be read."""
-    if b"\0" not in text and _CLEAN_COMMIT.match(text) is not None and (b"\n\n" in text or text.endswith(b"\n")):
-        return []
     fatal = _header_fault(text)
     if fatal is not None:
         return [fatal]

@@ -6,7 +6,10 @@ however long the history.
 
 from __future__ import annotations
 
+import contextlib
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Self
 
 from smartserver.errors import LimitExceeded
@@ -22,6 +25,7 @@ from smartserver.vcs.git.objects import (
     TYPE_NAMES,
     GitObject,
     MissingObject,
+    ObjectReader,
     ReadingEnded,
     TooLarge,
     stream,
@@ -47,6 +51,9 @@ _CACHE = 32 << 20
 
 _CHUNK = 20_000
 """Objects asked for at once of a process that reads ahead."""
+
+_HELD = 4 << 20
+"""Bytes of texts of a revision up to which they are read before its segment is begun."""
 
 
 class GitPlan:
@@ -74,9 +81,21 @@ class GitPlan:
             yield from self._segments()
 
     def _segments(self) -> Iterator[bytes]:
+        if not self.bulk:
+            yield from self._segments_on(self._repository.objects)
+            return
+        # A reader of its own: the writer's thread reads while this one does.
+        with contextlib.closing(ObjectReader(self._repository.start)) as bases:
+            yield from self._segments_on(bases)
+
+    def _segments_on(self, bases: ObjectReader) -> Iterator[bytes]:
+        """The segments. `bases`: reads texts that are bases and were dropped, or are not sent."""
         repository = self._repository
-        writer = SegmentWriter(repository.kinds, bulk=self.bulk, texts=self._text, cache=_CACHE)
-        writer.begin(self.graph)
+
+        def text(kind: int, key: Key) -> bytes:
+            return bases.read(key).text
+
+        writer = SegmentWriter(repository.kinds, bulk=self.bulk, texts=text, cache=_CACHE)
         pairs = zip(self._sending, introduced(repository, self._sending, bulk=self.bulk), strict=True)
         odd: dict[Key, bytes] = {}
         try:
@@ -88,9 +107,11 @@ class GitPlan:
                     objects = stream(repository.start, keys, limits.MAX_TAKEN)
                 else:
                     objects = (repository.objects.read(key, limits.MAX_TAKEN) for key in keys)
-                for revision, records in chunk:
-                    items = (self._record(revision, record, objects, unread, odd) for record in records)
-                    yield from _segment(writer, revision, items)
+                jobs: Iterator[Job] = (
+                    (revision, (self._record(revision, record, objects, unread, odd) for record in records))
+                    for revision, records in chunk
+                )
+                yield from _made_behind(writer, jobs) if self.bulk else _made(writer, jobs)
         except (MissingObject, ReadingEnded) as error:
             raise cannot_send(repository, error) from error
 
@@ -119,8 +140,48 @@ class GitPlan:
             odd[record.key] = meta
         return NewRecord(0, record.key, meta, found.text, candidates, record.path, found.parts)
 
-    def _text(self, kind: int, key: Key) -> bytes:
-        return self._repository.objects.read(key).text
+
+Job = tuple[Revision, Iterator[NewRecord | HeldRecord]]
+"""A revision, and the records that it introduced, which are read as they are asked for."""
+
+
+def _made(writer: SegmentWriter, jobs: Iterable[Job]) -> Iterator[bytes]:
+    """Segments in parts, each made before the next one is read."""
+    for revision, items in jobs:
+        yield from _segment(writer, revision, items)
+
+
+def _made_behind(writer: SegmentWriter, jobs: Iterable[Job]) -> Iterator[bytes]:
+    """The same, made by the writer's thread while the next ones are read, as far as their texts are few."""
+    waiting: deque[Revision] = deque()
+    for revision, items in jobs:
+        held: list[NewRecord | HeldRecord] = []
+        size = 0
+        for item in items:
+            held.append(item)
+            size += len(item.text) + _HELD * (item.parts is not None) if isinstance(item, NewRecord) else 0
+            if size >= _HELD:
+                yield from _taken(writer, waiting, wait=True)
+                yield from _segment(writer, revision, chain(held, items))
+                break
+        else:
+            waiting.append(revision)
+            writer.put(revision.id, parents_of(revision), held)
+            yield from _taken(writer, waiting, wait=False)
+    yield from _taken(writer, waiting, wait=True)
+
+
+def _taken(writer: SegmentWriter, waiting: deque[Revision], *, wait: bool) -> Iterator[bytes]:
+    """Segments that the writer's thread has made; `wait`: all of them, so that it can be asked for others."""
+    while True:
+        try:
+            made = writer.take(wait)
+        except LimitExceeded as error:
+            raise _over(waiting[0], error) from error
+        for parts in made:
+            yield from _checked(waiting.popleft(), parts)
+        if not (wait and waiting):
+            break
 
 
 def _segment(writer: SegmentWriter, revision: Revision, items: Iterable[NewRecord | HeldRecord]) -> list[bytes]:
@@ -128,7 +189,16 @@ def _segment(writer: SegmentWriter, revision: Revision, items: Iterable[NewRecor
     try:
         parts = writer.parts(revision.id, parents_of(revision), items)
     except LimitExceeded as error:
-        raise CannotSend(f"cannot push {_named(revision)}: {error}") from error
+        raise _over(revision, error) from error
+    return _checked(revision, parts)
+
+
+def _over(revision: Revision, error: LimitExceeded) -> CannotSend:
+    return CannotSend(f"cannot push {_named(revision)}: {error}")
+
+
+def _checked(revision: Revision, parts: list[bytes]) -> list[bytes]:
+    """The parts of a segment, if a server takes it."""
     size, _ = decode(parts[0], 0)
     if size > limits.MAX_TAKEN:
         raise CannotSend(

@@ -108,7 +108,6 @@ class HgExport:
 
     def segments(self, graph: Sequence[GraphNode]) -> Iterator[bytes]:
         """Segments in that order, one with a large text in parts."""
-        self._writer.begin(graph)
         # What is read is proved by the server, and hashing it here takes a tenth of a push.
         with unchecked(self._changesets, self._manifests):
             for node, parents in graph:

@@ -52,7 +52,6 @@ def breezy_runs() -> None:
 
 def segments() -> dict[bytes, bytes]:
     writer = SegmentWriter(KINDS, bulk=False, texts=lambda kind, key: b"")
-    writer.begin(GRAPH)
     return {
         revision: writer.segment(revision, parents, [NewRecord(0, revision, b"", b"text of " + revision, ())])
         for revision, parents in GRAPH
@@ -84,7 +83,6 @@ def test_a_parent_that_comes_later_is_refused() -> None:
     body = b""
     for each in (GraphNode(b"a", (Parent(b"b"),)), GraphNode(b"b", (Parent(b"a"),))):
         writer = SegmentWriter(KINDS, bulk=False, texts=lambda kind, key: b"")
-        writer.begin([each])
         body += writer.segment(*each, [NewRecord(0, each.revision, b"", b"text", ())])
     came = coming(body, 2)
     assert len(came.revisions) == 1

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pytest
 from needs import needs
 
+from smartserver.errors import LimitExceeded
 from smartserver.records import delta, limits
 from smartserver.records.bases import FEW, Candidate, HeldRecord, NewRecord, SegmentWriter, skip_distance
 from smartserver.records.check import verify_record
@@ -182,15 +183,13 @@ def test_chains_stay_under_the_limit_of_text(monkeypatch: pytest.MonkeyPatch) ->
     assert sum(depth == 0 for depth in push.depth.values()) > 1
 
 
-@IN_PYTHON
-def test_chains_stay_under_the_limit_of_depth(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MAX_DEPTH", 5)
+def test_chains_stay_under_the_limit_of_depth() -> None:
     push = Push(bulk=False)
-    text = prose(1)
+    text = prose(1, 400)
     push.send(b"r0", [], record(text))
-    for n in range(1, 20):
+    for n in range(1, limits.MAX_DEPTH + 10):
         push.send(b"r%d" % n, [b"r%d" % (n - 1)], record(edited(text, n), edited(text, n - 1) if n > 1 else text))
-    assert max(push.depth.values()) == 5
+    assert max(push.depth.values()) == limits.MAX_DEPTH
 
 
 @pytest.mark.parametrize(("size", "encoding"), [(1, HUNKS), (FEW, HUNKS), (FEW + 1, ZSTD)])
@@ -284,6 +283,54 @@ def test_siblings_of_one_revision_name_each_other_by_place() -> None:
         b"r0", [], record(prose(1), path=b"lib/a.py"), record(edited(prose(1), 1), path=b"lib/b.py")
     )
     assert (first.base, second.base) == (BaseTag.NONE, BaseTag.entry(0))
+
+
+# ---- segments that are made while the caller goes on
+
+
+def line(count: int) -> list[tuple[bytes, list[Parent], list[NewRecord]]]:
+    """Revisions in a row, as a writer takes them."""
+    text = prose(1)
+    parents: list[list[Parent]] = [[], *[[Parent(b"r%d" % n)] for n in range(count - 1)]]
+    return [(b"r%d" % n, parents[n], [record(edited(text, n), *[edited(text, n - 1)] * (n > 0))]) for n in range(count)]
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_what_is_put_is_what_is_made_at_once(bulk: bool) -> None:
+    one, other = (SegmentWriter(KINDS, bulk=bulk, texts=lambda kind, key: b"") for _ in range(2))
+    taken: list[bytes] = []
+    for _ in range(2):  # It may be put again, once all is taken.
+        for revision, parents, items in line(50):
+            one.put(revision, parents, items)
+            taken += [b"".join(parts) for parts in one.take(False)]
+        taken += [b"".join(parts) for parts in one.take(True)]
+        assert one.sent(0, key_of(edited(prose(1), 49)))
+    assert taken == [other.segment(*each) for _ in range(2) for each in line(50)]
+
+
+def test_what_is_over_its_limit_is_told_in_its_turn() -> None:
+    writer = SegmentWriter(KINDS, bulk=True, texts=lambda kind, key: b"")
+    first, second, third = line(3)
+    many = [Parent(b"%d" % n) for n in range(limits.MAX_PARENTS + 1)]
+    for revision, parents, items in (first, (second[0], many, second[2]), third):
+        writer.put(revision, parents, items)
+    assert len(writer.take(True)) == 1
+    with pytest.raises(LimitExceeded, match="parents of a revision: 65537"):
+        writer.take(True)
+
+
+def test_a_text_that_cannot_be_read_ends_it() -> None:
+    def missing(kind: int, key: bytes) -> bytes:
+        raise KeyError(key)
+
+    writer = SegmentWriter(KINDS, bulk=True, texts=missing)
+
+    def put_and_take() -> None:
+        writer.put(b"r", [], [record(prose(2), prose(1))])
+        writer.take(True)
+
+    with pytest.raises(KeyError):
+        put_and_take()
 
 
 # ---- memory

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from builders import KINDS, MAIN, TEXTS, History, Repeatable, check_whole, push, upload
-from twins import IN_PYTHON
+from builders import KINDS, TEXTS, History, Repeatable, upload
+from twins import FORMS
 
 from smartserver.errors import CorruptRecord, MissingReference
-from smartserver.records import delta
+from smartserver.meters import HASHED, here
 from smartserver.records.check import make_check
 from smartserver.records.delta import compress
 from smartserver.records.model import BaseTag, Entry, Parent
 from smartserver.records.segment import encode_segment
-from smartserver.store import incoming
-from smartserver.store.proof import ReferenceCache
 from smartserver.store.repository import PackRepository
 from transports.errors import CodedError
 from transports.memory import MemoryTransport
@@ -25,27 +23,14 @@ OLD, NEW = b"".join(LINES), b"".join([*LINES[:7], b"a new one\n", *LINES[7:]])
 
 
 class Twins:
-    """A commit and two children that make the same change; `decoded` counts the texts that were looked at."""
+    """A commit and two children that make the same change."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.history = History()
         self.first = self.history.commit({"src/file.txt": OLD, "README": b"a project\n"})
         files = {"src/file.txt": NEW, "README": b"a project\n"}
         self.twins = [self.history.commit(files, (self.first,), message) for message in ("one", "two")]
         self.repository = PackRepository(MemoryTransport(), "project", randomness=Repeatable())
-        self.decoded = 0
-
-        def counted(encoding: int, frame: memoryview, length: int, base: bytes) -> bytes:
-            self.decoded += 1
-            return decompress(encoding, frame, length, base)
-
-        decompress = delta.decompress
-        monkeypatch.setattr(incoming, "decompress", counted)
-
-    @property
-    def distinct(self) -> int:
-        """Records, each counted once."""
-        return len({key for records in self.history.introduced.values() for key, _ in records})
 
     def send(self, *segments: bytes) -> None:
         """The first commit, its first child, then these."""
@@ -81,21 +66,18 @@ class Twins:
 
 
 @pytest.fixture
-def twins(monkeypatch: pytest.MonkeyPatch) -> Twins:
-    return Twins(monkeypatch)
+def twins() -> Twins:
+    return Twins()
 
 
-@IN_PYTHON
-def test_a_copy_is_not_decoded_again(twins: Twins) -> None:
-    push(twins.repository, twins.history, [twins.first, *twins.twins], {MAIN: twins.twins[1]})
-    assert twins.decoded == twins.distinct
-    check_whole(twins.repository, twins.history)
-
-
-@IN_PYTHON
-def test_a_copy_on_another_base_is_decoded(twins: Twins) -> None:
-    twins.send(twins.second(based=False))
-    assert twins.decoded > twins.distinct
+@pytest.mark.parametrize("proving", FORMS[:1], indirect=True)
+@pytest.mark.parametrize(("based", "hashed"), [(True, 0), (False, 1)])
+def test_a_copy_of_a_file_is_not_looked_at_again(twins: Twins, based: bool, hashed: int) -> None:
+    """Natively, unless it comes on another base."""
+    count = sum(len(twins.history.introduced[each]) for each in (twins.first, *twins.twins))
+    before = here.tally[HASHED]
+    twins.send(twins.history.segment(twins.twins[1]) if based else twins.second(based=False))
+    assert here.tally[HASHED] - before == count - 1 + hashed
 
 
 def test_a_damaged_copy_is_refused(twins: Twins) -> None:
@@ -113,16 +95,8 @@ def test_a_copied_tree_still_needs_what_it_refers_to(twins: Twins) -> None:
     assert (error.revision, error.missing) == (twins.twins[1], file)
 
 
-@IN_PYTHON
-def test_what_a_copy_refers_to_may_be_forgotten(twins: Twins, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incoming, "ReferenceCache", lambda: ReferenceCache(0))
-    push(twins.repository, twins.history, [twins.first, *twins.twins], {MAIN: twins.twins[1]})
-    assert twins.decoded == twins.distinct + 2  # The two trees; a file refers to nothing.
-    check_whole(twins.repository, twins.history)
-
-
-def test_a_repeat_whose_check_is_another_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the key says nothing of the text, the header's check is looked at in every copy."""
+def test_a_repeat_whose_check_is_another_is_refused() -> None:
+    """Where the key says nothing of the text, the header's check is looked at in every copy."""
     repository = PackRepository(MemoryTransport(), "project", randomness=Repeatable())
     transaction = repository.begin()
     transaction.create("texts", TEXTS, {})

@@ -103,19 +103,23 @@ def test_what_a_base_of_the_same_revision_refers_to_must_be_proved() -> None:
 
 def test_the_reference_cache_is_bounded() -> None:
     cache = ReferenceCache(limit=10)
+
+    def keep(key: bytes, *keys: bytes) -> None:
+        cache.put(Record(0, key, b"", b""), ((0, None, frozenset(keys)),))
+
+    def kept(key: bytes, meta: bytes = b"") -> object:
+        return cache.get(Record(0, key, meta, b""))
+
     for number in range(10):
-        cache.put(0, b"k%d" % number, b"", ((0, None, frozenset((b"a", b"b"))),))
-    assert [cache.get(0, b"k%d" % number) is None for number in range(10)] == [True] * 7 + [False] * 3
-    assert cache.get(0, b"k7") == (((0, None, frozenset((b"a", b"b"))),), NOTHING)
-    cache.put(0, b"new", b"", ((0, None, frozenset((b"c",))),))
-    assert cache.get(0, b"k7") is not None
-    assert cache.get(0, b"k8") is None
-    cache.put(0, b"k7", b"", NOTHING)
-    assert cache.get(0, b"k7") == (((0, None, frozenset((b"a", b"b"))),), NOTHING)
-    assert cache.get(0, b"k7", b"x") is None
-    assert cache.get(0, b"k7", b"") == (((0, None, frozenset((b"a", b"b"))),), NOTHING)
-    cache.put(0, b"large", b"", ((0, None, frozenset(bytes((number,)) for number in range(20))),))
-    assert cache.get(0, b"large") is None
+        keep(b"k%d" % number, b"a", b"b")
+    assert [kept(b"k%d" % number) is None for number in range(10)] == [True] * 7 + [False] * 3
+    assert kept(b"k7") == ((0, None, frozenset((b"a", b"b"))),)
+    keep(b"new", b"c")
+    assert kept(b"k7") is not None
+    assert kept(b"k8") is None
+    assert kept(b"k7", b"x") is None
+    keep(b"large", *[bytes((number,)) for number in range(20)])
+    assert kept(b"large") is None
 
 
 # ---- records that refer to another kind, and ghosts
@@ -232,7 +236,7 @@ def test_only_what_a_key_proves_is_remembered() -> None:
     case = BzrCase()
     case.places = {(record.kind, record.key): [0] for record in FIRST}
     case.prove(*SECOND, FIRST[3])
-    assert case.cache.get(CHK, SECOND[2].key) is not None
-    assert case.cache.get(CHK, FIRST[3].key) == (NOTHING, NOTHING)
-    assert case.cache.get(INVENTORY, SECOND[1].key) is None
-    assert case.cache.get(REVISION, SECOND[0].key) is None
+    assert case.cache.get(SECOND[2]) is not None
+    assert case.cache.get(FIRST[3]) == NOTHING
+    assert case.cache.get(SECOND[1]) is None
+    assert case.cache.get(SECOND[0]) is None

@@ -51,21 +51,6 @@ def test_copies_are_found_newest_first() -> None:
     assert stream.stream.key(3) == b"other"
 
 
-def test_a_repeat_is_the_same_bytes_on_the_same_base() -> None:
-    stream = Stream(base=TEXT)
-    stream.add(b"a", TEXT + b"a", STORED_BASE, TEXT, b"base")
-    encoding, frame = compress(TEXT + b"a", TEXT)
-    place = Frame(encoding, 900, len(frame), len(TEXT) + 1, STORED_BASE, b"base")
-    repeats = stream.stream.repeats
-    assert repeats(0, b"a", b"meta", b"base", place, memoryview(frame))
-    assert not repeats(0, b"b", b"meta", b"base", place, frame)
-    assert not repeats(0, b"a", b"other", b"base", place, frame)
-    assert not repeats(0, b"a", b"meta", b"", place, frame)
-    assert not repeats(0, b"a", b"meta", b"base", place, frame[:-1] + b"?")
-    for changed in (place._replace(size=1), place._replace(length=1), place._replace(encoding=0)):
-        assert not repeats(0, b"a", b"meta", b"base", changed, frame)
-
-
 def test_a_recent_record_ends_a_chain() -> None:
     stream = Stream()
     first = stream.add(b"a", TEXT)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from smartserver.vcs.git.delta import delta, tree_delta, tree_entries
+from smartserver.vcs.git.delta import delta
 
 
 def apply(base: bytes, changes: bytes) -> bytes:
@@ -67,38 +67,6 @@ def test_an_edited_text(base: bytes, data: st.DataObject) -> None:
         until = data.draw(st.integers(at, len(text)))
         text = text[:at] + data.draw(texts) + text[until:]
     assert apply(base, delta(base, text)) == text
-
-
-entries = st.tuples(
-    st.sampled_from([b"40000", b"100644", b"160000"]),
-    st.sampled_from([b"a", b"b", b"c.d", b"\xff", b"e f"]),
-    st.integers(0, 5),
-)
-
-
-def tree_of(rows: list[tuple[bytes, bytes, int]], width: int) -> bytes:
-    return b"".join([mode + b" " + name + b"\0" + bytes((n,)) * width for mode, name, n in rows])
-
-
-@given(st.lists(entries), st.lists(entries), st.sampled_from([20, 32]))
-def test_any_two_trees(old: list[tuple[bytes, bytes, int]], new: list[tuple[bytes, bytes, int]], width: int) -> None:
-    base, text = tree_of(old, width), tree_of(new, width)
-    changes = tree_delta(base, text, tree_entries(width))
-    assert changes is not None
-    assert apply(base, changes) == text
-    assert apply(base, delta(base, text, tree_entries(width))) == text
-
-
-@given(st.lists(entries), st.binary(min_size=1, max_size=60), st.lists(entries), st.booleans())
-@settings(max_examples=50)
-def test_trees_with_something_else_in_them(
-    front: list[tuple[bytes, bytes, int]], odd: bytes, back: list[tuple[bytes, bytes, int]], in_base: bool
-) -> None:
-    plain, broken = tree_of(front + back, 20), tree_of(front, 20) + odd + tree_of(back, 20)
-    base, text = (broken, plain) if in_base else (plain, broken)
-    changes = tree_delta(base, text, tree_entries(20))
-    assert changes is None or apply(base, changes) == text
-    assert apply(base, delta(base, text, tree_entries(20))) == text
 
 
 @pytest.mark.parametrize("length", [0, 1, 0xFFFE, 0xFFFF, 0x10000, 0x1FFFE, 0x20001, 300_000])

@@ -258,7 +258,6 @@ def test_sha256() -> None:
 
 
 SEARCHED = [
-    fsck_git._READ_BY_GIT,
     fsck_git._SUSPECT,
     fsck_git._IGNORED_BY_HFS,
     fsck_git._BAD_TAG_NAME,
