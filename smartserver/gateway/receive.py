@@ -198,6 +198,8 @@ class Receive:
                 updates.append(update)
         if refused and atomic:
             return {update.ref: NOT_ATOMIC for update in updates} | refused
+        if not updates:
+            return refused
         remote = self._gateway.remote(self._visitor, self._path, state)
         remote.advised = self._advised
         new = None if state is not None else NewRepository(local.vcs, local.kinds, {HEAD: new_head(local, updates)})
