@@ -82,6 +82,8 @@ def push(
         tags = _sendable(tags)
         how = How.SET if "tags" in what else How.ADD
         at = source.last_revision_info() if commits else None
+        if at is not None and at[1] in (NULL_REVISION, tip):
+            at = None  # That the tip goes forward is all that is asked.
         result = _Push(source, target, tip, revno, tags, how, new, "history" in what, at).run()
         if hooks:
             run_hooks(result)
