@@ -46,7 +46,7 @@ class RequestError(SmartServerError):
 
 
 class RepositoryError(SmartServerError):
-    """What was asked for cannot be done to this repository."""
+    """The request cannot be done to this repository."""
 
 
 def _name(value: bytes) -> str:
@@ -59,9 +59,9 @@ def place(path: str) -> str:
 
 
 def known_as(above: str, path: str) -> str:
-    """What a user calls a path that counts from the served folder. `above`: what he calls that, with a slash at its end
-    (sftp://host/srv/?QUERY, /srv/ or, on a machine he logs in to, me@host:/srv/), of which the query and the machine
-    are left out; empty where it has no name, as his URL begins there too."""
+    """Give the name that a user has for a path that counts from the served folder. `above`: his name for that, with a
+    slash at its end (sftp://host/srv/?QUERY, /srv/ or, on a machine he logs in to, me@host:/srv/), of which the query
+    and the machine are left out; empty where it has no name, as his URL begins there too."""
     if "://" in above:
         from urllib.parse import quote  # It takes 8 ms to load, which only a mistake costs.
 

@@ -23,7 +23,7 @@ NANOSECONDS: Final = 1_000_000_000
 
 
 class Unit(enum.StrEnum):
-    """What a meter counts; a count of events has none."""
+    """The unit of a meter; a count of events has none."""
 
     EVENTS = ""
     BYTES = "bytes"
@@ -77,7 +77,7 @@ STATS: Final = _meter(_FILES, "file_stats", Unit.EVENTS, "Questions for the kind
 
 
 class CacheMeters(msgspec.Struct, frozen=True):
-    """What is counted of one cache."""
+    """The meters of one cache."""
 
     hits: Index
     misses: Index
@@ -168,17 +168,17 @@ here: Final = _Here()
 
 
 def counted_here() -> Counts:
-    """What this thread has counted so far."""
+    """Return the counts of this thread so far."""
     return here.tally.copy()
 
 
 def counted() -> Counts:
-    """What all threads have counted so far."""
+    """Return the counts of all threads so far."""
     return list(map(sum, zip(*list(_tallies), strict=True)))
 
 
 def since(later: Counts, earlier: Counts) -> Counts:
-    """What was counted between two moments."""
+    """Return what was counted between two moments."""
     return list(map(operator.sub, later, earlier))
 
 

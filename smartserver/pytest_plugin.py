@@ -76,8 +76,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         try:
             page.write_bytes(html(traces(trace.read_bytes().splitlines())))
             report.sections.append(("trace", f"{page}"))
-        except BadTrace as wrong:  # Every command was killed before it wrote anything.
-            report.sections.append(("trace", f"{trace}: {wrong}"))
+        except BadTrace as error:  # Every command was killed before it wrote anything.
+            report.sections.append(("trace", f"{trace}: {error}"))
     return report
 
 
@@ -97,8 +97,8 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
 
         try:
             bans(_rules(item))
-        except BadRule as wrong:
-            pytest.fail(str(wrong), pytrace=False)
+        except BadRule as error:
+            pytest.fail(str(error), pytrace=False)
     with _failing(item):
         return (yield)
 

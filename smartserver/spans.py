@@ -1,4 +1,4 @@
-"""Where time goes: code names what it spends time on, and whoever listens records it.
+"""Spans of time: code names what it spends time on, and whoever listens records it.
 
 Spans of one thread nest, and each ends before the one around it. Without a listener a span costs 0.3 microseconds. What
 takes less than ten is not worth one.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Part(enum.StrEnum):
-    """What a part of a wait is spent on."""
+    """The kind of work that a part of a wait is spent on."""
 
     START = "start"
     """The system and Python start the program, until code of ours runs."""
@@ -57,7 +57,7 @@ class Part(enum.StrEnum):
 
 
 class _Here(threading.local):
-    """What belongs to the calling thread."""
+    """The listener and open spans of the calling thread."""
 
     listener: Listener | None = None
 

@@ -1,4 +1,4 @@
-"""What the kernel knows of a TCP connection: struct tcp_info of linux/tcp.h."""
+"""The state of a TCP connection as the kernel has it: struct tcp_info of linux/tcp.h."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PREFIX = "tcp_"
 
 
 def tcp_state(connection: socket.socket) -> dict[str, int]:
-    """What the kernel says, by the names in `FIELDS`, and as `delays` whether small packets are delayed (Nagle's
+    """Return what the kernel says, by the names in `FIELDS`, and as `delays` whether small packets are delayed (Nagle's
     algorithm, RFC 896); empty if it says nothing."""
     if sys.platform != "linux":
         return {}
@@ -46,5 +46,5 @@ def tcp_state(connection: socket.socket) -> dict[str, int]:
 
 
 def tcp_counts(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
-    """What a server tells of its end for one request, of what `tcp_state` said when it began and says now."""
+    """Return what a server tells of its end for one request, from what `tcp_state` said when it began and says now."""
     return {f"{PREFIX}{name}": value - before.get(name, 0) * (name in SUMS) for name, value in now.items()}

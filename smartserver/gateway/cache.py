@@ -182,8 +182,8 @@ class GitCache:
             if current is not None:
                 try:
                     current = self._extend(current, state, pull)
-                except (VcsError, FileNotFoundError) as wrong:
-                    log.warning("the cache %s is built again: %s", self.folder, wrong)
+                except (VcsError, FileNotFoundError) as error:
+                    log.warning("the cache %s is built again: %s", self.folder, error)
                     current = None
             if current is None:
                 current = self._build(state, pull)

@@ -194,8 +194,8 @@ class Gateway:
         access.require(Permission.READ, name)
         try:
             return self._stored(path)
-        except NestedRepository as wrong:
-            if access.may(Permission.READ, wrong.inside):
+        except NestedRepository as error:
+            if access.may(Permission.READ, error.inside):
                 raise
             raise AccessDenied("create the repository", "it would be inside one that you may not read") from None
 
@@ -233,12 +233,12 @@ class Gateway:
             head=state.settings.get(HEAD, b""),
         )
 
-    def words(self, wrong: Exception) -> str:
+    def words(self, error: Exception) -> str:
         """The line that tells a client of an error. It names no folder of the server; the log does."""
-        if isinstance(wrong, OSError):
-            log.warning("a request of stock git failed: %s", wrong)
-            return f"the server failed: {wrong.strerror or type(wrong).__name__}"
-        return "".join(each if each.isprintable() else "?" for each in str(wrong).replace(self.folder, "CACHE"))
+        if isinstance(error, OSError):
+            log.warning("a request of stock git failed: %s", error)
+            return f"the server failed: {error.strerror or type(error).__name__}"
+        return "".join(each if each.isprintable() else "?" for each in str(error).replace(self.folder, "CACHE"))
 
     # -- caches
 
@@ -260,8 +260,8 @@ class Gateway:
                 if lease is not None:
                     break
                 log.warning("the cache %s was deleted as it was built", cache.folder)
-            except (FileNotFoundError, VcsError) as wrong:
-                log.warning("building the cache %s: %s", cache.folder, wrong)
+            except (FileNotFoundError, VcsError) as error:
+                log.warning("building the cache %s: %s", cache.folder, error)
         else:
             raise VcsError("the server could not build its cache of the repository; its log has the reason")
         if needs_tidying or self._cache_size is not None:
@@ -297,8 +297,8 @@ class Gateway:
         try:
             cache.tidy(now, pull)
             self._remove_least_used()
-        except (OtherSystem, CodedError, VcsError, OSError) as wrong:
-            log.warning("tidying the cache %s: %s", cache.folder, wrong)
+        except (OtherSystem, CodedError, VcsError, OSError) as error:
+            log.warning("tidying the cache %s: %s", cache.folder, error)
 
     def _remove_least_used(self) -> None:
         """Remove the caches that were used least recently, until the others have no more than `cache_size` bytes. The

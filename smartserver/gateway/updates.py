@@ -50,20 +50,20 @@ class Updates:
         def work() -> Exception | None:
             try:
                 self._gateway.bring(path).close()
-            except EXPECTED as wrong:
-                log.warning("the cache of %r: %s", path, wrong)
-                return wrong
-            except Exception as wrong:  # The boundary of a request.
+            except EXPECTED as error:
+                log.warning("the cache of %r: %s", path, error)
+                return error
+            except Exception as error:  # The boundary of a request.
                 log.exception("internal error in the cache of %r", path)
-                return wrong
+                return error
             return None
 
-        def ended(wrong: Exception | None) -> None:
+        def ended(error: Exception | None) -> None:
             next_ones = self._waiting.pop(path)
             if next_ones:
                 self._waiting[path] = []
                 self._run(path, next_ones)
             for _, done in those:
-                done(wrong)
+                done(error)
 
         self._gateway.executor.run(work, ended, Lane.CONTENT, client)

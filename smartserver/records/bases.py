@@ -257,7 +257,7 @@ class SegmentWriter:
         return made
 
     def sent(self, kind: int, key: Key) -> bool:
-        """Whether a record that may be a base was sent before."""
+        """True if a record that may be a base was sent before."""
         version = self._versions.get((kind, key))
         return version is not None and bool(version.revisions)
 

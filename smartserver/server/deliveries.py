@@ -103,8 +103,8 @@ def tell(hook: Hook, message: Mapping[str, object], environment: Mapping[str, st
             post(hook.url, json.dumps(message).encode(), hook.secret, hook.time_limit)
         else:
             _run(hook, message, environment, store)
-    except OSError as wrong:
-        raise ReceiverFailed(wrong.strerror or str(wrong)) from wrong
+    except OSError as error:
+        raise ReceiverFailed(error.strerror or str(error)) from error
 
 
 def _run(hook: Hook, message: Mapping[str, object], environment: Mapping[str, str], store: str | None) -> None:
@@ -186,8 +186,8 @@ class Deliveries:
         """Have the receivers of a repository be told what is new."""
         try:
             hooks = self._hooks.receivers(path)
-        except CodedError as wrong:
-            log.warning("the hooks of %s are not told of a change: %s", path, wrong)
+        except CodedError as error:
+            log.warning("the hooks of %s are not told of a change: %s", path, error)
             return
         for hook in hooks:
             self._later(path, hook.receiver, 0.0)
@@ -252,9 +252,9 @@ class Deliveries:
                 self._failed.pop(key, None)
                 return None
             return OTHER_WAIT
-        except (ReceiverFailed, CodedError) as wrong:
+        except (ReceiverFailed, CodedError) as error:
             failed = self._failed[key] = self._failed.get(key, 0) + 1
             wait = min(FIRST_WAIT * float(1 << min(failed - 1, 20)), LONGEST_WAIT)
             what = hook.url or hook.after[0] if hook is not None else receiver.hex()
-            log.warning("the hook %s was not told of changes of %s, again in %.0f s: %s", what, path, wait, wrong)
+            log.warning("the hook %s was not told of changes of %s, again in %.0f s: %s", what, path, wait, error)
             return wait

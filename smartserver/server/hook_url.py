@@ -38,14 +38,14 @@ def post(url: str, body: bytes, secret: str, time_limit: float) -> None:
     late, expired = f"it did not answer within {time_limit:g} s", threading.Event()
     try:
         status = _exchange(url, body, headers, time.monotonic() + time_limit, expired)
-    except (OSError, HTTPException, ValueError) as wrong:
-        if expired.is_set() or isinstance(wrong, TimeoutError):
+    except (OSError, HTTPException, ValueError) as error:
+        if expired.is_set() or isinstance(error, TimeoutError):
             why = late
-        elif isinstance(wrong, OSError):  # Some of HTTP are one, too.
-            why = wrong.strerror or str(wrong)
+        elif isinstance(error, OSError):  # Some of HTTP are one, too.
+            why = error.strerror or str(error)
         else:
-            why = f"it answered no HTTP: {wrong!r}" if isinstance(wrong, HTTPException) else f"{url!r}: {wrong}"
-        raise ReceiverFailed(why) from wrong
+            why = f"it answered no HTTP: {error!r}" if isinstance(error, HTTPException) else f"{url!r}: {error}"
+        raise ReceiverFailed(why) from error
     if expired.is_set():  # Headers that are cut off count as whole.
         raise ReceiverFailed(late)
     if not 200 <= status < 300:
@@ -90,9 +90,9 @@ def _connected(host: str, port: int, deadline: float) -> socket.socket:
         try:
             made.settimeout(max(deadline - time.monotonic(), 0.001))
             made.connect(place)
-        except OSError as wrong:
+        except OSError as error:
             made.close()
-            last = wrong
+            last = error
         else:
             made.settimeout(None)  # The time limit of all ends it.
             return made

@@ -87,9 +87,9 @@ class Hooks:
 
         try:
             made = verdict() if self._verdicts is None else self._verdicts.get(request, digest, verdict)
-        except OSError as wrong:
-            log.warning("hooks cannot be run, for their verdicts cannot be kept: %s", wrong)
-            raise RefusedByHook(hooks[0].name, f"it cannot be run: {wrong.strerror}") from wrong
+        except OSError as error:
+            log.warning("hooks cannot be run, for their verdicts cannot be kept: %s", error)
+            raise RefusedByHook(hooks[0].name, f"it cannot be run: {error.strerror}") from error
         if made.hook:
             raise RefusedByHook(made.hook, made.why)
 
@@ -108,9 +108,9 @@ class Hooks:
                 return self._run(hook, said, preview, store, place, report)
             finally:
                 shutil.rmtree(place, ignore_errors=True)
-        except (OSError, TransportError) as wrong:
-            log.warning("the hook %s cannot be run: %s", hook.before[0], wrong)
-            return f"it cannot be run: {getattr(wrong, 'strerror', None) or wrong}"
+        except (OSError, TransportError) as error:
+            log.warning("the hook %s cannot be run: %s", hook.before[0], error)
+            return f"it cannot be run: {getattr(error, 'strerror', None) or error}"
 
     def _run(
         self,

@@ -37,7 +37,7 @@ class PreviewedStore(msgspec.Struct, frozen=True):
 
 
 def is_preview(folder: str) -> bool:
-    """Whether a folder of this machine is that of a preview, with packs elsewhere."""
+    """Say whether a folder of this machine is that of a preview, with packs elsewhere."""
     return os.path.isfile(os.path.join(folder, PREVIEW))
 
 
@@ -49,8 +49,8 @@ def previewed_by(folder: Transport) -> PreviewedStore:
     """
     try:
         return msgspec.json.decode(folder.get(PREVIEW), type=PreviewedStore)
-    except msgspec.DecodeError as wrong:
-        raise CorruptFile(PREVIEW, 0, str(wrong)) from wrong
+    except msgspec.DecodeError as error:
+        raise CorruptFile(PREVIEW, 0, str(error)) from error
 
 
 class PreviewTransport(PassingTransport):

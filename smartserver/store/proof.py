@@ -68,7 +68,7 @@ class ReferenceCache:
         self._found = Cache[tuple[int, Key, bytes], References](limit, _cost)
 
     def get(self, record: Record) -> References | None:
-        """What is kept of a record. Its key need not prove its meta."""
+        """Return the references of a record, if they are kept. Its key need not prove its meta."""
         return self._found.get((record.kind, record.key, record.meta))
 
     def put(self, record: Record, found: References) -> None:
@@ -181,7 +181,7 @@ class SegmentProof:
                 self._needed.append((entry, (kind, meta, keys)))
 
     def references(self, record: Record) -> References:
-        """What a record refers to.
+        """Return the references of a record.
 
         Raises:
             CorruptRecord: it cannot be read.

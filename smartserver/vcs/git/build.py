@@ -45,7 +45,7 @@ def unnamed_file(folder: str) -> int:
 
 
 class _Record(NamedTuple):
-    """What is known of a record."""
+    """A record, and the place of its frame and of its entry."""
 
     kind: int = 0
     """Its type; 0 of one that was named as a base and did not come."""
