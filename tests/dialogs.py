@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import msgspec
 from builders import GIT, KINDS, SETTINGS, History, push
+from memory_transport import MemoryTransport
 
 from smartserver.server.access import Admission, invoking_user
 from smartserver.server.executor import NOBODY, Executor, InlineExecutor, Lane
@@ -24,7 +25,6 @@ from smartserver.wire.messages import Call, Failure, KnownVersion, RequestFlag, 
 from smartserver.wire.messages import Reply as ReplyMessage
 from smartserver.wire.messages import Request as RequestMessage
 from transports.base import Transport
-from transports.memory import MemoryTransport
 
 T = TypeVar("T")
 

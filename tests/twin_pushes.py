@@ -7,6 +7,7 @@ import tempfile
 
 import pytest
 from builders import SETTINGS, Repeatable
+from memory_transport import MemoryTransport
 from twins import prove_in_python
 
 from smartserver.records.model import Segment
@@ -16,7 +17,6 @@ from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from transports.errors import CodedError
 from transports.local import LocalTransport
-from transports.memory import MemoryTransport
 
 TAKE = UploadValidator._take
 

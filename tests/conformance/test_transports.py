@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import pytest
 from faulty_transport import FaultyTransport
+from memory_transport import MemoryTransport
 from transport_publishing import PublishSuite
 from transport_suite import TransportSuite
 
@@ -18,7 +19,6 @@ from transports.decorators.cached import CachedTransport, CacheFolder
 from transports.decorators.counted import CountedTransport
 from transports.decorators.passing import PassingTransport
 from transports.local import LocalTransport
-from transports.memory import MemoryTransport
 
 
 class TestLocal(TransportSuite):

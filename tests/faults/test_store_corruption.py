@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from builders import MAIN, Clock, History, Repeatable, push, refs_of, upload
+from memory_transport import MemoryTransport
 
 from smartserver.errors import CorruptFile, Unsupported
 from smartserver.records.model import Segment
@@ -19,7 +20,6 @@ from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.verify import NO_INDEX
 from transports.errors import CodedError
-from transports.memory import MemoryTransport
 
 
 class Sample:

@@ -17,6 +17,7 @@ import pytest
 from builders import MAIN, SETTINGS, Clock, Far, History, Repeatable, check_whole, push, refs_of, request_id
 from copies import freeze, thaw
 from faulty_transport import FaultMode, FaultyTransport
+from memory_transport import Aftermath, MemoryTransport
 
 from smartserver.errors import CorruptRecord, OutcomeUnknown
 from smartserver.store import caches, checkpoint, open_pack, prune, repack, summarise
@@ -25,7 +26,6 @@ from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from transports.base import Transport
 from transports.errors import CodedError, TransportError
-from transports.memory import Aftermath, MemoryTransport
 
 SIDE = b"refs/heads/side"
 FEW = 8

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import pytest
 from builders import MAIN, Clock, Far, History, Repeatable, Stepwise, check_whole, push, refs_of, request_id
+from memory_transport import MemoryTransport
 
 from smartserver.errors import OutcomeUnknown
 from smartserver.store.format import INCOMING
 from smartserver.store.repository import PackRepository
 from transports.base import ReadFile, Step, Transport
 from transports.errors import CodedError, TransportError, TransportFailed
-from transports.memory import MemoryTransport
 
 PATH = "project"
 OTHER = b"refs/heads/other"

@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 import pytest
 from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id
+from memory_transport import MemoryTransport
 
 from smartserver.store.checkpoint import FLOOR_AGE, clean_log, make_checkpoint
 from smartserver.store.format import FOLDERS, FORMAT, INCOMING
 from smartserver.store.repository import PackRepository
-from transports.memory import MemoryTransport
 
 Refs = dict[bytes, bytes] | None
 """None: there is no repository."""

@@ -7,13 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from builders import MAIN, History, check_whole, push, refs_of
+from memory_transport import MemoryTransport
 
 from smartserver.errors import DivergedBranches
 from smartserver.store.format import INCOMING
 from smartserver.store.repository import PackRepository
 from transports.base import Transport
 from transports.local import LocalTransport
-from transports.memory import MemoryTransport
 
 THREADS = 4
 PUSHES = 12

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from faulty_transport import FaultMode, FaultyTransport
+from memory_transport import Aftermath, MemoryTransport
 
 from transports.errors import FileExists, TransportFailed
 from transports.local import LocalTransport
-from transports.memory import Aftermath, MemoryTransport
 from transports.steps import GetPublished
 
 

@@ -17,6 +17,7 @@ from breezy.repository import Repository
 from breezy.revision import NULL_REVISION, Revision
 from breezy.transport import get_transport
 from bzr_histories import quiet
+from memory_transport import MemoryTransport
 
 from smartserver.records.model import Tip
 from smartserver.records.segment import SegmentStream
@@ -25,7 +26,6 @@ from smartserver.store.repository import PackRepository
 from smartserver.vcs.bzr.insert import insert
 from smartserver.vcs.bzr.plan import plan
 from smartserver.vcs.bzr.repository import BrzRepository
-from transports.memory import MemoryTransport
 
 KINDS = system_of(BrzRepository.vcs).kinds
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from memory_transport import MemoryTransport
 from mercurial import changegroup, context, hg, initialization, phases, util
 from mercurial import ui as mercurial_ui
 
@@ -19,7 +20,6 @@ from smartserver.vcs.hg.insert import Arrived
 from smartserver.vcs.hg.kinds import KINDS, NULL
 from smartserver.vcs.hg.plan import plan
 from smartserver.vcs.hg.repository import HgRepository
-from transports.memory import MemoryTransport
 
 Change = tuple[bytes, bytes, bytes | None] | None
 """Content, flags and the file it was copied from; None: removed."""

@@ -14,6 +14,7 @@ import pytest
 from breezy.bzr import inventory
 from breezy.bzr.versionedfile import FulltextContentFactory
 from bzr_histories import BZR, KINDS, BzrHistory, make_repository, push, quiet, upload
+from memory_transport import MemoryTransport
 
 from smartserver.errors import CorruptRecord, MissingReference
 from smartserver.records.check import make_check
@@ -24,7 +25,6 @@ from smartserver.store.repository import PackRepository
 from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.vcs.bzr.revision import read_inventory
 from smartserver.vcs.bzr.tree import BzrTree
-from transports.memory import MemoryTransport
 
 pytestmark = pytest.mark.interop
 

@@ -9,6 +9,7 @@ from functools import partial
 
 from interleaving import Actor, Body, Run, SteppingTransport
 from log_builders import begin_log, contents, judge, record_of
+from memory_transport import Aftermath, MemoryTransport
 
 from smartserver.errors import CorruptFile, OutcomeUnknown
 from smartserver.store import checkpoint
@@ -19,7 +20,6 @@ from smartserver.store.record import hash_of, record_path
 from smartserver.store.state import first_state
 from transports.base import Step, Transport
 from transports.errors import TransportFailed
-from transports.memory import Aftermath, MemoryTransport
 from transports.steps import Publish, SyncDirectory
 
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from interleaving import Run, explore
 from log_scenes import Fate, Scene, alone
+from memory_transport import MemoryTransport
 
 from smartserver.store import checkpoint, log, log_view
 from smartserver.store.log import Log
-from transports.memory import MemoryTransport
 from transports.steps import GetPublished, SyncDirectory
 
 pytestmark = pytest.mark.long

@@ -7,12 +7,12 @@ import random
 
 import pytest
 from builders import Clock, History, Repeatable, push, refs_of
+from memory_transport import MemoryTransport
 
 from smartserver.store import recovery
 from smartserver.store.lost import find
 from smartserver.store.record import record_path
 from smartserver.store.repository import PackRepository
-from transports.memory import MemoryTransport
 
 NAMES = [b"refs/heads/b%d" % number for number in range(4)]
 

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
+from memory_transport import MemoryTransport
 
 from smartserver.records.model import BaseTag, Entry, Kind, Parent
 from smartserver.records.segment import ZSTD, encode_segment
 from smartserver.store.index import NO_BASE, Index, Row, record_digest
 from smartserver.store.index_build import merge, rebuild
 from smartserver.store.pack import PackReader, PackWriter
-from transports.memory import MemoryTransport
 
 KINDS = (Kind("a", "blake2b-128", True), Kind("b", "sha1-key", True))
 

@@ -6,6 +6,7 @@ import hypothesis.strategies as st
 from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id, upload
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from memory_transport import Aftermath, MemoryTransport
 
 from smartserver.records.model import Tip
 from smartserver.store.checkpoint import clean_log, make_checkpoint
@@ -14,7 +15,6 @@ from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Upload
-from transports.memory import Aftermath, MemoryTransport
 
 NAMES = [MAIN, b"refs/heads/a", b"refs/heads/b", b"refs/tags/t"]
 names = st.sampled_from(NAMES)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from memory_transport import Aftermath, MemoryTransport
 
 from transports.base import EntryKind, Transport
 from transports.errors import TransportError
 from transports.local import LocalTransport
-from transports.memory import Aftermath, MemoryTransport
 
 NAMES = st.sampled_from(["a", "b", "c"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dialogs import walk
+from memory_transport import MemoryTransport
 
 from netem.simulated import LOW_WATER, ServerTransport, SimulatedNetwork, SimulatedStream
 from smartserver.client.call import Client
@@ -20,7 +21,6 @@ from smartserver.server.site import Site
 from smartserver.wire.frames import HEADER
 from smartserver.wire.observer import Observer
 from transports.base import Transport
-from transports.memory import MemoryTransport
 
 EPOCH = 1_800_000_000.0
 """When virtual time begins."""

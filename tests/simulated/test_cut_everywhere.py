@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 from builders import MAIN, History, check_whole, create, refs_of, request_id
 from history_sources import NEW, HistorySource
+from memory_transport import MemoryTransport
 from simulated_joint import Joint, frames
 
 from netem.cut_everywhere import CutPoint, Trial, cut_everywhere
@@ -24,7 +25,6 @@ from smartserver.records.model import Tip
 from smartserver.records.segment import SegmentStream
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
-from transports.memory import MemoryTransport
 
 PATH = "project"
 LOST = (ConnectionLost, OutcomeUnknown)

@@ -6,6 +6,7 @@ import pytest
 from builders import MAIN, History
 from faulty_transport import FaultMode, FaultyTransport
 from history_sources import NEW, HistorySource
+from memory_transport import MemoryTransport
 from simulated_joint import Joint
 
 from netem.link import Link
@@ -15,7 +16,6 @@ from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.errors import OutcomeUnknown
 from smartserver.store.repository import PackRepository
 from transports.errors import TransportError
-from transports.memory import MemoryTransport
 
 
 @pytest.mark.long

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
+from memory_transport import MemoryTransport
 
 from smartserver.client.media_conformance import BLOCK, TEXT, MediumSuite, Peer
 from smartserver.client.medium import ConnectionLost, Medium
@@ -16,7 +17,6 @@ from smartserver.server.executor import Executor
 from smartserver.server.same_process import SameProcess
 from smartserver.server.session import Shell
 from smartserver.server.site import Site
-from transports.memory import MemoryTransport
 
 
 def test_nothing_follows_before_what_was_answered_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

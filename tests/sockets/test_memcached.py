@@ -15,12 +15,12 @@ from urllib.parse import unquote_to_bytes
 import pytest
 from builders import MAIN, History, joined, push
 from counting import Counting
+from memory_transport import MemoryTransport
 from needs import needs, program
 
 from smartserver.server.memcached import MOST, Memcached
 from smartserver.store.caches import TextCache
 from smartserver.store.repository import PackRepository
-from transports.memory import MemoryTransport
 
 pytestmark = [pytest.mark.sockets, needs("memcached")]
 

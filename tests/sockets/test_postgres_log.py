@@ -12,6 +12,7 @@ from contextlib import suppress
 import psycopg
 import pytest
 from builders import MAIN, Clock, History, check_whole, push, refs_of, request_id
+from memory_transport import MemoryTransport
 from needs import needs
 from postgres import Postgres
 
@@ -28,7 +29,6 @@ from smartserver.store.repository import PackRepository
 from smartserver.store.state import following
 from smartserver.store.transaction import Transaction
 from transports.errors import FileExists, TransportFailed
-from transports.memory import MemoryTransport
 from transports.steps import Publish, Put
 
 pytestmark = [pytest.mark.sockets, needs("initdb", "postgres")]

@@ -17,6 +17,7 @@ from typing import Any, cast
 import pytest
 from cli_runs import why
 from click.testing import CliRunner
+from memory_transport import MemoryTransport
 from twisted.internet.task import Clock
 
 from smartserver.cli import serve, serve_options, serve_run
@@ -39,7 +40,6 @@ from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 from smartserver.verbs.repository_stats import StatsRequest, repository_stats
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.verbs.vfs import PathRequest, has
-from transports.memory import MemoryTransport
 
 PATIENCE = 60
 """Seconds after which something hangs; nothing waits for it otherwise."""

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 from dialogs import Lanes
+from memory_transport import MemoryTransport
 from twisted.internet.address import IPv4Address
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransportWithDisconnection
@@ -29,7 +30,6 @@ from smartserver.server.hooks import Hooks
 from smartserver.server.limits import Limits
 from smartserver.server.site import Site
 from smartserver.wire.limits import DRAIN_SECONDS
-from transports.memory import MemoryTransport
 
 IDLE = 40.0
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from memory_transport import MemoryTransport
 
 from smartserver.errors import InvalidPath
 from smartserver.server.jailed import JailedTransport
@@ -14,7 +15,6 @@ from smartserver.store.format import LINE, recognise
 from transports.base import Transport
 from transports.errors import NoSuchFile, NotADirectory, PermissionDenied, TransportError
 from transports.local import LocalTransport
-from transports.memory import MemoryTransport
 
 SECRET = b"nobody's"
 

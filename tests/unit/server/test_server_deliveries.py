@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from builders import MAIN, Clock, Far, History, push, request_id
 from faulty_transport import FaultMode, FaultyTransport
+from memory_transport import MemoryTransport
 
 from smartserver.errors import CorruptFile
 from smartserver.records.model import Tip
@@ -26,7 +27,6 @@ from smartserver.store.transaction import Transaction
 from transports.base import Transport
 from transports.errors import CodedError
 from transports.local import LocalTransport
-from transports.memory import MemoryTransport
 
 PATIENCE = 60
 HOOK = Hook(HookText("**", after=["/receiver"], time_limit=20))

@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import Any, cast
 
 import pytest
+from memory_transport import MemoryTransport
 from twisted.internet.task import Clock
 
 from smartserver.server.executor import InlineExecutor, Lane
@@ -15,7 +16,6 @@ from smartserver.server.pages import Answer
 from smartserver.store.format import CLUSTER
 from transports.errors import NoSuchFile, TransportFailed
 from transports.local import LocalTransport
-from transports.memory import MemoryTransport
 
 
 class Server:

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from builders import GIT, MAIN, SETTINGS
 from dialogs import CREATE, Dialog, Lanes, Served, message, numbered
+from memory_transport import MemoryTransport
 from session_calls import BODY, CREATION, INSERT, PULL, code, refused, set_ref
 
 from smartserver.errors import RefusedByHook
@@ -32,7 +33,6 @@ from smartserver.verbs.rules import Rule
 from smartserver.wire.events import Progress
 from smartserver.wire.messages import PUSH_OPTIONS, Failure, Reply, decode_progress, raw
 from transports.local import LocalTransport
-from transports.memory import MemoryTransport
 
 RULE = '[[rules]]\nwho = ["anna"]\npath = "**"\nmay = "admin"\n'
 SIDE = b"refs/heads/side"

@@ -9,6 +9,7 @@ import pytest
 from builders import MAIN
 from counting import Counting
 from dialogs import Served
+from memory_transport import MemoryTransport
 from trips import Trips
 
 from smartserver.errors import InvalidPath, LimitExceeded, NestedRepository, Unsupported
@@ -22,7 +23,6 @@ from transports.decorators.ahead import AheadTransport
 from transports.decorators.passing import PassingTransport
 from transports.errors import PermissionDenied
 from transports.local import LocalTransport
-from transports.memory import MemoryTransport
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ import contextlib
 import pytest
 from builders import MAIN
 from dialogs import Served, SteppedExecutor
+from memory_transport import MemoryTransport
 
 from smartserver.server.executor import InlineExecutor
 from smartserver.server.startup import MAX_DEPTH, repositories, tidy_all
 from smartserver.store.repository import PackRepository
 from transports.errors import NoSpace
-from transports.memory import MemoryTransport
 
 
 def put(served: Served, path: str) -> None:

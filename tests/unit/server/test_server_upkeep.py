@@ -7,6 +7,7 @@ import itertools
 
 import pytest
 from dialogs import PATH, Dialog, Lanes, Served, SteppedExecutor, message
+from memory_transport import MemoryTransport
 from session_calls import set_ref
 
 from smartserver.server import upkeep
@@ -15,7 +16,6 @@ from smartserver.server.upkeep import SlowPace, UpkeepQueue
 from smartserver.store.index_build import Pace
 from smartserver.store.repack import AHEAD
 from smartserver.store.repository import PackRepository
-from transports.memory import MemoryTransport
 
 
 def test_one_tidying_of_a_repository_waits(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

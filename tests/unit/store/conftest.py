@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from builders import History, Repeatable
+from memory_transport import MemoryTransport
 from twins import FORMS, prove_in_python
 
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.repository import PackRepository
 from transports.base import Transport
 from transports.local import LocalTransport
-from transports.memory import MemoryTransport
 
 
 @pytest.fixture(params=["memory", "local"])

@@ -6,6 +6,8 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from memory_transport import MemoryTransport
+
 from smartserver.records.check import make_check
 from smartserver.records.delta import compress
 from smartserver.records.model import BaseTag, Entry, Kind, Parent, Record, RevisionId
@@ -21,7 +23,6 @@ from smartserver.store.state import State
 from smartserver.vcs.git.format import BLOB
 from smartserver.vcs.git.system import git_key
 from transports.base import Transport
-from transports.memory import MemoryTransport
 
 KINDS = (
     Kind("object", "git-sha1", True),

@@ -13,6 +13,7 @@ from builders import MAIN, Clock, Far, History, Stepwise, check_whole, push, ref
 from copies import freeze, thaw
 from counting import Counting
 from faulty_transport import FaultyTransport
+from memory_transport import MemoryTransport
 
 from smartserver.errors import MissingParents, OutcomeUnknown
 from smartserver.meters import SYNCS
@@ -29,7 +30,6 @@ from transports.base import Step, Transport
 from transports.decorators.counted import CountedTransport
 from transports.decorators.passing import PassingTransport
 from transports.errors import CodedError, NoSuchFile, TransportFailed
-from transports.memory import MemoryTransport
 from transports.steps import ListDirectory
 
 SIDE = b"refs/heads/side"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of
 from counting import Counting
+from memory_transport import MemoryTransport
 from pack_samples import Stored, every_record, history, opened
 
 from smartserver.errors import CorruptFile, RepositoryChanged
@@ -21,7 +22,6 @@ from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.upkeep import KEPT
 from transports.local import LocalTransport
-from transports.memory import MemoryTransport
 
 SMALL = 64
 

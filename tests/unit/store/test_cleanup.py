@@ -5,12 +5,12 @@ from functools import partial
 
 import pytest
 from log_builders import begin_log, contents, judge
+from memory_transport import MemoryTransport
 
 from smartserver.store import checkpoint
 from smartserver.store.checkpoint import FEW, FLOOR_AGE, MANY, SHARE, Since, clean_log, is_due, make_checkpoint
 from smartserver.store.format import LOG
 from smartserver.store.log import Log
-from transports.memory import MemoryTransport
 
 
 class Site:

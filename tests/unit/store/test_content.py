@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from bzr_builders import KINDS, TRUNK, BzrHistory
+from memory_transport import MemoryTransport
 
 from smartserver.client.exchange import read_graph
 from smartserver.errors import Cancelled, CorruptRecord, NoSuchRepository
@@ -17,7 +18,6 @@ from smartserver.store.content import ContentReader
 from smartserver.store.model import ContentPlan, PullPlan
 from smartserver.store.repository import PackRepository
 from smartserver.vcs.bzr.kinds import TEXT
-from transports.memory import MemoryTransport
 
 
 class Stored:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from builders import MAIN, History, Repeatable, Stepwise, check_whole, create, push, refs_of, request_id
 from faulty_transport import FaultyTransport
+from memory_transport import MemoryTransport
 from trips import Trips
 
 from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository
@@ -20,7 +21,6 @@ from transports.base import Capability, Stat, Step, Transport
 from transports.decorators.passing import PassingTransport
 from transports.errors import FileExists, NoSuchFile, TransportError, TransportFailed
 from transports.local import LocalTransport
-from transports.memory import MemoryTransport
 from transports.steps import MakeDirectory
 
 WHOLE = ["checkpoints", "format", "incoming", "log", "packs"]

@@ -9,13 +9,13 @@ from functools import partial
 
 import pytest
 from builders import MAIN, Far, History, Repeatable, Stepwise, check_whole, push
+from memory_transport import MemoryTransport
 
 from smartserver.errors import InvalidPath, NestedRepository
 from smartserver.store.creation import holds_repository
 from smartserver.store.repository import PackRepository
 from transports.base import Transport
 from transports.errors import TransportError
-from transports.memory import MemoryTransport
 
 OUTER = "a"
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from builders import MAIN, Clock, Far, History, Repeatable, Stepwise, create, push, refs_of, request_id, upload
 from faulty_transport import FaultyTransport
+from memory_transport import Aftermath, MemoryTransport
 
 from smartserver.errors import InvalidPath, OutcomeUnknown
 from smartserver.store.format import LINE
@@ -15,7 +16,6 @@ from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from transports.base import Transport
 from transports.errors import TransportError
-from transports.memory import Aftermath, MemoryTransport
 
 DAYS = 3 * 24 * 3600.0
 

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
 import pytest
+from memory_transport import MemoryTransport
 
 from smartserver.errors import CorruptFile, Unsupported
 from smartserver.store.format import LINE, is_marked, is_ours, parse_format, recognise
-from transports.memory import MemoryTransport
 
 
 def test_the_line() -> None:

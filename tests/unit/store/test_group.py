@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 from log_builders import begin_log, contents, judge, request
+from memory_transport import MemoryTransport
 
 from smartserver.errors import OutcomeUnknown
 from smartserver.store import commit, log
@@ -20,7 +21,6 @@ from smartserver.store.state import State
 from transports.base import Step
 from transports.decorators.passing import PassingTransport
 from transports.errors import TransportFailed
-from transports.memory import MemoryTransport
 from transports.steps import GetStat, Publish, SyncDirectory
 
 

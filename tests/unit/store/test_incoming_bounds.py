@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import GIT, KINDS, MAIN, SETTINGS, History, Repeatable, push
+from memory_transport import MemoryTransport
 from twins import IN_PYTHON
 
 from smartserver.errors import Cancelled, CorruptRecord, LimitExceeded
@@ -15,7 +16,6 @@ from smartserver.store.known_records import KnownRecords, RecentRecords
 from smartserver.store.repository import PackRepository
 from smartserver.store.upload import Upload
 from smartserver.vcs.git import fsck as fsck_git
-from transports.memory import MemoryTransport
 
 pytestmark = pytest.mark.usefixtures("proving")
 

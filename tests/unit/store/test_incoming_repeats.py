@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import KINDS, TEXTS, History, Repeatable, upload
+from memory_transport import MemoryTransport
 from twins import FORMS
 
 from smartserver.errors import CorruptRecord, MissingReference
@@ -14,7 +15,6 @@ from smartserver.records.model import BaseTag, Entry, Parent
 from smartserver.records.segment import encode_segment
 from smartserver.store.repository import PackRepository
 from transports.errors import CodedError
-from transports.memory import MemoryTransport
 
 pytestmark = pytest.mark.usefixtures("proving")
 

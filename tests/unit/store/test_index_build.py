@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from index_samples import TEXT, build
+from memory_transport import MemoryTransport
 from pack_samples import KINDS, Revision, blob, history, no_base, note
 
 from smartserver.errors import CorruptFile, LimitExceeded
@@ -12,7 +13,6 @@ from smartserver.store import index_build
 from smartserver.store.index import EXTERNAL, Index, Row
 from smartserver.store.index_build import PACED, IndexBuilder, Numbering, merge, rebuild
 from smartserver.store.pack import PackReader, PackWriter
-from transports.memory import MemoryTransport
 
 
 def test_a_base_elsewhere_keeps_what_the_writer_says() -> None:

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 from builders import MAIN, History, Repeatable, push, upload
+from memory_transport import MemoryTransport
 from twins import IN_PYTHON
 
 from smartserver.errors import Cancelled, CorruptRecord
@@ -17,7 +18,6 @@ from smartserver.store import incoming, known_records, parts
 from smartserver.store.allowance import Allowance
 from smartserver.store.known_records import RecentRecords
 from smartserver.store.repository import PackRepository
-from transports.memory import MemoryTransport
 
 pytestmark = pytest.mark.usefixtures("proving")
 

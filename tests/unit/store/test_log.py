@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from faulty_transport import FaultMode, FaultyTransport
 from log_builders import begin_log, contents, judge, record_of
+from memory_transport import Aftermath, MemoryTransport
 
 from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown, Unsupported
 from smartserver.store import history
@@ -20,7 +21,6 @@ from smartserver.store.state import State
 from transports.base import Transport
 from transports.decorators.passing import PassingTransport
 from transports.errors import FileExists, NoSpace, TransportError, TransportFailed
-from transports.memory import Aftermath, MemoryTransport
 
 NAMES = itertools.count()
 

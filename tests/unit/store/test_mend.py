@@ -7,13 +7,13 @@ from collections.abc import Callable
 import pytest
 from builders import MAIN, History, create, push
 from bzr_builders import TRUNK, BzrHistory
+from memory_transport import MemoryTransport
 
 from smartserver.records.model import Tip
 from smartserver.store import verify as module
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from smartserver.store.verify import mend
-from transports.memory import MemoryTransport
 
 V1 = b"refs/tags/v1"
 

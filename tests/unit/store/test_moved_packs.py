@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from builders import MAIN, Clock, Far, History, Repeatable, Stepwise, locate, push
+from memory_transport import MemoryTransport
 from pack_samples import Stored, history, note, opened, stored
 
 from smartserver.errors import RepositoryChanged
@@ -19,7 +20,6 @@ from smartserver.store.upkeep import KEPT
 from transports.base import Transport
 from transports.errors import NoSuchFile
 from transports.local import LocalTransport
-from transports.memory import MemoryTransport
 
 
 class Busy:

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import pytest
+from memory_transport import MemoryTransport
 from pack_samples import KINDS, history
 
 from smartserver.errors import CorruptFile
 from smartserver.records.model import Kind
 from smartserver.store.pack import MAGIC, PackReader, PackWriter, decode_header, encode_header
 from transports.base import ReadFile
-from transports.memory import MemoryTransport
 
 
 def content_of(count: int) -> bytes:

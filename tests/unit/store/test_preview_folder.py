@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from builders import GIT, MAIN, Far, History, check_whole, push, upload
+from memory_transport import MemoryTransport
 
 from smartserver.errors import CorruptFile
 from smartserver.records.model import Tip
@@ -15,7 +16,6 @@ from smartserver.store.preview_folder import PREVIEW, PreviewedStore, PreviewTra
 from smartserver.store.repository import PackRepository
 from transports.base import Transport
 from transports.local import LocalTransport
-from transports.memory import MemoryTransport
 
 STORE = PreviewedStore("s3://bucket/code", "/var/cache/packs", 7)
 

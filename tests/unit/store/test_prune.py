@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from builders import GIT, KINDS, MAIN, Clock, Far, History, check_whole, locate, push, refs_of, request_id
+from memory_transport import MemoryTransport
 from pack_texts import texts_in
 
 from smartserver.errors import IncompleteRepository, MissingRevision
@@ -19,7 +20,6 @@ from smartserver.store.summaries import summaries_path
 from smartserver.store.transaction import Transaction
 from transports.base import Transport
 from transports.errors import TransportFailed
-from transports.memory import MemoryTransport
 
 SIDE = b"refs/heads/side"
 SECRET = b"hunter2, which nobody may know\n"

@@ -8,13 +8,13 @@ import weakref
 import pytest
 from builders import KINDS, Far, History, Repeatable
 from drafts import add, written
+from memory_transport import MemoryTransport
 
 from smartserver.records.segment import decode_segment
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.index_build import Numbering
 from smartserver.store.quarantine import DraftPack, Quarantine
 from transports.errors import TransportFailed
-from transports.memory import MemoryTransport
 
 
 def test_equal_requests_have_files_of_their_own(folder: MemoryTransport) -> None:

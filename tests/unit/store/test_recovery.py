@@ -8,6 +8,7 @@ import pytest
 from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id
 from copies import freeze, thaw
 from faulty_transport import FaultyTransport
+from memory_transport import Aftermath, MemoryTransport
 
 from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.store import recovery
@@ -22,7 +23,6 @@ from smartserver.store.transaction import Transaction
 from smartserver.store.upkeep import KEPT
 from transports.base import Transport
 from transports.errors import CodedError, TransportError
-from transports.memory import Aftermath, MemoryTransport
 
 SIDE = b"refs/heads/side"
 

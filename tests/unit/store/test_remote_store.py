@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from builders import MAIN, Far, History, Repeatable, check_whole, push
+from memory_transport import MemoryTransport
 from trips import Trips
 
 from smartserver.errors import CorruptFile
@@ -24,7 +25,6 @@ from smartserver.store.upkeep import KEPT
 from transports.base import Step, Transport
 from transports.decorators.passing import PassingTransport
 from transports.errors import NoSuchFile, TransportFailed
-from transports.memory import MemoryTransport
 from transports.steps import GetPublished, GetStat, Publish, Put, Rename, SyncDirectory
 
 BUDGETS = tomllib.loads((Path(__file__).parents[2] / "budgets.toml").read_text())["store"]

@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 from builders import MAIN, Clock, History, Repeatable, check_whole, create, push, refs_of, request_id, upload
 from counting import Counting
+from memory_transport import MemoryTransport
 
 from smartserver.errors import CorruptRecord, DivergedBranches, NoSuchRepository, OutcomeUnknown
 from smartserver.meters import BYTES_WRITTEN, FILES_WRITTEN, SYNCS
@@ -20,7 +21,6 @@ from smartserver.store.repository import PackRepository
 from smartserver.store.state import encode_value
 from smartserver.store.transaction import Transaction
 from transports.decorators.counted import CountedTransport
-from transports.memory import MemoryTransport
 
 SIDE = b"refs/heads/side"
 

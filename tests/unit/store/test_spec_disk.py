@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from builders import locate
+from memory_transport import MemoryTransport
 
 from smartserver.records import browse
 from smartserver.records.browse import ChangeList, encode_revision
@@ -45,7 +46,6 @@ from smartserver.store.state import State, decode_value, encode_value, first_sta
 from smartserver.store.summaries import Summaries, encode_summaries
 from smartserver.store.trailer import Trailer, encode_trailer, trailer_behind
 from transports.base import BytesFile
-from transports.memory import MemoryTransport
 
 SPEC = Path(__file__).parents[3] / "doc" / "spec"
 KINDS = (Kind("text", "blake2b-128", True),)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 from builders import KINDS, MAIN, SILENT, History, push
 from counting import Counting
+from memory_transport import MemoryTransport
 from msgspec import Raw
 
 from smartserver.errors import Cancelled, CorruptRecord, LimitExceeded, NoSuchPart, Unsupported
@@ -37,7 +38,6 @@ from smartserver.store.model import ContentPlan
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from smartserver.vcs.git.content import GitContents
-from transports.memory import MemoryTransport
 
 TAG = b"refs/tags/v1"
 

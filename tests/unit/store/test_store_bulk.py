@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import MAIN, History, push
+from memory_transport import MemoryTransport
 
 from smartserver.records.bulk import BulkDecoder, read_bulk
 from smartserver.records.delta import compress, hunks_in, pack_hunks
@@ -15,7 +16,6 @@ from smartserver.store.bulk import BulkReader, expand
 from smartserver.store.open_pack import SegmentReader
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
-from transports.memory import MemoryTransport
 
 HISTORY = History()
 LINE = HISTORY.line(30)

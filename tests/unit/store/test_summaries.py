@@ -6,6 +6,7 @@ import logging
 
 import pytest
 from builders import MAIN, Clock, Far, History, Repeatable, push
+from memory_transport import MemoryTransport
 
 from smartserver.errors import CorruptFile
 from smartserver.meters import HEADER_CACHE
@@ -19,7 +20,6 @@ from smartserver.store.repository import PackRepository
 from smartserver.store.summaries import Summaries, encode_summaries, summaries_path
 from smartserver.vcs.git.content import GitContents
 from transports.base import BytesFile
-from transports.memory import MemoryTransport
 
 TAG = b"refs/tags/v1"
 SELECTORS = [LogSelector(messages=bool(form & 1), changes=bool(form & 2)) for form in range(4)]

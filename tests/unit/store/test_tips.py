@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from builders import MAIN, History, create, push
 from bzr_builders import TRUNK, BzrHistory
+from memory_transport import MemoryTransport
 
 from smartserver.records.model import RefValue, Tip
 from smartserver.store import transaction as module
@@ -12,7 +13,6 @@ from smartserver.store.allowance import Allowance
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.transaction import TipProof, Transaction
-from transports.memory import MemoryTransport
 
 TAGS = b"refs/tags/"
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 from builders import GIT, KINDS, MAIN, SETTINGS, History, push
 from bzr_builders import BzrHistory
+from memory_transport import MemoryTransport
 
 from smartserver.errors import InvalidName, MissingParents, MissingRevision, NoSuchRepository, WrongMapKind, WrongVcs
 from smartserver.records.model import GraphNode, Kind, Parent, Tip
@@ -14,7 +15,6 @@ from smartserver.store.model import INCOMPLETE, KnownVersion
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from smartserver.store.view import merge
-from transports.memory import MemoryTransport
 
 
 @pytest.fixture

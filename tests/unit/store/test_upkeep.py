@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from builders import MAIN, Clock, History, Repeatable, Stepwise, check_whole, locate, push, request_id, upload
+from memory_transport import MemoryTransport
 
 from smartserver.errors import CorruptFile, OutcomeUnknown
 from smartserver.records.model import Tip
@@ -17,7 +18,6 @@ from smartserver.store.repository import COLLECT_INTERVAL, PackRepository
 from smartserver.store.trailer import Trailer, encode_trailer
 from smartserver.store.transaction import Transaction
 from transports.errors import PermissionDenied, TransportFailed
-from transports.memory import MemoryTransport
 
 DAY = upkeep.KEPT
 

@@ -8,6 +8,7 @@ import pytest
 from builders import MAIN, History, create, push, request_id, upload
 from faulty_transport import FaultyTransport
 from incoming_uploads import left_in_quarantine, receive
+from memory_transport import MemoryTransport
 
 from smartserver.errors import MissingParents
 from smartserver.records.model import Tip
@@ -16,7 +17,6 @@ from smartserver.store.quarantine import DraftPack
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from transports.errors import NoSpace, TransportFailed
-from transports.memory import MemoryTransport
 
 pytestmark = pytest.mark.usefixtures("proving")
 

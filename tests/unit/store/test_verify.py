@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from builders import KINDS, MAIN, Clock, History, Repeatable, push, refs_of
 from faulty_transport import FaultyTransport
+from memory_transport import MemoryTransport
 
 from smartserver.errors import CorruptFile, NoSuchRepository
 from smartserver.records.model import BaseTag, Key, Parent, Tip
@@ -29,7 +30,6 @@ from smartserver.store.verify import NO_INDEX
 from transports.base import ReadFile, Transport
 from transports.decorators.passing import PassingTransport
 from transports.errors import NoSuchFile, PermissionDenied, TransportFailed
-from transports.memory import MemoryTransport
 
 pytestmark = pytest.mark.usefixtures("proving")
 

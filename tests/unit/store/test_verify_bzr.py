@@ -7,12 +7,12 @@ import hashlib
 import pytest
 from builders import Clock, Repeatable
 from bzr_samples import FIRST, FIRST_PARENTS, KINDS, SECOND, SECOND_PARENTS, push, segment
+from memory_transport import MemoryTransport
 
 from smartserver.errors import CorruptRecord, MissingReference, WrongParents
 from smartserver.records.model import Parent, Record
 from smartserver.store.repository import PackRepository
 from smartserver.store.verify import verify
-from transports.memory import MemoryTransport
 
 ONE, TWO = FIRST[0].key, SECOND[0].key
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from memory_transport import MemoryTransport
 
 from transports.base import Step, Transport
 from transports.decorators.ahead import AheadTransport
 from transports.decorators.passing import PassingTransport
 from transports.errors import PermissionDenied, TransportFailed
-from transports.memory import MemoryTransport
 from transports.steps import Get, GetStat, ListDirectory
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from memory_transport import Aftermath, MemoryTransport
 
 from transports.base import BytesFile, WriteFile
 from transports.decorators.passing import PassingTransport
 from transports.errors import TransportFailed
-from transports.memory import Aftermath, MemoryTransport
 
 
 class Watched(WriteFile):

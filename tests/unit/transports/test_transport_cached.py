@@ -12,13 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from memory_transport import MemoryTransport
 
 from transports.base import Capability, ReadFile, Step
 from transports.decorators.cached import CachedTransport, CacheFolder
 from transports.decorators.counted import CountedTransport
 from transports.decorators.passing import PassingTransport
 from transports.errors import NoSuchFile
-from transports.memory import MemoryTransport
 from transports.steps import Get, GetStat, Rename
 
 IMMUTABLE = re.compile(r"(?:.+/)?packs/.+")

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 from counting import Counting
+from memory_transport import MemoryTransport
 
 from transports import steps
 from transports.base import Step
 from transports.decorators.counted import CountedTransport
 from transports.errors import NoSuchFile
-from transports.memory import MemoryTransport
 
 OPENED = {"files_opened_to_read": 1}
 PUT = {"files_opened_to_write": 1, "file_writes": 1, "file_syncs": 1}

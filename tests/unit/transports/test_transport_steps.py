@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from memory_transport import MemoryTransport
 
 from transports.errors import NoSuchFile
-from transports.memory import MemoryTransport
 from transports.steps import Get, ListDirectory, Publish, Rename, Withdraw
 
 

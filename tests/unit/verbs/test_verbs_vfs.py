@@ -7,12 +7,12 @@ from typing import cast
 
 import pytest
 from faulty_transport import FaultyTransport
+from memory_transport import MemoryTransport
 
 from smartserver.verbs.declare import Context, Files
 from smartserver.verbs.vfs import BringRequest, LookRequest, get, get_published, list_dir, put, stat
 from transports.base import ReadFile, Transport
 from transports.errors import FileExists, TransportError, TransportFailed
-from transports.memory import MemoryTransport
 
 
 class GivenFiles:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from builders import History, create, push
+from memory_transport import MemoryTransport
 
 from smartserver.errors import AccessDenied
 from smartserver.store.model import ContentPlan, ListingEntry, PackReport, PullPlan, VerifyReport
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from smartserver.verbs.declare import Files, Permission, ServerFacts
-from transports.memory import MemoryTransport
 
 LISTED = [ListingEntry("a", "git sha1", (b"refs/heads/main",)), ListingEntry("b", "", (), "damaged")]
 REPORT = VerifyReport(1, 2, 3, 4, ("a line",), 5)

@@ -5,6 +5,7 @@ import random
 import pytest
 from bzr_builders import TRUNK, BzrHistory
 from lines import Lines
+from memory_transport import MemoryTransport
 
 from smartserver.records.model import Tip
 from smartserver.store.allowance import Allowance
@@ -12,7 +13,6 @@ from smartserver.store.content import SnapshotView
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from smartserver.vcs.bzr.left_hand import MAX_DIGITS, count_lines, left_hand, number_in
-from transports.memory import MemoryTransport
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from builders import KINDS, History, push
+from memory_transport import MemoryTransport
 from trips import Trips
 
 from smartserver.errors import Cancelled, LimitExceeded, MissingRevision, NoSuchPart, Unsupported
@@ -33,7 +34,6 @@ from smartserver.vcs.git.selector import (
     encode,
 )
 from smartserver.vcs.git.system import GIT
-from transports.memory import MemoryTransport
 
 FORM = GIT["git sha1"]
 MAIN = b"refs/heads/main"

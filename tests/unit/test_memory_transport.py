@@ -1,11 +1,11 @@
-"""transports.memory: what outlives a crash; the promises of every transport are in tests/conformance."""
+"""memory_transport: what outlives a crash; the promises of every transport are in tests/conformance."""
 
 from __future__ import annotations
 
 import pytest
+from memory_transport import Aftermath, MemoryTransport
 
 from transports.errors import FileExists, NotSupported, TransportFailed
-from transports.memory import Aftermath, MemoryTransport
 
 SEEDS = range(60)
 
