@@ -26,7 +26,7 @@ _item = registrar.configitem(configtable)
 _item(b"hpss", b"path", default=b"")
 _item(b"hpss", b"debug", default=b"")
 
-SCHEMES = (b"hpss", b"hpss+tls", b"hpss+ssh", b"hpss+sftp", b"hpss+s3")
+SCHEMES = (b"hpss", b"hpss+tls", b"hpss+ssh", b"hpss+sftp", b"hpss+s3", b"hpss+vfs")
 
 COMPILED = ("msgspec._core", "zstandard.backend_c")
 """Modules that show whether smartserver's libraries are those of this Python."""
