@@ -217,7 +217,7 @@ class RequestRefused(RequestError, code="refused"):
 
 @dataclasses.dataclass(eq=False)
 class NotDone(RequestError, code="not-done"):
-    """Not refused itself: another call of an all-or-nothing request was."""
+    """The call was not carried out, because another call of the same atomic request was refused."""
 
     def __str__(self) -> str:
         return "not done because another change of the request was refused"
@@ -496,7 +496,7 @@ class WrongParents(RepositoryError, code="wrong-parents"):
     revision: bytes
 
     def __str__(self) -> str:
-        return f"revision {shown(self.revision)}: its parents are not those its own record names"
+        return f"revision {shown(self.revision)}: the parents sent with it differ from those in its own record"
 
 
 @dataclasses.dataclass(eq=False)

@@ -428,7 +428,7 @@ class S3Transport(Transport):
                 step.settle(answer)
 
     def _ask(self, steps: Sequence[Query[Any]]) -> dict[Query[Any], object]:
-        """The results or errors of steps that are performed together."""
+        """Perform queries concurrently; the result or error of each. Several stats in one folder become one listing."""
         looks: dict[str, list[Query[Any]]] = {}
         for step in steps:
             if isinstance(step, GetStat) and step.path:

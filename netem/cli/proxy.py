@@ -62,7 +62,7 @@ class Report:
         self.totals = Totals()
 
     def operation(self, counts: Counts) -> None:
-        """One line; where it cannot be written the total cannot either, and that one says so."""
+        """Add an operation to the total and print it as one line. If that fails, `total` reports the error."""
         self.totals.add(counts)
         try:
             tell(json.dumps(numbers(counts)) if self._json else line(counts), self._out)

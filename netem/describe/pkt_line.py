@@ -14,7 +14,7 @@ LINES = 3
 
 @register
 def describe_pkt_line(content: bytes) -> str:
-    """`git-upload-pack /project host=localhost`, `flush`, `want 1f0c... | done`."""
+    """The first lines of a pkt-line message, as `want 1f0c... | done` or `flush`; empty if it is none."""
     said: list[str] = []
     at = 0
     while at < len(content) and len(said) <= LINES:

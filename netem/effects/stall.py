@@ -14,7 +14,8 @@ from netem.units import NEVER, nanoseconds, parse_size, parse_time
 @register
 @dataclass(frozen=True)
 class Stall(Effect):
-    """Hold what follows the first `after` bytes, its end too, for `seconds` from when it was sent (None: for ever)."""
+    """Hold all after the first `after` bytes, the end of the stream too, until `seconds` after the first held byte was
+    sent (None: for ever)."""
 
     after: int
     seconds: float | None = None

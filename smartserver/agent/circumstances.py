@@ -27,7 +27,8 @@ class Circumstances(NamedTuple):
 
 
 def circumstances(folder: int, environment: Mapping[bytes, bytes]) -> Circumstances:
-    """The rights and settings of a process. `folder`: its own, in /proc. `environment`: as Python has it there."""
+    """The rights and settings of a process. `folder`: a descriptor of its folder in /proc. `environment`: its
+    `os.environb`."""
     status = read("status", folder).splitlines()
     stat = read("stat", folder).rpartition(b")")[2].split()
     facts = [

@@ -20,5 +20,5 @@ def confirm(question: str, otherwise: str) -> None:
         if not isinstance(error.__context__, EOFError):
             raise
         click.echo(err=True)
-        raise CommandError(f"nobody answered: nothing was done ({otherwise} does not ask)") from None
+        raise CommandError(f"no answer: nothing was done (with {otherwise} no question is asked)") from None
     raise CommandError("nothing was done")

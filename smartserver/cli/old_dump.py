@@ -22,7 +22,7 @@ from smartserver.store.state import State
 MAGIC: Final = b"smartserver dump 1\n"
 MAX_BLOCK: Final = 64 << 20
 
-CONTINUES: Final = "continues an earlier dump, which is to be named before it"
+CONTINUES: Final = "continues an earlier dump: name that dump before it"
 
 T = TypeVar("T")
 

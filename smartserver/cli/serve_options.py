@@ -171,7 +171,7 @@ def refuse_with_stdio(ctx: click.Context) -> None:
     if (ctx.params["access_log"] or "").removeprefix(AS_JSON) == "-":
         raise UsageConflict("--access-log - is standard output, which is the connection with --stdio: name a file")
     if "allow_vfs" in found and "anonymous" in found:
-        why = "anonymous users have file-level (VFS) verbs from this machine only, and a pipe says nothing of that"
+        why = "anonymous users get file-level (VFS) verbs only from this machine, and a pipe does not say from where"
         raise UsageConflict(f"--allow-vfs has no effect with --stdio and --anonymous: {why}")
 
 

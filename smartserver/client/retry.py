@@ -9,7 +9,8 @@ from smartserver.client.medium import ConnectionLost, MediumError
 from smartserver.wire.errors import RemoteProtocolError
 
 PAUSES = (0.2, 1.0)
-"""Seconds before the second and third sending; there is no fourth. A restarted server listens again within a second."""
+"""Seconds before the second and third sending. There is no fourth, but for one at once where the first went to a held
+connection. A restarted server listens again within a second."""
 
 
 def may_help(error: Exception, *, lost: bool, doubtful: bool, repeatable: bool = True) -> bool:

@@ -272,7 +272,7 @@ class GatewayChannel(http.HTTPChannel):
         return now
 
     def _look(self) -> None:
-        """See whether the client keeps the server waiting, and again before long."""
+        """Close the connection if one of its time limits has passed; look again before long."""
         now, idle = self._now, self.factory.connections.limits.idle
         untaken = unacknowledged(self._handle)
         if untaken < self._untaken or (untaken and not self._untaken):
@@ -281,7 +281,7 @@ class GatewayChannel(http.HTTPChannel):
         if self._leave_by is not None and now >= self._leave_by:
             self.abort("another connection needs its place")
         elif untaken and now - self._moved >= idle:
-            self.abort(f"it took nothing of its answer for {now - self._moved:.0f} s")
+            self.abort(f"the client read nothing of its answer for {now - self._moved:.0f} s")
         elif not (self._has_head or untaken or self.closing) and now - max(self._idle, self._moved) >= HEAD:
             self._end_idle()
         elif self._is_receiving and now - self._heard >= idle:

@@ -87,7 +87,9 @@ def parse_hooks(texts: Sequence[HookText]) -> Iterator[Hook]:
                     expected = "a program with its full path, and its arguments"
                     raise UnusableFile(f"{word} = {command!r}: expected {expected}")
             if not (text.before or text.after or text.url) or (text.after and text.url):
-                raise UnusableFile("expected before, and one of after and url, or one of these alone")
+                raise UnusableFile(
+                    "expected at least one of `before`, `after` and `url`, and not both `after` and `url`"
+                )
             if text.url and not text.url.startswith(("http://", "https://")):
                 raise UnusableFile(f"url = {text.url!r}: expected http:// or https://")
             if not 1 <= text.time_limit <= LONGEST:

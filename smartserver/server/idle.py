@@ -138,7 +138,7 @@ class IdleTimeouts:
         if session.discarding != number:
             self._discarding = (session.discarding, now)
         if self._outbox.full and now - self._moved >= self._idle:
-            session.abort(f"it took nothing of its answer for {now - self._moved:.0f} s")
+            session.abort(f"the client read nothing of its answer for {now - self._moved:.0f} s")
         elif session.awaiting and silent >= self._idle:
             session.drop(f"nothing of the rest of a request came for {silent:.0f} s")
         elif session.discarding:

@@ -105,7 +105,7 @@ def check_pattern(key: str, pattern: str) -> None:
     if {".", ".."} & set(parts) and (key, pattern) != ("refs", "."):  # A branch that is a repository of its own.
         raise UnusableFile(f"{key} = {pattern!r}: '.' and '..' are in no path or ref")
     if any("**" in part and part != "**" for part in parts):
-        raise UnusableFile(f"{key} = {pattern!r}: `**` stands for whole names, between slashes")
+        raise UnusableFile(f"{key} = {pattern!r}: `**` must stand alone between slashes, as in a/**")
     if unicodedata.normalize("NFC", pattern) != pattern:
         raise UnusableFile(f"{key} = {pattern!r}: it is not in Unicode form NFC, as the paths of repositories are")
 

@@ -127,7 +127,7 @@ class Session:
             self._close()
 
     def connection_lost(self) -> None:
-        """The connection is gone; what was being done for it is abandoned, unless it is past its commit."""
+        """The connection is gone; what was being done for it is abandoned, unless it was planned for the last time."""
         self._closing = True
         self._abandon()
 
@@ -365,7 +365,7 @@ class Session:
             self._shell.close()
 
     def _abandon(self) -> None:
-        """Let go of what is open, unless it is past its commit."""
+        """Let go of what is open, unless it was planned for the last time."""
         requests, self._requests = self._requests, {}
         for request in requests.values():
             request.lost()

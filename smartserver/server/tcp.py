@@ -274,7 +274,8 @@ def accept(reactor: TcpReactor, opened: socket.socket, factory: protocol.Factory
 
 
 def fast_open(port: ListeningPort) -> str:
-    """Let the first bytes of a connection come with its handshake (TCP Fast Open); why it cannot be, else empty."""
+    """Let the first bytes of a connection come with its handshake (TCP Fast Open). Return why that is
+    impossible, else an empty string."""
     try:
         port.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_FASTOPEN, BACKLOG)
         with open(FAST_OPEN_SETTING, encoding="ascii") as file:

@@ -20,11 +20,13 @@
 #
 # Rules:
 #
-# 1) Refused is only what is refused on the newest state.
+# 1) Refused at the commit is only what is refused on the newest state. By its announced graph a push may be refused on
+#    the state that it began with.
 # 2) The history is asked for the request's id before anything else is done on a new state. If the id is there, this
 #    request was carried out by an earlier sending.
 # 3) The pack is looked at *after* the state was read and *before* the record is published. A process that was stopped
-#    for a day may find that its pack was deleted as a leftover.
+#    for a day may find its pack gone: from `incoming` as a leftover, from `packs` because a repeat of its request was
+#    carried out.
 # 4) From the moment a record may name the pack, nothing may delete it, unless it is certain that no record does. That
 #    is why `_append` takes the clean-up away (`undo.pop_all`) and gives it back only on a clear refusal.
 #
@@ -298,8 +300,13 @@ class Commit:
         look = self.log.known or NOWHERE if brings else self.look
         if look is not None:
             known = self.states.read(look)
-            with contextlib.suppress(CodedError), span(Part.SERVER, "plan"):
-                return known, self._planned(known)
+            try:
+                with span(Part.SERVER, "plan"):
+                    return known, self._planned(known)
+            except PlanAgain:
+                raise
+            except Exception:
+                pass  # A plan refuses with any exception. It is asked again on the newest state.
         with span(Part.DISK, "read the log"):
             stored = self.states.read()
         with span(Part.SERVER, "plan"):

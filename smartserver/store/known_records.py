@@ -156,7 +156,7 @@ class UploadIndex:
         self._stored_keys.update(stored_keys)
 
     def move(self, number: int, frame: Frame) -> None:
-        """Say where a record came to lie, and how it is encoded there."""
+        """Store the new place, encoding and base of a record that was encoded again."""
         self._encodings[number] = frame.encoding
         self._offsets[number] = frame.offset
         self._sizes[number] = frame.size

@@ -213,8 +213,8 @@ def _covers(trace: Trace) -> Iterator[Piece]:
 
 
 def of_processes(trace: Trace) -> Iterator[tuple[int, Piece]]:
-    """The pieces that are known of a process without a span of it: its start, and that all of a host's time is spent on
-    something. With the number of the process."""
+    """The pieces of each process that need no span, with its number: its start and, for a host (`brz`, `hg`), all the
+    time that it ran."""
     command = trace.command
     began: set[int] = set()
     for each in sorted(trace.processes, key=lambda each: each.began):

@@ -30,7 +30,7 @@ def with_branch(arguments: StructT, branch: Branch) -> StructT:
 
 @functools.cache
 def _of_struct(cls: type[msgspec.Struct]) -> Replace | None:
-    """A function that replaces the name in all fields of a struct that may hold it; None where none may."""
+    """A function that replaces `.` by the branch's name in a struct's ref fields; None if it has none."""
     kind = cast("inspect.StructType", inspect.type_info(cls))
     fields = [(field.name, replace) for field in kind.fields if (replace := _of(field.type)) is not None]
     if not fields:

@@ -127,7 +127,9 @@ def test_a_clone_whose_reader_stopped_is_let_go(tmp_path: Path) -> None:
     with Server(tmp_path, "--idle-timeout", "1") as server:
         with raw(server.port) as (connection, client):
             connection.sendall(client.send(Request(1, PULL)))
-            wait_until(lambda: has_line(server, "dropped: it took nothing of its answer for 1 s"), "it is dropped")
+            wait_until(
+                lambda: has_line(server, "dropped: the client read nothing of its answer for 1 s"), "it is dropped"
+            )
             assert is_reset(connection)
         with raw(server.port) as (connection, client):
             connection.sendall(client.send(Request(1, PING)))

@@ -73,7 +73,8 @@ class BranchHistory:
         Raises:
             MissingRevision: one of `ids` is not there.
         """
-        for left in reversed(range(TRIES)):
+        tries = TRIES
+        while True:
             haves: list[RevisionId] = []
             absent: list[RevisionId] = []
             if self._branch.knowledge.met:
@@ -89,11 +90,11 @@ class BranchHistory:
                     asked, [] if ids else [HERE], also, absent=absent, bulk=True, stats=runs("info")
                 )
             except MissingRevision as missing:
-                if ids:
+                if ids or missing.revision in self.refused:
                     raise
                 self.refused.add(missing.revision)
                 self.tell_gone([missing.revision])
-                continue
+                continue  # Without it.
             self.stats = pulled.stats
             self._branch.learned()
             spool = Spool(pulled)
@@ -102,8 +103,12 @@ class BranchHistory:
             spool.receive()
             if self._insert(spool, pulled.common(asked), haves, local):
                 return
-            if not left:
-                raise errors.BzrError(f"the history of {self._branch.url} cannot be kept here")
+            tries -= 1
+            if not tries:
+                raise errors.BzrError(
+                    f"the local mirror of {self._branch.url} was damaged {TRIES} times: remove it with "
+                    f"`brz hpss-shadows --clear {self._branch.url}`, then try again"
+                )
 
     def _insert(
         self, spool: Spool, common: Sequence[RevisionId], haves: Sequence[RevisionId], local: dict[RevisionId, Any]

@@ -32,7 +32,7 @@ class cmd_hpss_shadows(Command):  # type: ignore[misc]  # Breezy is not typed.
         """List them, or remove them but for those that are in use."""
         kept = mirrors()
         if kept is None:
-            raise CommandError("there is no folder for what programs keep: nothing is kept")
+            raise CommandError("there are no mirrors: neither HOME nor XDG_CACHE_HOME names a folder for them")
         wanted = None if location is None else _key(location)
         left = found = 0
         for mirror in kept.kept():

@@ -194,7 +194,7 @@ class Mirror:
                     made.create_repository(shared=True)
                     folder.publish(path)
             if not alone and time.monotonic() > deadline:
-                raise OSError(errno.EBUSY, "another process creates it", folder.path)
+                raise OSError(errno.EBUSY, "another process is still creating this mirror", folder.path)
         return ControlDir.open(folder.path)
 
     def _throw_away(self, folder: MirrorFolder, error: BaseException) -> None:

@@ -124,7 +124,7 @@ def local_copy(folder: str, url: str, flags: Set[str], *, may_create: bool) -> I
             found.receive(may_create=may_create)
             yield found
     except errors.DivergedBranches as error:
-        raise CannotSend(f"{error}; --force moves it") from error
+        raise CannotSend("the branch has diverged: merge first, or use --force to overwrite it") from error
     except errors.BzrError as error:
         raise CannotSend(str(error).partition("\n")[0]) from error
 
@@ -146,8 +146,10 @@ def name_of(ref: bytes, branches: Mapping[str, object]) -> str:
         return "" if "" in branches else TRUNK
     if "" not in branches and _TRUNKS.fullmatch(own):
         own = b"git-" + own
-    if problem := path_problem(own, b".bzr"):
-        raise ValueError(f"{problem}: {ref.decode('utf-8', 'replace')}")
+    if path_problem(own, b".bzr"):
+        raise ValueError(
+            f"no branch can have the name {own.decode('utf-8', 'replace')!r} ({ref.decode('utf-8', 'replace')})"
+        )
     return own.decode()
 
 

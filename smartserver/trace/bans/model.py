@@ -132,7 +132,7 @@ def names_in(value: object) -> Iterator[bytes | str]:
 
 
 def value_of(arguments: Arguments, field: str) -> object:
-    """An argument; None where there is none. Of a selector that is msgpack, what is in it."""
+    """The value of an argument; None if the verb has no such field. A msgpack selector is decoded."""
     value = getattr(arguments, field, None)
     if field == "selector" and isinstance(value, bytes):
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):

@@ -60,7 +60,7 @@ def check_kept(folder: str, environment: Mapping[str, str]) -> bool:
 
 
 def has_content(folder: str, environment: Mapping[str, str]) -> bool:
-    """True if there is something in a folder."""
+    """True if a folder exists and is not empty."""
     try:
         owner = os.stat(folder).st_uid
     except FileNotFoundError:

@@ -263,7 +263,7 @@ def _read_tags(text: bytes) -> dict[bytes, _TagHistory]:
 
 
 def _join(joined: dict[bytes, _TagHistory], tags: Mapping[bytes, _TagHistory], charge: Charge) -> None:
-    """Take the tags of one head among those of the ones before: what supersedes the other counts."""
+    """Merge a head's tags into those of earlier heads, as Mercurial does: the node that supersedes the other wins."""
     for name, (node, history) in tags.items():
         other = joined.get(name)
         charge(1 + (len(other.history) if other is not None else 0))

@@ -57,7 +57,7 @@ def test_it_lists_what_no_ref_reaches(repository: PackRepository, tmp_path: Path
 
 def test_it_asks_and_removes(repository: PackRepository, tmp_path: Path, history: History) -> None:
     assert "nothing was done" in str(run(tmp_path, answer="n\n").exception)
-    assert "nobody answered: nothing was done (--yes does not ask)" in str(run(tmp_path).exception)
+    assert "no answer: nothing was done (with --yes no question is asked)" in str(run(tmp_path).exception)
     assert stored(tmp_path) == 2
     result = run(tmp_path, answer="y\n")
     assert result.output.endswith("1 revision removed, a server deletes the old packs a day from now\n")

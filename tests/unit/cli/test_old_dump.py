@@ -58,9 +58,7 @@ def two_days(folder: Path) -> tuple[History, list[bytes], list[str]]:
 def test_one_that_rests_on_another(tmp_path: Path) -> None:
     _, line, days = two_days(tmp_path)
     there = tmp_path / "there"
-    assert why(run("load", days[1], str(there))) == (
-        f"{days[1]} continues an earlier dump, which is to be named before it"
-    )
+    assert why(run("load", days[1], str(there))) == (f"{days[1]} continues an earlier dump: name that dump before it")
     assert run("load", days[0], str(there)).stdout.startswith("3 revisions, 1 ref (a new repository)")
     assert refs(there) == {MAIN: line[2]}
     assert run("load", *days, str(there)).stdout.startswith("2 revisions, 1 ref\n")

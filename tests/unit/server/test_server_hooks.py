@@ -108,8 +108,11 @@ def new_revision(served: Served, *, request: int = 1, age: int = 0, force: bool 
     ("entry", "why"),
     [
         ('before = ["/c"]', "Object missing required field `path` - at `hook 1`"),
-        ('path = "x"\nbefore = []', "hook 1: expected before, and one of after and url, or one of these alone"),
-        ('path = "x"\nafter = ["/c"]\nurl = "http://x"', "hook 1: expected before, and one of after and url"),
+        ('path = "x"\nbefore = []', "hook 1: expected at least one of `before`, `after` and `url`, and not"),
+        (
+            'path = "x"\nafter = ["/c"]\nurl = "http://x"',
+            "hook 1: expected at least one of `before`, `after` and `url`, and not",
+        ),
         ('path = "x"\nafter = ["c"]', "hook 1: after = ['c']: expected a program with its full path"),
         ('path = "x"\nurl = "ftp://x"', "hook 1: url = 'ftp://x': expected http:// or https://"),
         ('path = "x"\nbefore = ["check"]', "hook 1: before = ['check']: expected a program with its full path"),

@@ -42,7 +42,7 @@ def test_spellings_of_one_name(first: str, second: str) -> None:
     [
         (["/a", "a/", "a//b"], "a slash at its start or end, or two together"),
         (["a/../b", "."], "'.' and '..' are in no path or ref"),
-        (["a/x**"], "`**` stands for whole names"),
+        (["a/x**"], "`**` must stand alone between slashes"),
         (["e\u0301"], "it is not in Unicode form NFC"),
     ],
 )

@@ -8,6 +8,7 @@ from dialogs import PATH, Dialog, Served, message, numbered
 from session_calls import BODY, INSERT, PULL, done, set_ref
 
 from smartserver.store.repository import PackRepository
+from smartserver.wire.events import Body, End
 from smartserver.wire.messages import Failure, KnownVersion, RequestFlag
 
 ATOMIC = BODY | RequestFlag.ATOMIC | RequestFlag.GRAPH_FIRST
@@ -41,6 +42,21 @@ def test_what_was_seen_refuses_nothing(served: Served, dialog: Dialog, line: lis
     push(elsewhere(served), served.history, [], {MAIN: line[2]})
     request = message(INSERT, set_ref(other), flags=ATOMIC, known=client)
     done(dialog.ask(request, served.history.body([other], graph_first=True), 1))
+    assert served.refs() == {MAIN: other}
+
+
+def test_a_body_on_its_way_refuses_nothing(served: Served, dialog: Dialog, line: list[bytes]) -> None:
+    """It is no fast-forward of what was there when its body began, and is one of what is there when that is whole."""
+    (other,) = served.history.line(1, line[2], "other")
+    body = served.history.body([other])
+    number = dialog.begin(message(INSERT, set_ref(other), flags=BODY, known=seen(dialog)))
+    dialog.send(Body(number, body[:-10]))
+    push(elsewhere(served), served.history, [], {MAIN: line[2]})
+    dialog.send(Body(number, body[-10:]))
+    dialog.send(End(number, 1, len(body)))
+    answer = dialog.answer(number)
+    assert answer is not None
+    done(answer)
     assert served.refs() == {MAIN: other}
 
 

@@ -313,7 +313,7 @@ def test_wrong_parents(repository: PackRepository, history: History, storage: Me
     orphan = altered(history, history.commit({"a": b"a"}, (line[1],)), parents=(Parent(line[1]), Parent(line[0])))
     forge(repository, orphan, refs={})
     (problem,) = problems(storage)
-    assert "its parents are not those its own record names" in problem
+    assert "the parents sent with it differ from those in its own record" in problem
 
 
 def test_a_parent_that_is_not_here_or_comes_later(
