@@ -260,7 +260,7 @@ class UnknownRemoteError(RequestError, code="unknown-remote-error"):
 
 A_GIT_REPOSITORY = "a git repository"
 A_BAZAAR_REPOSITORY = "a Bazaar repository"
-"""What `NoSuchRepository.found` says of one: its user is told how to have it served."""
+"""The text of `NoSuchRepository.found` for one: its user is told how to have it served."""
 
 
 @dataclasses.dataclass(eq=False)

@@ -46,7 +46,7 @@ class Meter(msgspec.Struct, frozen=True):
 
 
 Index = NewType("Index", int)
-"""Where a meter's count is in a tally."""
+"""The place of a meter's count in a tally."""
 
 METERS: Final[list[Meter]] = []
 """All of them, in the order of the tallies."""
@@ -139,7 +139,7 @@ NOTHING: Final[Counts] = (0,) * len(METERS)
 
 _tallies: Final[list[list[int]]] = []
 _free_tallies: Final[list[list[int]]] = []
-"""Those of threads that have ended."""
+"""The counts of threads that have ended."""
 
 
 class _Lease:

@@ -33,7 +33,7 @@ EXEMPT = "unbanned"
 FOR_ALL = "hpss_bans"
 
 _FOUND = pytest.StashKey[list["Banned"]]()
-"""What was banned since it was last looked at, in whichever test: the client of a fixture may outlast the one that made
+"""The bans since they were last looked at, in whichever test: the client of a fixture may outlast the one that made
 it."""
 
 

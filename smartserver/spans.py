@@ -47,7 +47,7 @@ class Part(enum.StrEnum):
     LINK = "link"
     """Nothing to do until something comes."""
     RECEIVE = "receive"
-    """What came is taken from the connection."""
+    """Bytes that came are taken from the connection."""
     QUEUED = "queued"
     """A server has the request and no thread for it."""
     DISK = "disk"

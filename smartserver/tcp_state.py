@@ -19,14 +19,14 @@ FIELDS = {
     "again": 31,
     "by_window": 44,
 }
-"""Of `trace.events.LinkMeasured`, and where it is in that: tcpi_rtt, min_rtt, snd_cwnd, snd_mss, data_segs_out,
+"""The fields of `trace.events.LinkMeasured`, and their places in struct tcp_info: tcpi_rtt, min_rtt, snd_cwnd, snd_mss, data_segs_out,
 total_retrans and rwnd_limited."""
 
 SUMS = ("packets", "again", "by_window")
-"""Those that count from when the connection was made."""
+"""The fields that count from when the connection was made."""
 
 PREFIX = "tcp_"
-"""Of these names among the counts that a server tells."""
+"""The beginning of these names among the counts that a server tells."""
 
 
 def tcp_state(connection: socket.socket) -> dict[str, int]:

@@ -24,6 +24,7 @@ from smartserver.errors import (
     RepositoryChanged,
     Unsupported,
 )
+from smartserver.store.commit import PlanRefused
 from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Body, Effect
 from smartserver.verbs.vfs import BringRequest
 from smartserver.wire.errors import RemoteProtocolError
@@ -168,7 +169,7 @@ class RequestHeader:
         return f"{shown} on {path!r}" if path else shown
 
 
-class RequestFailure(Exception):
+class RequestFailure(PlanRefused):
     """Nothing changes: the fault of the whole request, and the outcome of each call where they differ."""
 
     def __init__(self, fault: CodedError, outcomes: Sequence[Outcome] = ()) -> None:

@@ -1,4 +1,4 @@
-"""The limits of sizes in an access file; `size_checks` has the check of a push against them.
+"""The limits of sizes in an access file; `push_checks` checks a push against them.
 
     [[limits]]
     path = "project/**"

@@ -202,6 +202,10 @@ Approve = Callable[[Transaction], None]
 """Looks at a transaction that is planned, proved and about to be made; whatever it raises ends the commit."""
 
 
+class PlanRefused(Exception):
+    """A plan raises its subclasses to refuse, beside `CodedError`."""
+
+
 class PlanAgain(Exception):
     """A judge raises it to leave a commit: nothing is done now, and the upload stays as it is for another commit."""
 
@@ -300,13 +304,8 @@ class Commit:
         look = self.log.known or NOWHERE if brings else self.look
         if look is not None:
             known = self.states.read(look)
-            try:
-                with span(Part.SERVER, "plan"):
-                    return known, self._planned(known)
-            except PlanAgain:
-                raise
-            except Exception:
-                pass  # A plan refuses with any exception. It is asked again on the newest state.
+            with contextlib.suppress(CodedError, PlanRefused), span(Part.SERVER, "plan"):
+                return known, self._planned(known)
         with span(Part.DISK, "read the log"):
             stored = self.states.read()
         with span(Part.SERVER, "plan"):

@@ -56,7 +56,7 @@ Group = tuple[int, bytes | None, frozenset[Key]]
 """The kind a record refers to, the meta those records must have (None: any), and the keys."""
 
 References = tuple[Group, ...]
-"""The keys a record refers to; a key is in one group of a kind, or its type is error in one of them."""
+"""The keys a record refers to; a key is in one group of a kind, or its type is wrong in one of them."""
 
 NOTHING: Final[References] = ()
 

@@ -65,7 +65,7 @@ class _Record(NamedTuple):
 
 @twin
 class PackBuilder:
-    """One of git's packs, made of segments as they come. What `add` finds error may be raised by a later call.
+    """One of git's packs, made of segments as they come. What `add` finds wrong may be raised by a later call.
 
     A record may be a delta of one written before, never of one outside: the pack stands alone. Bases of another type
     are for decoding only, since in a pack a delta has the type of its base.
