@@ -382,7 +382,8 @@ class KnownRecords:
 
     @contextlib.contextmanager
     def read(self, kind: int, key: Key) -> Iterator[Record]:
-        """A record that came or is stored, decoded under the rules of `UploadValidator._check`: charged, a large one in its turn."""
+        """A record that came or is stored, decoded under the rules of `UploadValidator._check`: charged, a large one in
+        its turn."""
         if self.stream.recent.get(kind, key) is not None:
             yield self.record(kind, key)
             return
