@@ -113,7 +113,7 @@ def test_one_that_is_killed_is_replaced(server: Server) -> None:
     os.kill(first, signal.SIGKILL)
     until(lambda: len(children(server.process.pid)) == 2 and first not in children(server.process.pid))
     assert second in children(server.process.pid)
-    assert f"worker {first} ended with signal 9: another one takes its place" in "".join(server.log)
+    assert f"worker {first} ended with signal SIGKILL: another one takes its place" in "".join(server.log)
     with stopped(second):
         assert run(*SMARTSERVER, "list", f"hpss://127.0.0.1:{server.port}/").worked().out == ""
 
