@@ -73,7 +73,7 @@ def repository_at(place: str, flags: Set[str], *, writes: bool = True) -> Iterat
     if writes:
         act_as_owner_at(place)
     served, name = _parts(place)
-    site = Site(open_store(served, flags), name=served, tidies=False)
+    site = Site(open_store(served, flags, obeys_preview=True), name=served, tidies=False)
 
     def connected() -> SameProcess:
         return SameProcess(site, invoking_user(user()))
@@ -102,7 +102,7 @@ def _parts(place: str) -> tuple[str, str]:
     """
     place = local_place(place)
     if not is_store_url(place):
-        if is_preview(place):
+        if is_preview(place, os.environ):
             return place, ""
         parts = os.path.abspath(place).strip("/").split("/")
         there = next((at for at in range(len(parts) - 1, 1, -1) if os.path.isdir(f"/{'/'.join(parts[:at])}")), 1)

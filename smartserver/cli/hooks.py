@@ -24,7 +24,7 @@ from smartserver.programs import exit_reason
 from smartserver.records.system import system_of
 from smartserver.server import jail
 from smartserver.server.hook_process import run_command
-from smartserver.server.hooks import NEW
+from smartserver.store.preview_folder import NEW
 from transports.errors import CodedError
 
 if TYPE_CHECKING:

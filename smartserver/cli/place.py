@@ -64,10 +64,11 @@ def store_behind(url: str) -> str:
     return store
 
 
-def open_store(place: str, flags: Set[str] = frozenset()) -> Transport:
+def open_store(place: str, flags: Set[str] = frozenset(), *, obeys_preview: bool = False) -> Transport:
     """The store in a folder of this machine or at the URL of one; whether it is there shows when it is used. `flags`,
-    and those in the environment: what sees the calls of one on a server, as of `session.client_for`."""
-    return _open(place, lambda: lasting_observers(flags))
+    and those in the environment: what sees the calls of one on a server, as of `session.client_for`. `obeys_preview`:
+    for a command that hooks run. No server does so: its clients may be able to write the file of a preview."""
+    return _open(place, lambda: lasting_observers(flags), obeys_preview=obeys_preview)
 
 
 @contextmanager
@@ -75,16 +76,16 @@ def store_at(place: str, flags: Set[str]) -> Iterator[Transport]:
     """The same for one command: its calls are summed up when it ends."""
     is_remote = place.startswith(f"{VFS}://")
     with tracing_for(flags) if is_remote else nullcontext(Untraced()) as tracing:
-        yield _open(place, lambda: tracing.observers)
+        yield _open(place, lambda: tracing.observers, obeys_preview=True)
 
 
-def _open(place: str, observers: Callable[[], Sequence[Observer]]) -> Transport:
+def _open(place: str, observers: Callable[[], Sequence[Observer]], *, obeys_preview: bool) -> Transport:
     if not is_store_url(place):
         from smartserver.store.preview_folder import PreviewTransport, is_preview, previewed_by
         from transports.local import LocalTransport
 
         folder = LocalTransport(place)
-        if not is_preview(place):
+        if not (obeys_preview and is_preview(place, os.environ)):
             return _with_logs(folder, place)
         with one_line(place):
             previewed = previewed_by(folder)

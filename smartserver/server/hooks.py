@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from smartserver.errors import RefusedByHook
 from smartserver.programs import exit_reason
@@ -28,14 +27,11 @@ from smartserver.server.hook_process import run_command
 from smartserver.server.hook_rules import Hook
 from smartserver.server.verdicts import Verdict, Verdicts
 from smartserver.store.preview import Preview
-from smartserver.store.preview_folder import PreviewedStore
+from smartserver.store.preview_folder import NEW, PreviewedStore
 from smartserver.store.upload import Report
 from transports.errors import TransportError, TransportFailed
 
 log = logging.getLogger("smartserver")
-
-NEW: Final = "SMARTSERVER_NEW"
-"""The variable that names the place in a command's environment."""
 
 
 class Hooks:

@@ -6,7 +6,8 @@ look and the call itself (doc/shortcomings.md).
 
 Only repositories of a format that this release knows are changed. The file that says so, `format`, is published only in
 a folder that holds nothing but what is a repository's: in any other it would have everybody, the next client too, take
-a folder for what it is not.
+a folder for what it is not. A client makes none of the files that send servers and commands to another place, such as a
+database or a bucket.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import TypeVar
 
 from smartserver.errors import CorruptFile, InvalidPath, Unsupported, place
 from smartserver.server import jail
-from smartserver.store.format import FORMAT, NAMES, parse_format
+from smartserver.store.format import CLUSTER, FORMAT, NAMES, parse_format
+from smartserver.store.preview_folder import PREVIEW
 from transports.base import EntryKind, ReadFile, Stat, Transport, WriteFile
 from transports.errors import NoSuchFile, NotADirectory, PermissionDenied, TransportError
 
@@ -25,6 +27,9 @@ T = TypeVar("T")
 
 FORMAT_BYTES = 512
 """Bytes that are read of a file that may be a repository's format. A format has up to 256: a file with more is none."""
+
+LEADING_ELSEWHERE = frozenset({CLUSTER, PREVIEW})
+"""Names of files that say where else the logs or packs of a folder are."""
 
 MAX_MOVED = 10_000
 """Files and folders in a folder that is renamed, each of which is looked at: 30 µs each, so a third of a second."""
@@ -85,7 +90,7 @@ class JailedTransport(Transport):
             self._check_moved(old)
         with _named(target):
             new = self._changed(target)
-            self._check_format(target, new, is_replaced=move == self._root.rename and self._is_file(old))
+            self._check_name(target, new, is_replaced=move == self._root.rename and self._is_file(old))
         try:
             move(old, new)
         except NoSuchFile as error:
@@ -145,12 +150,14 @@ class JailedTransport(Transport):
         """The same as `_changed`, for a name that is made or written to."""
         found = self._changed(path)
         for real in (found, self._real(self._full(path))):
-            self._check_format(path, real, is_replaced=True)
+            self._check_name(path, real, is_replaced=True)
         return found
 
-    def _check_format(self, path: str, real: str, *, is_replaced: bool) -> None:
+    def _check_name(self, path: str, real: str, *, is_replaced: bool) -> None:
         """Check that a name may be given to a file or folder. `is_replaced`: it may have been another's."""
         folder, _, name = real.rpartition("/")
+        if name in LEADING_ELSEWHERE:
+            raise PermissionDenied(path, f"{name!r} is made on the server's machine alone")
         if name == FORMAT and (is_replaced or not NAMES.issuperset(self._root.list_directory(folder))):
             raise PermissionDenied(path, f"{FORMAT!r} is made with a new repository alone")
 

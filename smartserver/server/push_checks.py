@@ -24,7 +24,7 @@ from smartserver.store.preview import Preview
 from smartserver.store.record import Change
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
-from smartserver.store.state import REFS
+from smartserver.store.state import MAP, REFS, SETTINGS
 from smartserver.store.transaction import Transaction, entry_of
 from smartserver.store.upload import Upload
 
@@ -98,7 +98,9 @@ class PushChecks:
         if not (entry.changes or entry.begins or entry.deletes or pack) or INCOMPLETE in transaction.settings:
             return b""
         commands = [hook.before for hook in self._hooks]
-        judged = (self._repository.folder.describe(), self._context.access.user, commands, entry, self._content)
+        # Another request of the copy may come while hooks judge the last one, which shows what that brings, too.
+        copied = stored.hash if transaction.is_incomplete else b""
+        judged = (self._repository.folder.describe(), self._context.access.user, commands, entry, self._content, copied)
         return blake2b(msgspec.msgpack.encode(judged), digest_size=16).digest()
 
     def _ask(self) -> None:
@@ -110,14 +112,14 @@ class PushChecks:
         assert self._asked is not None  # The commit was left for it.
         transaction, digest = self._asked
         preview = None if transaction.deleted else self._preview(transaction)
-        vcs = transaction.vcs
+        vcs, is_new = transaction.vcs, transaction.created is not None or transaction.is_incomplete
         changes = () if preview is None else _changes(transaction, preview)
         said = {
             "path": self._repository.path,
             "vcs": vcs,
             "user": self._context.access.user,
             "request": self._context.id.hex(),
-            "repository": "deleted" if transaction.deleted else "changed" if transaction.created is None else "created",
+            "repository": "deleted" if transaction.deleted else "created" if is_new else "changed",
             "options": list(self._context.header.push_options),
             "changes": list(change_fields(vcs, changes)),
         }
@@ -128,12 +130,14 @@ class PushChecks:
 
 
 def _changes(transaction: Transaction, preview: Preview) -> tuple[Change, ...]:
-    """The changes of a transaction. The last request of a copy shows all refs."""
+    """The changes of a transaction. The last request of a copy shows all refs, map entries and settings as new: hooks
+    saw nothing of the requests before it."""
     if not transaction.is_incomplete:
         return preview.entry.changes
-    of_rest = [change for change in preview.entry.changes if change.table != REFS]
-    refs = [Change(REFS, name, None, value) for name, value in preview.state.table(REFS).items()]
-    return (*refs, *of_rest)
+    state = preview.state
+    names = [REFS, *(MAP + word for word in state.maps)]
+    of_tables = [Change(name, key, None, value) for name in names for key, value in state.table(name).items()]
+    return (*of_tables, *(Change(SETTINGS, name.encode(), None, value) for name, value in state.settings.items()))
 
 
 def check_repository(limits: SizeLimits, stored: Snapshot | None, new: int, path: str) -> None:

@@ -2,12 +2,15 @@
 
 The folder has the record, its checkpoint and what came. A file in it says where the repository is: the packs before are
 read there, from the copies of them that the server keeps.
+
+The file leads out of the folder, so it counts only in the folder that the server named to the command. A client may
+have put one of that name into any other.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Final
 from urllib.parse import quote
@@ -21,6 +24,9 @@ from transports.decorators.passing import PassingTransport
 
 PREVIEW: Final = "smartserver-preview"
 """The file, in the folder of a preview."""
+
+NEW: Final = "SMARTSERVER_NEW"
+"""The variable that names the folder in the environment of a hook's command."""
 
 
 class PreviewedStore(msgspec.Struct, frozen=True):
@@ -36,9 +42,11 @@ class PreviewedStore(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, url=f"{self.url.rstrip('/')}/{quote(path)}".rstrip("/"))
 
 
-def is_preview(folder: str) -> bool:
-    """Say whether a folder of this machine is that of a preview, with packs elsewhere."""
-    return os.path.isfile(os.path.join(folder, PREVIEW))
+def is_preview(folder: str, environment: Mapping[str, str]) -> bool:
+    """Tell whether a folder of this machine is the preview, with packs elsewhere, that the environment names."""
+    named = environment.get(NEW, "")
+    is_named = named != "" and os.path.realpath(folder) == os.path.realpath(named)
+    return is_named and os.path.isfile(os.path.join(folder, PREVIEW))
 
 
 def previewed_by(folder: Transport) -> PreviewedStore:

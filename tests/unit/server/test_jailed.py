@@ -284,6 +284,26 @@ def test_no_folder_with_something_in_it_is_made_a_repository(jailed: JailedTrans
     assert snapshot(folder) == before
 
 
+@pytest.mark.parametrize("name", ["smartserver-preview", "smartserver-cluster"])
+@pytest.mark.parametrize("place", ["", "team/"])
+def test_no_file_that_leads_elsewhere_is_made(jailed: JailedTransport, folder: Path, place: str, name: str) -> None:
+    made = place + name
+    (folder / "alias").symlink_to(made)
+    before = snapshot(folder)
+    for change in (
+        lambda: jailed.put(made, [b"{}"]),
+        lambda: jailed.create(made),
+        lambda: jailed.append(made),
+        lambda: jailed.append("alias"),
+        lambda: jailed.rename("team/file", made),
+        lambda: jailed.publish("team/file", made),
+        lambda: jailed.make_directory(made),
+    ):
+        with pytest.raises(PermissionDenied, match=f"'{name}' is made on the server's machine alone"):
+            change()
+    assert snapshot(folder) == before
+
+
 def test_repositories_are_not_moved_with_a_folder(jailed: JailedTransport, folder: Path) -> None:
     """Nor with another repository in which they lie."""
     repository(folder, "team/inner/project", OLD)

@@ -27,6 +27,8 @@ from smartserver.server.watched import UnusableFile
 from smartserver.store.preview import Preview
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
+from smartserver.verbs.declare import AnyVerb, Arguments
+from smartserver.verbs.map_update import EntryChange, MapKind, MapUpdateRequest, map_update
 from smartserver.verbs.repository_create import CopyPart, CreateRequest, repository_create
 from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 from smartserver.verbs.rules import Rule
@@ -81,6 +83,7 @@ def lives(pid: int) -> bool:
 
 
 Run = Callable[..., str]
+Call = tuple[AnyVerb, Arguments]
 
 
 def judged_by(served: Served, monkeypatch: pytest.MonkeyPatch, run: Run) -> list[object]:
@@ -242,24 +245,43 @@ def test_a_creation_is_judged_and_leaves_no_repository(served: Served, tmp_path:
     assert not served.repository("new").exists()
 
 
-def test_a_copy_in_parts_is_judged_with_its_last(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody sees it before. All its refs are told then."""
-    told = judged_by(served, monkeypatch, lambda: "")
+def copied(served: Served, part: CopyPart, tip: bytes, number: int, *calls: Call) -> Reply | Failure:
+    create = (repository_create, CreateRequest(GIT, CREATE.kinds, SETTINGS, part=part))
+    asked = message(create, INSERT, *calls, flags=BODY, path="copy", request=numbered(number))
+    return Dialog(served.site).ask(asked, served.history.body([tip]), 1)
+
+
+def test_a_copy_in_parts_is_judged_with_its_last(served: Served, tmp_path: Path) -> None:
+    """Nobody sees it before. All that it made is told then."""
+    use(served, hook(script(tmp_path, f"cat >> {tmp_path}/told")))
     first, second, *_ = served.history.parents
-
-    def copied(part: CopyPart, tip: bytes, ref: bytes, number: int) -> Reply | Failure:
-        create = (repository_create, CreateRequest(GIT, CREATE.kinds, SETTINGS, part=part))
-        asked = message(create, INSERT, set_ref(tip, ref), flags=BODY, path="copy", request=numbered(number))
-        return Dialog(served.site).ask(asked, served.history.body([tip]), 1)
-
-    assert code(copied(CopyPart.MORE, first, SIDE, 5)) == "ok"
-    assert told == []
-    assert code(copied(CopyPart.LAST, second, MAIN, 6)) == "ok"
-    (changes,) = told
-    assert [each for each in changes if "ref" in each] == [  # type: ignore[attr-defined]
+    note = (map_update, MapUpdateRequest("notes", MapKind.OPAQUE, [EntryChange(b"key", b"text")]))
+    assert code(copied(served, CopyPart.MORE, first, 5, set_ref(first, SIDE), note)) == "ok"
+    assert not (tmp_path / "told").exists()
+    assert code(copied(served, CopyPart.LAST, second, 6, set_ref(second))) == "ok"
+    told = json.loads((tmp_path / "told").read_text())
+    assert told["repository"] == "created"
+    assert told["changes"] == [
         {"ref": MAIN.decode(), "old": [], "new": [second.hex()]},
         {"ref": SIDE.decode(), "old": [], "new": [first.hex()]},
+        {"map": "notes", "key": "key", "old": None, "new": "text"},
+        {"setting": "HEAD", "old": None, "new": "refs/heads/main"},
     ]
+
+
+def test_a_copy_is_judged_again_with_what_came_meanwhile(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, *_ = served.history.parents
+
+    def run() -> str:
+        if len(told) == 1:
+            assert code(copied(served, CopyPart.MORE, first, 6, set_ref(first, SIDE))) == "ok"
+        return ""
+
+    told = judged_by(served, monkeypatch, run)
+    assert code(copied(served, CopyPart.MORE, first, 5)) == "ok"
+    assert code(copied(served, CopyPart.LAST, second, 7, set_ref(second))) == "ok"
+    refs = [[change["ref"] for change in changes if "ref" in change] for changes in told]  # type: ignore[attr-defined]
+    assert refs == [[MAIN.decode()], [MAIN.decode(), SIDE.decode()]]
 
 
 def test_what_changes_nothing_is_not_judged(served: Served) -> None:

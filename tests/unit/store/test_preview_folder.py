@@ -12,7 +12,7 @@ from smartserver.errors import CorruptFile
 from smartserver.records.model import Tip
 from smartserver.server.hook_place import make_place
 from smartserver.store.preview import Preview
-from smartserver.store.preview_folder import PREVIEW, PreviewedStore, PreviewTransport, is_preview, previewed_by
+from smartserver.store.preview_folder import NEW, PREVIEW, PreviewedStore, PreviewTransport, is_preview, previewed_by
 from smartserver.store.repository import PackRepository
 from transports.base import Transport
 from transports.local import LocalTransport
@@ -32,8 +32,10 @@ def test_what_came_is_there_and_the_rest_is_read_elsewhere(reach: type[Far], tmp
     transaction.set_ref(MAIN, (Tip(line[3]),))
     make_place(Preview(repository.folder, transaction, sent, bytes(16)), STORE.below("team/a b"), tmp_path)
     sent.abandon()
-    assert is_preview(str(tmp_path))
-    assert not is_preview(str(tmp_path / "packs"))
+    assert is_preview(str(tmp_path), {NEW: f"{tmp_path}/"})
+    assert not is_preview(str(tmp_path), {})
+    assert not is_preview(str(tmp_path), {NEW: str(tmp_path / "packs")})
+    assert not is_preview(str(tmp_path / "packs"), {NEW: str(tmp_path / "packs")})
     found = previewed_by(LocalTransport(tmp_path))
     assert found == PreviewedStore("s3://bucket/code/team/a%20b", "/var/cache/packs", 7)
     assert len(list((tmp_path / "packs").iterdir())) == 2
