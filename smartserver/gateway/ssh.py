@@ -59,8 +59,9 @@ def serve(gateway: Gateway, visitor: Visitor, asked: GitCommand, protocol: str) 
         request = read_request(reader(STDIN))
         _write(Receive(gateway, visitor, asked.path, request).run(STDIN))
     except (BadRequest, *EXPECTED) as error:
-        log.info("%s: %s: %s", visitor.peer, asked.service, error)
-        _write(error_line(gateway.words(error)))
+        text = gateway.words(error)
+        log.info("%s: %s: %s", visitor.peer, asked.service, text)
+        _write(error_line(text))
         return FAILED
     return 0
 
