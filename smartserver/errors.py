@@ -557,7 +557,7 @@ def error_from_wire(code: str, arguments: dict[str, object]) -> CodedError:
         return UnknownRemoteError(code, repr(arguments)[:SHOWN])
     try:
         # Arguments this release does not know are skipped; a str where bytes belong is not taken for base64.
-        error: CodedError = msgspec.convert(arguments, cls, builtin_types=(bytes,))
-    except msgspec.ValidationError as wrong:
-        return UnknownRemoteError(code, f"{repr(arguments)[:SHOWN]} ({wrong})")
-    return error
+        reported: CodedError = msgspec.convert(arguments, cls, builtin_types=(bytes,))
+    except msgspec.ValidationError as error:
+        return UnknownRemoteError(code, f"{repr(arguments)[:SHOWN]} ({error})")
+    return reported

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -88,7 +89,7 @@ def command(flags: frozenset[str], path: str, only_list: bool, yes: bool, now: b
         if not yes:
             what = f"Remove {count(len(found.ordinals), 'revision')}" if found.ordinals else "Delete all old files"
             confirm(f"{what}?", "--yes")
-        removed = prune(repository)
+        removed = prune(repository, _progress if sys.stderr.isatty() else lambda done, total: None)
         deleted = 0
         if now:  # Packs whose writers died are dropped by the first, and deleted by the second.
             deleted = repository.collect_garbage_files(0) + repository.collect_garbage_files(0)
@@ -97,6 +98,10 @@ def command(flags: frozenset[str], path: str, only_list: bool, yes: bool, now: b
     said = [f"{count(removed, 'revision')} removed"] if removed else []
     said += [f"{count(deleted, 'old file')} deleted"] if now else ["a server deletes the old packs a day from now"]
     click.echo(", ".join(said))
+
+
+def _progress(done: int, total: int) -> None:
+    click.echo(f"\rprune: {100 * done // max(total, 1)} %", err=True, nl=done >= total)
 
 
 def _check_unused(path: str) -> None:

@@ -63,7 +63,7 @@ class RequestBody:
         self._size = 0
         self.came = 0
         """Bytes that came."""
-        self.wrong: Exception | None = None
+        self.error: Exception | None = None
         """The error for which `open` raises; None: there is none so far."""
 
     # -- on the thread that moves the bytes
@@ -71,7 +71,7 @@ class RequestBody:
     def add(self, chunk: bytes) -> None:
         """Take a part."""
         self.came += len(chunk)
-        if self.wrong is not None or self._is_over:
+        if self.error is not None or self._is_over:
             return
         self._waiting.append(chunk)
         self._held += len(chunk)
@@ -101,11 +101,11 @@ class RequestBody:
         chunks, self._waiting = self._waiting, []
         size = sum(map(len, chunks))
 
-        def written(wrong: Exception | None) -> None:
+        def written(error: Exception | None) -> None:
             self._is_writing = False
             self._held -= size
-            self.wrong = self.wrong or wrong
-            if self.wrong is not None:  # The rest is read, and not kept.
+            self.error = self.error or error
+            if self.error is not None:  # The rest is read, and not kept.
                 self._waiting, self._held = [], 0
             if self._is_over:
                 self.abandon()
@@ -113,7 +113,7 @@ class RequestBody:
             if self._is_paused and self._held < LOW:
                 self._is_paused = False
                 self._flow(True)
-            if self._held > SMALL and self.wrong is None:
+            if self._held > SMALL and self.error is None:
                 self._write_later()
             elif self._then is not None:
                 self._then()
@@ -133,15 +133,15 @@ class RequestBody:
             if self._is_over:
                 raise BadBody("the client is gone")
             self._is_writing = True  # To the end: the file is the caller's from here on.
-        wrong = self.wrong or self._tried(self._waiting)
-        if wrong is None and self._decoder is not None and self.came and not self._decoder.eof:
-            wrong = BadBody("the body ends before its gzip stream does")
+        error = self.error or self._tried(self._waiting)
+        if error is None and self._decoder is not None and self.came and not self._decoder.eof:
+            error = BadBody("the body ends before its gzip stream does")
         file, self._file = self._file, -1
         self._waiting = []
-        if wrong is not None:
+        if error is not None:
             if file >= 0:
                 os.close(file)
-            raise wrong
+            raise error
         if file < 0:
             file = self._new_file()
         os.lseek(file, 0, os.SEEK_SET)
@@ -151,8 +151,8 @@ class RequestBody:
         try:
             for chunk in chunks:
                 self._write(chunk)
-        except (BodyTooLarge, BadBody, OSError) as wrong:
-            return wrong
+        except (BodyTooLarge, BadBody, OSError) as error:
+            return error
         return None
 
     def _write(self, chunk: bytes) -> None:
@@ -165,8 +165,8 @@ class RequestBody:
                 raise BadBody("bytes follow the gzip stream of the body")
             try:
                 self._append(self._decoder.decompress(left, _PIECE))
-            except zlib.error as wrong:
-                raise BadBody(f"the body is not in gzip: {wrong}") from None
+            except zlib.error as error:
+                raise BadBody(f"the body is not in gzip: {error}") from None
             left = self._decoder.unconsumed_tail or self._decoder.unused_data
 
     def _new_file(self) -> int:

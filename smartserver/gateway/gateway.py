@@ -254,20 +254,17 @@ class Gateway:
             VcsError, OSError: git, or the disk, refused.
         """
         cache, now, pull = self._cache(path), partial(self._now, path), partial(self._pull, path)
-        for _ in range(2):  # It may be deleted meanwhile.
-            try:
-                needs_tidying, lease = cache.bring(now, pull), cache.lease()
-                if lease is not None:
-                    break
-                log.warning("the cache %s was deleted as it was built", cache.folder)
-            except (FileNotFoundError, VcsError) as error:
-                log.warning("building the cache %s: %s", cache.folder, error)
-        else:
-            raise VcsError("the server could not build its cache of the repository; its log has the reason")
-        if needs_tidying or self._cache_size is not None:
-            tidy = partial(self._tidy, cache, now, pull)
-            self._later(lambda: self.executor.run(tidy, lambda _: None, Lane.LONG))
-        return lease
+        steps: list[Callable[[], None]] = []
+        try:
+            lease, needs_tidying = _bring_and_lease(cache, now, pull)
+            if needs_tidying:
+                steps.append(partial(cache.tidy, now, pull))
+            return lease
+        finally:
+            if self._cache_size is not None:  # After a failure, too: the disk may be full.
+                steps.append(self._remove_least_used)
+            if steps:
+                self._later(lambda: self.executor.run(partial(_tidy, cache, steps), lambda _: None, Lane.LONG))
 
     def check(self, path: str) -> None:
         """Look whether the cache of a repository is damaged, later. A client can cause that with any nonsense that it
@@ -292,13 +289,6 @@ class Gateway:
         name = f"{self.site.root.describe()}\0{jail.clean(path)}"
         digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
         return GitCache(os.path.join(self.folder, digest))
-
-    def _tidy(self, cache: GitCache, now: Now, pull: Pull) -> None:
-        try:
-            cache.tidy(now, pull)
-            self._remove_least_used()
-        except (OtherSystem, CodedError, VcsError, OSError) as error:
-            log.warning("tidying the cache %s: %s", cache.folder, error)
 
     def _remove_least_used(self) -> None:
         """Remove the caches that were used least recently, until the others have no more than `cache_size` bytes. The
@@ -352,6 +342,30 @@ class Gateway:
                 folder = os.path.join(above, name)
                 with contextlib.suppress(OSError), _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
                     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _bring_and_lease(cache: GitCache, now: Now, pull: Pull) -> tuple[Lease, bool]:
+    """Bring a cache to the newest state, and lease it. The flag is true if `tidy` has something to do."""
+    for _ in range(2):  # It may be deleted meanwhile.
+        try:
+            needs_tidying, lease = cache.bring(now, pull), cache.lease()
+            if lease is not None:
+                return lease, needs_tidying
+            log.warning("the cache %s was deleted as it was built", cache.folder)
+        except (FileNotFoundError, VcsError) as error:
+            log.warning("building the cache %s: %s", cache.folder, error)
+            if os.path.exists(cache.folder):
+                break
+    raise VcsError("the server could not build its cache of the repository; its log has the reason")
+
+
+def _tidy(cache: GitCache, steps: Sequence[Callable[[], None]]) -> None:
+    """Take all steps, also after one that fails."""
+    for step in steps:
+        try:
+            step()
+        except (OtherSystem, CodedError, VcsError, OSError) as error:
+            log.warning("tidying the cache %s: %s", cache.folder, error)
 
 
 @contextlib.contextmanager

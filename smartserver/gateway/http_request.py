@@ -27,7 +27,7 @@ from smartserver.gateway.body import BadBody, BodyTooLarge, RequestBody
 from smartserver.gateway.cache import Lease
 from smartserver.gateway.gateway import Gateway, OtherSystem, Visitor
 from smartserver.gateway.git_command import Service
-from smartserver.gateway.pkt_line import FLUSH, BadRequest, band, error, line
+from smartserver.gateway.pkt_line import FLUSH, BadRequest, band, error_line, line
 from smartserver.gateway.places import Places
 from smartserver.gateway.receive import Receive, ReceiveRequest, advertisement, read_request, reader
 from smartserver.gateway.routes import NoRoute, Route, client_behind, route, token_of
@@ -138,8 +138,8 @@ class GatewayRequest(http.Request):
             self._visitor = self._visitor_of(channel)
             self._access = self._visitor.admit()
             self._admit(self._route, self._visitor, length)
-        except (NoRoute, CodedError) as wrong:
-            self._refusal = wrong
+        except (NoRoute, CodedError) as error:
+            self._refusal = error
             channel.refuse_body()
         if self._refusal is not None and self.requestHeaders.hasHeader(b"expect"):
             # Such a client waits for a word before it sends its body: this is the word.
@@ -231,10 +231,10 @@ class GatewayRequest(http.Request):
         def tried() -> Any:
             try:
                 return work()
-            except (NoRoute, BadRequest, BadBody, BodyTooLarge, *EXPECTED) as wrong:
-                return wrong
-            except Exception as wrong:  # The boundary of a request: nothing a client sends may end the server.
-                return internal(wrong)
+            except (NoRoute, BadRequest, BadBody, BodyTooLarge, *EXPECTED) as error:
+                return error
+            except Exception as error:  # The boundary of a request: nothing a client sends may end the server.
+                return internal(error)
 
         def then(result: Any) -> None:
             if self.is_over:
@@ -312,14 +312,14 @@ class GatewayRequest(http.Request):
         self.registerProducer(self._output, True)
         self._output.resumeProducing()
 
-    def _brought(self, wrong: Exception | None) -> None:
+    def _brought(self, error: Exception | None) -> None:
         if self.is_over:
             return
-        if wrong is None:
+        if error is None:
             self._is_updated = True
             self._places.take(self._address, self._placed)
         else:
-            self._refuse(wrong if isinstance(wrong, EXPECTED) else internal(wrong))
+            self._refuse(error if isinstance(error, EXPECTED) else internal(error))
 
     def _sent(self) -> None:
         self.unregisterProducer()
@@ -383,32 +383,32 @@ class GatewayRequest(http.Request):
         self.write(content)
         self.finish()
 
-    def _refuse(self, wrong: Exception) -> None:
+    def _refuse(self, error: Exception) -> None:
         """Answer an error, so that git shows its line."""
-        outcome = wrong.code if isinstance(wrong, CodedError) else "refused"
-        text = self._gateway.words(wrong)
-        if isinstance(wrong, AccessDenied) and wrong.token == TOKEN_REFUSED:
-            refusals.warning("refused log-in from=%s: %s", self._who.peer, wrong.why)
+        outcome = error.code if isinstance(error, CodedError) else "refused"
+        text = self._gateway.words(error)
+        if isinstance(error, AccessDenied) and error.token == TOKEN_REFUSED:
+            refusals.warning("refused log-in from=%s: %s", self._who.peer, error.why)
         if self.startedWriting:
             self._answer(b"".join(band(3, text.encode())), outcome=outcome)
             return
-        status = self._status(wrong)
+        status = self._status(error)
         if status == 200:
-            self._answer(self._preamble + error(text), outcome=outcome)
+            self._answer(self._preamble + error_line(text), outcome=outcome)
             return
         if status == 401:
             self.setHeader(b"www-authenticate", _REALM.encode())
-        if isinstance(wrong, AccessDenied) and wrong.token == TOKEN_WANTED and not self._private:
+        if isinstance(error, AccessDenied) and error.token == TOKEN_WANTED and not self._private:
             text += "; tokens are sent over https:// alone"
         self._answer(f"{text}\n".encode(), status, "text/plain; charset=utf-8", outcome)
 
-    def _status(self, wrong: Exception) -> int:
+    def _status(self, error: Exception) -> int:
         """The status of an answer; 200 where git is told in its own protocol."""
-        match wrong:
+        match error:
             case NoRoute():
-                return wrong.status
+                return error.status
             case AccessDenied():
-                return 401 if wrong.token and self._private else 403
+                return 401 if error.token and self._private else 403
             case NoSuchRepository() | InvalidPath() | NestedRepository():
                 return 404
             case BadRequest() | BadBody():

@@ -22,7 +22,7 @@ def line(payload: bytes) -> bytes:
     return b"%04x%b" % (len(payload) + 4, payload)
 
 
-def error(text: str) -> bytes:
+def error_line(text: str) -> bytes:
     """A line that a client shows as `fatal: remote error: ...`, in place of whatever it asked for."""
     return line(b"ERR " + text.encode("utf-8", "backslashreplace")[: MAX_LINE - 8])
 

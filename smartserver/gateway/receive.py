@@ -182,8 +182,8 @@ class Receive:
                     return why, {each.ref: "unpacker error" for each in commands}
             try:
                 return "", self._push(local, state)
-            except (CodedError, VcsError) as wrong:
-                return "", {each.ref: self._words_of(wrong) for each in commands}
+            except (CodedError, VcsError) as error:
+                return "", {each.ref: self._words_of(error) for each in commands}
 
     def _push(self, local: GitRepository, state: StoreState | None) -> dict[bytes, str]:
         atomic = b"atomic" in self._request.capabilities

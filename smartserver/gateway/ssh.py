@@ -13,7 +13,7 @@ from collections.abc import Callable
 from smartserver.gateway import git_programs
 from smartserver.gateway.gateway import Gateway, Visitor
 from smartserver.gateway.git_command import GitCommand, Service
-from smartserver.gateway.pkt_line import BadRequest, error
+from smartserver.gateway.pkt_line import BadRequest, error_line
 from smartserver.gateway.receive import Receive, advertisement, read_request, reader
 from smartserver.gateway.updates import EXPECTED
 from smartserver.server.executor import NOBODY, InlineExecutor, Lane, T
@@ -58,9 +58,10 @@ def serve(gateway: Gateway, visitor: Visitor, asked: GitCommand, protocol: str) 
         _write(b"".join(advertisement(gateway.state_to_push(visitor, asked.path))))
         request = read_request(reader(STDIN))
         _write(Receive(gateway, visitor, asked.path, request).run(STDIN))
-    except (BadRequest, *EXPECTED) as wrong:
-        log.info("%s: %s: %s", visitor.peer, asked.service, wrong)
-        _write(error(gateway.words(wrong)))
+    except (BadRequest, *EXPECTED) as error:
+        text = gateway.words(error)
+        log.info("%s: %s: %s", visitor.peer, asked.service, text)
+        _write(error_line(text))
         return FAILED
     return 0
 

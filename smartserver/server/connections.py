@@ -158,13 +158,13 @@ class Connections:
         """Why another connection is one too many; None where there is room, or room could be made."""
         of_address = sum(each.address == address and each.refusal is None for each in self.open)
         if address and of_address >= self.limits.of_address:
-            wrong = ServerBusy("connections from one address", self.limits.of_address)
+            error = ServerBusy("connections from one address", self.limits.of_address)
         elif len(self._counted) >= self.limits.connections and not self._make_room():
-            wrong = ServerBusy("connections", self.limits.connections)
+            error = ServerBusy("connections", self.limits.connections)
         else:
             return None
-        self._refusal_lines.say(f"{peer}: refused: {wrong}")
-        return wrong
+        self._refusal_lines.say(f"{peer}: refused: {error}")
+        return error
 
     def _make_room(self) -> bool:
         """Evict the connection that was idle the longest; whether there was one. Connections that only have to close

@@ -216,9 +216,8 @@ class Deliveries:
         while (key := self._next()) is not None:
             try:
                 wait = self._deliver(*key)
-            except (
-                Exception
-            ):  # A bug: the thread must not end, and the receiver is told all the same once it is mended.
+            except Exception:
+                # A bug: the thread must not end, and the receiver is told all the same once it is mended.
                 log.exception("internal error in a delivery for %s", key[0])
                 wait = LONGEST_WAIT
             with self._changed:

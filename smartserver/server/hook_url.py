@@ -1,5 +1,6 @@
 """Sends a message to the URL of a hook, with a time limit for all of it: a receiver that answers byte by byte holds a
-thread no longer than one that says nothing.
+thread no longer than one that says nothing. Only the search for its addresses has another limit: that of the system's
+resolver.
 
 The status of the answer is all that counts. Redirects are not followed: the receiver is the one that the file names.
 """
@@ -83,12 +84,13 @@ def _exchange(url: str, body: bytes, headers: Mapping[str, str], deadline: float
 
 
 def _connected(host: str, port: int, deadline: float) -> socket.socket:
-    """A connection to the first address of a host that answers."""
+    """A connection to the first address of a host that answers. Each address has its share of the time that is left."""
     last = OSError("the name has no address")
-    for family, kind, protocol, _, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for number, (family, kind, protocol, _, place) in enumerate(addresses):
         made = socket.socket(family, kind, protocol)
         try:
-            made.settimeout(max(deadline - time.monotonic(), 0.001))
+            made.settimeout(max((deadline - time.monotonic()) / (len(addresses) - number), 0.001))
             made.connect(place)
         except OSError as error:
             made.close()

@@ -41,7 +41,6 @@ MAX_OPEN = 256
 """Repositories kept open. Each holds about 20 packs at most, with two descriptors each (the pack and its index): some
 10,000, and `serve` asks for 65,536."""
 
-
 NO_CREATE = "this server allows no new repositories (`serve --no-create`)"
 """The reason for which nobody may create a repository."""
 
@@ -50,7 +49,6 @@ FAR_LEVEL = 3
 
 MAX_FOLDERS = 100_000
 """Folders one listing looks into: about a second's work."""
-
 
 FEW = 16
 """Folders whose logs are asked for before it is known that there are any: some 40 questions for each."""

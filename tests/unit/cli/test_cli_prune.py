@@ -67,6 +67,14 @@ def test_it_asks_and_removes(repository: PackRepository, tmp_path: Path, history
     assert run(tmp_path).output == "branches and tags reach every revision\n"
 
 
+def test_a_terminal_shows_how_far_it_is(
+    repository: PackRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "prune: " not in run(tmp_path, "--list").output
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda self: True, raising=False)
+    assert "\rprune: 0 %\rprune: 100 %\n" in run(tmp_path, "--yes").stderr
+
+
 def test_at_once_where_nobody_has_it_open(tmp_path: Path, history: History, wrong: bytes) -> None:
     writer = PackRepository(LocalTransport(tmp_path), "project")
     (first,) = history.line(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import operator
@@ -327,6 +328,20 @@ def test_a_cache_that_is_deleted_all_the_time(place: Place, monkeypatch: pytest.
         place.bring()
 
 
+def test_a_cache_that_git_cannot_build_is_built_once_a_request(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.push("refs/heads/main", "main")
+    builds: list[None] = []
+
+    def failed(*_: object) -> None:
+        builds.append(None)
+        raise ToolFailed("git index-pack", 128, "damaged")
+
+    monkeypatch.setattr(module, "_write_refs", failed)
+    with pytest.raises(VcsError, match=r"^the server could not build its cache of the repository; "):
+        place.bring()
+    assert len(builds) == 1
+
+
 def test_clients_are_told_no_folder_of_the_server(place: Place) -> None:
     folder = place.gateway.folder
     for wrong in (OSError(errno.ENOSPC, "full", f"{folder}/x"), ToolFailed("git", 128, f"cannot write {folder}/x\n")):
@@ -394,6 +409,27 @@ def test_the_caches_used_least_recently_make_room(tmp_path: Path) -> None:
     place.executor.finish()
     assert [path for path, folder in folders.items() if folder.exists()] == []
     assert place.bring().exists()
+
+
+@pytest.mark.parametrize("step", ["_write_refs", "GitCache.tidy"])
+def test_caches_make_room_on_a_full_disk(place: Place, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    monkeypatch.setattr(module, "FEW_REVISIONS", 0)
+    for path in ("one", "two", "three"):
+        place.path = path
+        place.push("refs/heads/main", "main")
+        if path != "three":
+            place.bring()
+    place.executor.finish()
+    place.gateway = Gateway(place.site, place.gateway.folder, place.executor, cache_size=1)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(f"smartserver.gateway.cache.{step}", full)
+    with contextlib.suppress(OSError):
+        place.bring()
+    place.executor.finish()
+    assert len(list(Path(place.gateway.folder).glob("*/*.git/packed-refs"))) == 1
 
 
 def test_two_stores_share_no_cache(place: Place, tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -97,6 +99,31 @@ def test_a_url_whose_answer_does_not_end() -> None:
         post(f"http://127.0.0.1:{server.getsockname()[1]}", b"{}", "", 60)
         thread.join(PATIENCE)
         assert not thread.is_alive()
+
+
+def test_dead_addresses_leave_time_for_the_next(http: tuple[str, type[_Http]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has its share of what is left."""
+    url, handler = http
+    dead, now, limits = ("192.0.2.1", 80), 100.0, list[float | None]()
+
+    class Socket(socket.socket):
+        def connect(self, place: Any) -> None:
+            nonlocal now
+            limit = self.gettimeout()
+            limits.append(limit)
+            if place == dead:
+                now += limit or 0
+                raise TimeoutError
+            super().connect(place)
+
+    places = [dead, dead, ("127.0.0.1", urlsplit(url).port)]
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", place) for place in places]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    monkeypatch.setattr(socket, "socket", Socket)
+    monkeypatch.setattr("smartserver.server.hook_url.time.monotonic", lambda: now)
+    post(url, b"{}", "", 60)
+    assert len(handler.heard) == 1
+    assert limits == [20, 20, 20]
 
 
 def test_a_url_where_nobody_is() -> None:
