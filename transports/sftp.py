@@ -200,9 +200,9 @@ _FINAL = (Rename, Publish, Withdraw, Delete)
 were made can be removed, since nobody had the name before."""
 
 
-_MOST = 256
-"""Steps that fly together, each with one or two files open: OpenSSH's server has as many as the system lets it,
-often 1,024."""
+_MOST = 120
+"""Steps that fly together: files that are read with their opening, 32 KiB of each, fit into what an exchange has under
+way (`sftp_session.WINDOW`)."""
 
 
 def _groups(steps: Iterable[Step]) -> Iterator[list[Step]]:

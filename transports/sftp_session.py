@@ -119,18 +119,21 @@ class Session:
 
     def exchange(self, requests: Sequence[sftp.Request | sftp.Following]) -> list[sftp.Answer]:
         """Send them in order and wait for the answers, which come in the same order. Requests over `window` wait for
-        answers to those under way. An opening is sent with all that follows it, or a folder that is read on under its
-        own handle would lack the names that came before."""
+        answers to those under way; for all of them, if some follow openings, as no handle is foreseen before. An
+        opening is sent with all that follows it, or a folder that is read on under its own handle would lack the names
+        that came before."""
         box: _Box = queue.SimpleQueue()
         answers: dict[int, sftp.Answer] = {}
         filled: list[sftp.Request | None] = []
         weights = [request.weight for request in requests]
         starts = [place for place, request in enumerate(requests) if not isinstance(request, sftp.Following)]
+        is_foreseen = len(starts) < len(requests)
         ends = deque([*starts[1:], len(requests)])
         sent = under_way = 0
         while len(answers) < len(requests):
             first = sent
-            while ends and (not under_way or under_way + sum(weights[sent : ends[0]]) <= self._window):
+            waits = is_foreseen and under_way
+            while ends and not waits and (not under_way or under_way + sum(weights[sent : ends[0]]) <= self._window):
                 under_way += sum(weights[sent : ends[0]])
                 sent = ends.popleft()
             if sent > first:

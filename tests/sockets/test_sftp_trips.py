@@ -50,7 +50,7 @@ def test_log_in(sshd: Sshd, link: Proxy, tmp_path: Path) -> None:
 
 @pytest.mark.max_round_trips("sftp: get 300")
 def test_get_300(transport: SftpTransport) -> None:
-    """No more are open at once than a server has room for."""
+    """As many at once as an exchange has under way."""
     asked = [steps.Get(f"f{number % 20}") for number in range(300)]
     transport.perform(asked)
     assert [len(step.content) for step in asked[:20]] == [1000] * 10 + [2000] * 10
