@@ -30,7 +30,7 @@ pub const KINDS: [Kind; 5] = [
     Kind { check: 16, base: true },
 ];
 
-/// What checks begin with: the names of the kinds.
+/// The beginnings of checks: the names of the kinds.
 const BEGINS: [&[u8]; 5] = [b"\x08revision", b"\x09signature", b"\x09inventory", b"", b"\x04text"];
 
 /// Tell whether a text is what the key or the check of its record says.

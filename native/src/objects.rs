@@ -194,7 +194,7 @@ fn compare_trees(
     width: usize,
     judges: bool,
     needed: &mut References,
-    granted: &mut References,
+    removed: &mut References,
 ) -> bool {
     let (mut at, mut base_at) = (0, 0);
     let mut order = Order::default();
@@ -224,7 +224,7 @@ fn compare_trees(
             }
             base_at += old.whole.len();
             if let Some(kind) = old.kind.object() {
-                granted.push((kind, name(0, old.key)));
+                removed.push((kind, name(0, old.key)));
             }
             if has_same_head {
                 break;
@@ -246,7 +246,7 @@ fn compare_trees(
         let Some(old) = entry_at(base, base_at, width) else { return false };
         base_at += old.whole.len();
         if let Some(kind) = old.kind.object() {
-            granted.push((kind, name(0, old.key)));
+            removed.push((kind, name(0, old.key)));
         }
     }
     is_alike || !judges || is_clean_tree(text, width)

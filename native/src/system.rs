@@ -30,7 +30,7 @@ pub struct Version<'a> {
     pub text: &'a [u8],
 }
 
-const THREE: [Kind; 3] = [OF_HASHES[0]; 3];
+const HG_KINDS: [Kind; 3] = [OF_HASHES[0]; 3];
 
 /// The names of the systems, as `System.name` of Python says them.
 pub const NAMES: [&str; 4] = ["bzr 2a", "git sha1", "git sha256", "hg sha1"];
@@ -60,7 +60,7 @@ impl System {
     pub fn kinds(self) -> &'static [Kind] {
         match self {
             System::Git { .. } => &OF_HASHES,
-            System::Hg => &THREE,
+            System::Hg => &HG_KINDS,
             System::Bzr => &bzr::KINDS,
         }
     }

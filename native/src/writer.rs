@@ -34,7 +34,7 @@ struct Making {
     thread: JoinHandle<Encoder>,
     jobs: Sender<Job>,
     made: Mutex<Receiver<PyResult<Made>>>,
-    /// What each segment that is not made yet counts for.
+    /// The sizes that segments which are not made yet count for.
     waiting: VecDeque<usize>,
 }
 
@@ -152,6 +152,17 @@ impl SegmentWriter {
                 self.made.drain(..).map(|made| joined(py, made)).collect()
             }
         }
+    }
+
+    /// End the thread after the segment at hand, and drop all segments. Nothing else may be asked of this afterwards.
+    fn abandon(&mut self, py: Python<'_>) {
+        if let Some(Making { thread, jobs, made, .. }) = self.making.take() {
+            // The thread makes the jobs that are queued as long as there is a receiver.
+            drop((jobs, made));
+            py.detach(|| thread.join()).ok();
+        }
+        self.encoder = None;
+        self.made.clear();
     }
 
     /// Tell whether a record that may be a base was sent before.

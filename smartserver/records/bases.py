@@ -256,6 +256,11 @@ class SegmentWriter:
             break
         return made
 
+    def abandon(self) -> None:
+        """End the thread, and drop all segments: `texts` and `hunks` are not called any more. Nothing else may be asked
+        of this afterwards."""
+        self._made.clear()
+
     def sent(self, kind: int, key: Key) -> bool:
         """True if a record that may be a base was sent before."""
         version = self._versions.get((kind, key))

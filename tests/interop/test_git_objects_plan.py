@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
 import re
+import subprocess
 from collections.abc import Generator
 from pathlib import Path
+from typing import IO
 
 import pytest
 from git_histories import Builder, RandomHistory, Tree, environment
+from twins import both
 
 from smartserver.records import limits
+from smartserver.records.bases import SegmentWriter
 from smartserver.records.native import PARTS
 from smartserver.vcs.base import CannotSend
 from smartserver.vcs.collector import RARELY
 from smartserver.vcs.git import read as git_read
+from smartserver.vcs.git.objects import GitObject, ObjectReader
 from smartserver.vcs.git.plan import graph_of, introduced, revisions
 from smartserver.vcs.git.repository import GitRepository
 
@@ -78,6 +84,51 @@ def test_garbage_is_looked_for_rarely_while_a_plan_is_read(tmp_path: Path, env: 
         assert gc.get_threshold()[0] == RARELY
         segments.close()
         assert gc.get_threshold() == before
+
+
+@both("smartserver.records.bases", "SegmentWriter")
+def test_a_bulk_plan_that_is_closed_early_leaves_no_process(
+    tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch, part: type[SegmentWriter]
+) -> None:
+    monkeypatch.setattr(git_read, "SegmentWriter", part)
+    monkeypatch.setattr(git_read, "_CACHE", 0)  # Every base is read again.
+    failures: list[Exception] = []
+
+    class Bases(ObjectReader):
+        def read(self, key: bytes, most: int | None = None) -> GitObject:
+            try:
+                return super().read(key, most)
+            except Exception as error:
+                failures.append(error)
+                raise
+
+    monkeypatch.setattr(git_read, "ObjectReader", Bases)
+    builder = Builder(tmp_path / "r.git", env)
+    lines = b"a line that stays\n" * 20
+    tip: list[bytes] = []
+    for number in range(git_read.FEW + 10):
+        tree: Tree = {b"f%d" % n: (b"100644", builder.blob(lines + b"%d %d" % (n, number))) for n in range(20)}
+        tip = [builder.commit(builder.tree(tree), tip)]
+    started: list[subprocess.Popen[bytes]] = []
+    with GitRepository(builder.path, env) as repository:
+        start = repository.start
+
+        def recorded(*arguments: str, **pipes: IO[bytes] | int) -> subprocess.Popen[bytes]:
+            started.append(start(*arguments, **pipes))
+            return started[-1]
+
+        plan = git_read.plan(repository, tip, [])
+        monkeypatch.setattr(repository, "start", recorded)
+        threads = len(os.listdir("/proc/self/task"))
+        for _ in range(5):
+            segments = plan.segments()
+            assert isinstance(segments, Generator)
+            next(segments)
+            segments.close()
+            while len(os.listdir("/proc/self/task")) > threads:
+                pass  # A thread that still works would read from a closed reader, or start another process.
+        assert failures == []
+        assert [process.args for process in started if process.returncode is None] == []
 
 
 def test_moved_content_is_not_sent_again(tmp_path: Path, env: dict[str, str]) -> None:

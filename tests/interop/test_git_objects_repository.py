@@ -125,6 +125,13 @@ def test_the_reader_survives_its_process(env: dict[str, str], builder: Builder) 
         assert repository.objects.read(key).text == b"text"
 
 
+def test_a_closed_reader_starts_no_process(env: dict[str, str], builder: Builder) -> None:
+    with GitRepository(builder.path, env) as repository:
+        repository.objects.open()
+    with pytest.raises(RuntimeError, match="no object is read after `close`"):
+        repository.objects.open()
+
+
 def test_is_ancestor(env: dict[str, str], builder: Builder) -> None:
     commits = chain(builder, 3)
     with GitRepository(builder.path, env) as repository:

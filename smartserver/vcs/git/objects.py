@@ -108,6 +108,7 @@ class ObjectReader:
     def __init__(self, start: Start) -> None:
         self._start = start
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_closed = False
 
     def _ask(self, name: bytes, most: int | None = None) -> GitObject | None:
         self.open()
@@ -120,10 +121,10 @@ class ObjectReader:
             questions.flush()
             return _next_object(answers, name, most)
         except BrokenPipeError as error:
-            self.close()
+            self._end()  # The next question starts another.
             raise ReadingEnded(name) from error
         except BaseException:
-            self.close()  # An answer is half read: the next question would get the rest of it.
+            self._end()  # An answer is half read: the next question would get the rest of it.
             raise
 
     def read(self, key: Key, most: int | None = None) -> GitObject:
@@ -144,12 +145,22 @@ class ObjectReader:
         return self._ask(name)
 
     def open(self) -> None:
-        """Start the process now, so that it gets ready while the caller does something else."""
+        """Start the process now, so that it gets ready while the caller does something else.
+
+        Raises:
+            RuntimeError: this was closed.
+        """
+        if self._is_closed:
+            raise RuntimeError("no object is read after `close`")
         if self._process is None:
             self._process = self._start("cat-file", "--batch", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def close(self) -> None:
-        """End the process; a later question starts another."""
+        """End the process, and refuse to start another: nobody would end that."""
+        self._is_closed = True
+        self._end()
+
+    def _end(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             end(process)

@@ -114,6 +114,8 @@ class GitPlan:
                 yield from _made_behind(writer, jobs) if self.bulk else _made(writer, jobs)
         except (MissingObject, ReadingEnded) as error:
             raise cannot_send(repository, error) from error
+        finally:
+            writer.abandon()  # Its thread asks `bases`, which the caller closes next.
 
     def _record(
         self,
