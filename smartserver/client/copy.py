@@ -232,6 +232,8 @@ def copy(
     ]
     if later:
         source = _Whole(source, later)
+    if several and new is None:  # Each request says whether more follow, also if the repository exists.
+        new = NewRepository(copied.vcs, system.kinds, dict(copied.settings))
     pushed = PushOutcome([], [])
     for left, (refs, maps) in zip(reversed(range(len(requests))), requests, strict=True):
         if new is not None and several:

@@ -298,7 +298,7 @@ class RequestContext:
 
         Raises:
             RequestFailure: the request changes nothing: a call without a verdict of its own was refused, or one of an
-                atomic request, or all of them.
+                atomic request, or all of them where no later request of a copy needs its revisions.
         """
         self._enter(transaction, early=early)
         outcomes: list[Outcome] = []
@@ -328,7 +328,9 @@ class RequestContext:
                     raise RequestFailure(error) from error
                 outcomes.append(Outcome(Status.DONE, msgspec.Raw(encoded)))
             judged += verb.own_verdict
-        if refusals and (header.flags & RequestFlag.ATOMIC or len(refusals) == judged):
+        # Refs of later requests of a copy may reach what this one brings.
+        is_needed = transaction is not None and transaction.is_continued and bool(transaction.announced)
+        if refusals and (header.flags & RequestFlag.ATOMIC or (len(refusals) == judged and not is_needed)):
             if len(header.calls) == 1:
                 raise RequestFailure(refusals[0])
             undone = Outcome(Status.NOT_DONE, fault=fault(NotDone()))
@@ -336,6 +338,11 @@ class RequestContext:
                 RequestRefused(), [outcome if outcome.status == Status.REFUSED else undone for outcome in outcomes]
             )
         self.transaction.is_partial = bool(refusals)
+        if refusals:
+            # The call before them counted the revisions of the refused refs, which are not stored.
+            for number, (verb, arguments) in enumerate(header.calls):
+                if verb.body is Body.UP:
+                    outcomes[number] = Outcome(Status.DONE, msgspec.Raw(_encoder.encode(self.run(verb, arguments))))
         return outcomes
 
     def run_before_body(self, transaction: Transaction) -> None:

@@ -435,7 +435,7 @@ class Commit:
             transaction = Transaction(self.path, snapshot, came, self.place.line, self.allowance, own_meta, fact)
         outcome = self.plan(transaction)
         if upload is not None:
-            unwanted = transaction.unreached()
+            unwanted = transaction.unreached_new()
             if is_stale or unwanted != upload.unwanted:
                 upload.check_again(transaction, self.progress, unwanted)
         transaction.prove_tips()

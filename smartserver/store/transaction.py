@@ -30,6 +30,8 @@ class Transaction(RepositoryView):
 
     is_partial = False
     """True if some of the changes that the request asks for are refused, and the others made."""
+    is_continued = False
+    """True if it is one of several requests of a copy, and not the last."""
 
     def announcing(self, announced: Sequence[GraphNode]) -> Transaction:
         """Another view of the same, which nothing was changed in yet, with these revisions announced."""
@@ -38,7 +40,9 @@ class Transaction(RepositoryView):
     def create(
         self, vcs: str, kinds: Sequence[Kind], settings: Mapping[str, bytes], *, incomplete: bool = False
     ) -> bool:
-        """Make the repository with this request; False if one of the same `vcs` exists."""
+        """Make the repository with this request; False if one of the same `vcs` exists. `incomplete`: more requests of
+        a copy follow."""
+        self.is_continued = incomplete
         there = self.vcs if self.exists else vcs
         if there != vcs:
             raise WrongVcs(self.path, there, vcs)
@@ -161,10 +165,10 @@ class Transaction(RepositoryView):
             if self.entry(name, key) is not None:
                 self.set_map(name, self.map_kind(name) or "", key, None)
 
-    def unreached(self) -> frozenset[RevisionId]:
-        """The new revisions that no ref and no entry of a map would reach: those of refs that were refused. None where
-        refs come with later requests, or nothing was refused."""
-        if not self.is_partial or INCOMPLETE in self.settings:
+    def unreached_new(self) -> frozenset[RevisionId]:
+        """The new revisions that no ref and no entry of a map would reach: those of refs that were refused. The set is
+        empty if nothing was refused, or if refs of later requests may reach them."""
+        if not self.is_partial or self.is_continued:
             return frozenset()
         reached = {tip.id for value in self.refs().values() for tip in value}
         for name in self.maps():

@@ -58,6 +58,9 @@ class Upload:
         self._ended = False
         self.unwanted: Set[RevisionId] = frozenset()
         """New revisions of the body that were cut out of the pack."""
+        self._metas_and_facts: dict[RevisionId, tuple[bytes | None, bytes | None]] = {}
+        """The results of `own_meta` and `fact` for each of them. The calls of the request may be run again, and must
+        refuse the same ref for the same reason."""
         self.entry: PackEntry | None = None
         """The pack of what is new, after `finish`; None where nothing is."""
         self._written = False
@@ -96,11 +99,13 @@ class Upload:
 
     def own_meta(self, revision: RevisionId) -> bytes | None:
         """The meta of the own record of a revision that came; None where it did not."""
-        return self._validator.own_meta(revision)
+        cut = self._metas_and_facts.get(revision)
+        return self._validator.own_meta(revision) if cut is None else cut[0]
 
     def fact(self, revision: RevisionId) -> bytes | None:
         """The `System.tip_fact` of a revision that came; None if it did not come."""
-        return self._validator.fact(revision)
+        cut = self._metas_and_facts.get(revision)
+        return self._validator.fact(revision) if cut is None else cut[1]
 
     def finish(self, segments: int, size: int) -> None:
         """Check that the body is whole, and end the pack. `segments`, `size`: what the body's end says it has."""
@@ -131,12 +136,7 @@ class Upload:
             return False
         return self._validator.meets(snapshot, count)
 
-    def check_again(
-        self,
-        transaction: Transaction,
-        progress: Report = unreported,
-        unwanted: Set[RevisionId] = frozenset(),
-    ) -> None:
+    def check_again(self, transaction: Transaction, progress: Report, unwanted: Set[RevisionId]) -> None:
         """Check the pack against another snapshot: what landed meanwhile is cut out, and what is `unwanted`; bases are
         proved again.
 
@@ -166,9 +166,10 @@ class Upload:
         except BaseException:
             validator.discard()
             raise
+        kept = {revision: (self.own_meta(revision), self.fact(revision)) for revision in unwanted}
         self._validator.discard()
         validator.left_out += left_out
-        self.unwanted = unwanted
+        self.unwanted, self._metas_and_facts = unwanted, kept
         self._validator, self._checked, self.entry, self._written = validator, snapshot, entry, False
 
     def write_down(self, trailer: Trailer) -> None:

@@ -36,7 +36,8 @@ class CopyPart(enum.StrEnum):
 
     WHOLE = "whole"
     MORE = "more"
-    """More follow: a repository that this one makes is `incomplete-repository` to all others until the last came."""
+    """More follow: a repository that this one makes is `incomplete-repository` to all others until the last came. All
+    revisions that this one brings are stored, even if all its refs are refused: later refs may reach them."""
     LAST = "last"
 
 

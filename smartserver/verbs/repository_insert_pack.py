@@ -26,7 +26,7 @@ class InsertPackRequest(Arguments, frozen=True, array_like=True, forbid_unknown_
 
 
 class InsertPackResult(Result, frozen=True, array_like=True):
-    """The number of revisions that were new."""
+    """The number of revisions that were new and are stored: those that only refused refs reach are not."""
 
     new: int
 
@@ -59,4 +59,4 @@ def repository_insert_pack(context: Context, request: InsertPackRequest) -> Inse
     if context.early and (held >= KNOWN_AT_LEAST or held * KNOWN_SHARE >= announced > 0):
         raise KnownRevisions(transaction.known_heads())
     transaction.check_parents()
-    return InsertPackResult(new)
+    return InsertPackResult(new - len(transaction.unreached_new()))

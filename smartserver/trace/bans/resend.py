@@ -30,10 +30,11 @@ class Resend(Ban):
     """Bytes are sent that the server has, as this client was told in the same operation.
 
     Seen: what the server has, which are the tips of its refs in the state that comes with an answer, the tips of a
-    refusal for being known, and the revisions of a push that was done; and the revisions of a push, from the graph that
-    goes before them, or where it is too small for that from the segments themselves. One revision counts: it is sent
-    whole. Of VFS verbs: a `put` of 64 bytes or more that were put or got whole under any name, which is a copy that
-    makes a detour; what travels as a body is not seen. A repository that was deleted or made anew has nothing of this.
+    refusal for being known, and the revisions of a push of which no call was refused; and the revisions of a push,
+    from the graph that goes before them, or where it is too small for that from the segments themselves. One revision
+    counts: it is sent whole. Of VFS verbs: a `put` of 64 bytes or more that were put or got whole under any name, which
+    is a copy that makes a detour; what travels as a body is not seen. A repository that was deleted or made anew has
+    nothing of this.
     """
 
     name: ClassVar[str] = "resend"
@@ -79,6 +80,7 @@ class Resend(Ban):
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> Finding | None:
         """Remember what the server has, and compare what was sent with how much of it was new."""
+        is_partial = None in answered.results  # The revisions of a refused ref are not stored.
         if answered.state is not None:
             incarnation = answered.state.incarnation
             if self._incarnations.setdefault(asked.path, incarnation) != incarnation:
@@ -89,13 +91,13 @@ class Resend(Ban):
             self._has.pop(asked.path, None)
         if answered.fault is not None:
             self._tell(asked.path, names_in(named(answered.fault).get("tips", [])))
-        elif asked.mutates and answered.state is not None:
+        elif asked.mutates and answered.state is not None and not is_partial:
             self._tell(asked.path, self._sent)
         for (verb, arguments), result in zip(asked.calls, answered.results, strict=False):
             if result is not None and verb.name in (*GETS, "put"):
                 self._files.update(_hashes(result if verb.name in GETS else arguments))
         new = next((each.new for each in answered.results if isinstance(each, InsertPackResult)), len(self._sent))
-        if new >= len(self._sent) or asked.is_repeat:
+        if new >= len(self._sent) or asked.is_repeat or is_partial:
             return None
         why = f"{len(self._sent) - new} of {len(self._sent)} revisions, which the server had"
         return Finding(asked.calls[0][0].name, why, Cost.BODY, share=1 - new / len(self._sent))

@@ -159,6 +159,31 @@ def test_a_repository_that_is_there_stays_visible(copied: Copied, monkeypatch: p
     assert set(seen) == {0}
 
 
+@pytest.mark.parametrize("refused", [1, 2])
+@pytest.mark.parametrize("command", ["push", "pull", "load"])
+def test_a_refused_ref_keeps_back_none_of_a_later_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, refused: int
+) -> None:
+    """The copy goes into a repository that exists. One of the two refs of the first request has diverged there, or
+    both."""
+    monkeypatch.setattr(copy, "CALLS_AT_ONCE", 2)
+    source, target, dumped = tmp_path / "source", tmp_path / "target", tmp_path / "dumped"
+    history = stored(target, 1)
+    (root,) = history.parents
+    theirs, *ours = (history.commit({name: b"x"}, [root]) for name in ("theirs", "first", "second", "third"))
+    names = [b"refs/heads/a", b"refs/heads/b", b"refs/heads/c"]
+    before = dict(zip(names, [theirs] * refused + [root] * (3 - refused), strict=True))
+    push(opened(target), history, [theirs], before)
+    source.mkdir()
+    push(opened(source), history, [root, *ours], dict(zip(names, ours, strict=True)))
+    if command == "load":
+        assert run("dump", str(source), str(dumped)).exit_code == 0
+    done = run(command, str(dumped if command == "load" else source), str(target))
+    assert f"3 revisions, {3 - refused} ref" in done.output
+    assert "refs/heads/a" in str(done.exception)
+    assert refs(target) == {MAIN: root} | before | dict(zip(names[refused:], ours[refused:], strict=True))
+
+
 def test_what_is_public_is_told_before_the_refs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A repository that publishes, copied into one that does not."""
     monkeypatch.setattr(copy, "CALLS_AT_ONCE", 2)

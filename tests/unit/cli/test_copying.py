@@ -120,7 +120,7 @@ def test_of_what_is_refused_nothing_is_counted(
     push(PackRepository(LocalTransport(apart)), history, [*list(history.parents)[:1], *line], tips)
     partly = run("push", str(apart), place)
     assert why(partly).startswith("refs/heads/main: ")
-    assert partly.stdout == "2 revisions, 1 ref\n    refs/heads/other\n"
+    assert partly.stdout == "1 revision, 1 ref\n    refs/heads/other\n"
     assert refs(there) == {**refs(folder), OTHER: line[0]}
 
 

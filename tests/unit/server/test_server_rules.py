@@ -167,7 +167,7 @@ def test_a_branch_that_is_a_repository_of_its_own_is_the_ref_of_a_dot() -> None:
         (b"[[rules]]\nwho = 'a'\npath = 'p'\nmay = 'read'\n", "rule 1.who"),
         (b"[[rules]]\nmay = 'read'\nwho = ['a']\npath = 'p'\n", "rule 1: `may` must be its last line"),
         (rule("read") + rule("all"), "rule 2: may = 'all': expected none, read, write"),
-        (rule("read", refs="refs = ['x']"), "a repository is read as a whole"),
+        (rule("read", refs="refs = ['x']"), "may = 'read' allows none"),
         (rule("delete", refs="refs = ['x']"), "is about the whole repository"),
         (rule("write", refs="refs = []"), "`refs` is empty"),
         (b"[[rules]]\nwho = []\npath = 'p'\nmay = 'read'\n", "`who` is empty"),

@@ -18,6 +18,7 @@ from smartserver.vcs.git.format import COMMIT
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import AnyVerb, Arguments
+from smartserver.verbs.repository_insert_pack import InsertPackResult
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.rules import Rule
 from smartserver.wire.events import Body, End
@@ -47,6 +48,7 @@ def test_what_a_refused_ref_alone_brought_is_not_stored(dialog: Dialog, served: 
     side, body = b"refs/heads/side", served.history.body([shared, wrong, right])
     answer = done(dialog.ask(message(INSERT, set_ref(wrong), set_ref(right, side), flags=BODY), body, 3))
     assert [each.status for each in answer.outcomes] == [Status.DONE, Status.REFUSED, Status.DONE]
+    assert answer.outcomes[0].result == raw(InsertPackResult(2))
     snapshot = check_whole(served.repository(), served.history)
     assert [snapshot.ordinal(each) is not None for each in (shared, wrong, right)] == [True, False, True]
     assert served.refs() == {MAIN: line[3], side: right}

@@ -10,12 +10,14 @@ from faulty_transport import FaultyTransport
 from incoming_uploads import left_in_quarantine, receive
 from memory_transport import MemoryTransport
 
-from smartserver.errors import MissingParents
+from smartserver.errors import MissingParents, WrongTip
 from smartserver.records.model import Tip
+from smartserver.store.commit import PlanAgain
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.quarantine import DraftPack
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
+from smartserver.store.upload import unreported
 from transports.errors import NoSpace, TransportFailed
 
 pytestmark = pytest.mark.usefixtures("proving")
@@ -28,7 +30,7 @@ def test_a_body_that_is_unsound_on_the_new_root(repository: PackRepository, hist
     repository.delete(request_id(), 0, "user")
     push(repository, history, [], {})
     with pytest.raises(MissingParents):
-        slow.check_again(repository.begin())
+        slow.check_again(repository.begin(), unreported, frozenset())
     assert len(left_in_quarantine(repository)) == 2  # The pack and its index.
     slow.abandon()
     assert left_in_quarantine(repository) == []
@@ -54,7 +56,7 @@ def test_what_was_left_out_must_still_be_there(
         assert slow.stale(None)
         create(transaction)
     with pytest.raises(MissingParents) as caught:
-        slow.check_again(transaction)
+        slow.check_again(transaction, unreported, frozenset())
     assert caught.value.revisions == line[:3]
     slow.abandon()
 
@@ -64,11 +66,11 @@ def test_what_is_cut_out_must_stay_too(repository: PackRepository, history: Hist
     push(repository, history, line[:1], {MAIN: line[0]})
     slow = upload(repository, history.body(line[:4]), 4)
     push(repository, history, line[1:3], {MAIN: line[2]})
-    slow.check_again(repository.begin())
+    slow.check_again(repository.begin(), unreported, frozenset())
     repository.delete(request_id(), 0, "user")
     push(repository, history, [], {})
     with pytest.raises(MissingParents) as caught:
-        slow.check_again(repository.begin())
+        slow.check_again(repository.begin(), unreported, frozenset())
     assert set(caught.value.revisions) == set(line[:3])
     slow.abandon()
 
@@ -98,6 +100,39 @@ def test_what_was_refused_and_is_accepted_now_comes_again(repository: PackReposi
     assert plans == [frozenset(), {line[1]}]
     assert repository.snapshot().ordinal(other) is None
     assert left_in_quarantine(repository) == []
+
+
+@pytest.mark.parametrize("is_moved", [False, True], ids=["judged", "on a newer state"])
+def test_a_refused_ref_is_refused_again(repository: PackRepository, history: History, is_moved: bool) -> None:
+    """Its tip was cut out of the pack by then, and is still known to be an annotated tag, which no branch may have."""
+    first, second = history.line(2)
+    push(repository, history, [first], {MAIN: first})
+    tag, judged = history.tag(second), []
+    sent = upload(repository, history.body([second, tag]), 2)
+    facts = [sent.fact(tag)]
+
+    def plan(transaction: Transaction) -> bytes:
+        transaction.set_ref(MAIN, (Tip(second),))
+        with pytest.raises(WrongTip):
+            transaction.set_ref(b"refs/heads/x", (Tip(tag),))
+        transaction.is_partial = True
+        return b""
+
+    def judge(transaction: Transaction) -> None:
+        judged.append(transaction)
+        facts.append(sent.fact(tag))
+        if len(judged) == 1:
+            if is_moved:
+                push(repository, history, [], {b"refs/heads/a": first})
+            raise PlanAgain
+
+    with pytest.raises(PlanAgain):
+        repository.commit(request_id(), 0, "user", plan, sent, judge=judge)
+    repository.commit(request_id(), 0, "user", plan, sent, judge=judge)
+    assert len(set(facts)) == 1 < len(facts)
+    assert facts[0]
+    snapshot = repository.snapshot()
+    assert (snapshot.ordinal(second) is not None, snapshot.ordinal(tag)) == (True, None)
 
 
 def test_a_file_that_fails_when_it_is_closed_is_deleted_all_the_same(
@@ -158,7 +193,7 @@ def test_nothing_new_is_never_stale(repository: PackRepository, history: History
     assert empty.entry is None
     push(repository, history, line[1:], {MAIN: line[1]})
     assert not empty.stale(repository.snapshot())
-    empty.check_again(repository.begin())
+    empty.check_again(repository.begin(), unreported, frozenset())
     assert empty.quarantine is None
     empty.leave()
     assert len(repository.folder.list_directory(PACKS)) == 4

@@ -69,7 +69,7 @@ def test_the_texts_of_a_revision_that_is_no_ancestor(repository: PackRepository)
 
 def test_parents_that_are_not_those_of_its_text(repository: PackRepository) -> None:
     push(repository, segment(FIRST, FIRST_PARENTS), refs={b".": ONE})
-    with pytest.raises(WrongParents, match=r"revision joe@example\.org-2: its parents"):
+    with pytest.raises(WrongParents, match=r"revision joe@example\.org-2: the parents sent with it differ"):
         push(repository, segment(SECOND, SECOND_PARENTS[:1]), refs={})
 
 

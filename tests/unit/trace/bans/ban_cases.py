@@ -320,6 +320,13 @@ def sends_what_is_new(talk: Talk) -> None:
     talk.ask(("put", FileRequest("c", b"other" * 20)))
 
 
+def sends_what_was_not_stored_again(talk: Talk) -> None:
+    for version in (2, 3):
+        number = talk.ask(INSERT, SET, DELETE, known=version - 1, flags=RequestFlag.BODY)
+        talk.body(number, HISTORY.segment(TIP))
+        talk.answer(number, InsertPackResult(0), None, BranchDeleteResult([]), version=version)
+
+
 def sends_what_is_no_refs_tip(talk: Talk) -> None:
     refs = {b"a": raw([[LINE[1], TIP]]), b"b": raw([[[TIP]]]), b"c": Raw(b"\x91\x91\xa1\xff"), b"d": raw(None)}
     state = State(INCARNATION, 1, None, refs)
@@ -423,7 +430,12 @@ SILENT: dict[str, list[Case]] = {
         selectors_that_differ_in_more,
         one_request_for_each_of_several_repositories,
     ],
-    "resend": [sends_what_is_new, sends_what_is_no_refs_tip, sends_it_to_one_made_anew],
+    "resend": [
+        sends_what_is_new,
+        sends_what_was_not_stored_again,
+        sends_what_is_no_refs_tip,
+        sends_it_to_one_made_anew,
+    ],
     "extra-connection": [connects_again_where_it_must],
     "silly": [pack, put, reads_what_others_wrote],
 }
