@@ -66,7 +66,7 @@ class PushChecks:
                         self._upload.abandon()
                     raise
 
-    def judge(self, transaction: Transaction) -> None:
+    def approve(self, transaction: Transaction) -> None:
         """Check a request that is planned, and whose content fits; it may be planned again on what another one made.
 
         Raises:

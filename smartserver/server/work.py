@@ -442,7 +442,7 @@ class RequestWork:
                 context.progress,
                 context.allowance,
                 None if context.is_guess else context.take_look(),
-                checks.judge,
+                checks.approve,
                 context.header.push_options,
             )
         )

@@ -15,7 +15,7 @@
 # 2) `_brought`: the entry is written behind the pack (its trailer), the pack moves from `incoming` to `packs`, the
 #    log is looked at, and the pack is looked at once more. Behind a link all of that is one round trip.
 # 3) `_append`: `Group` puts the change into a record together with others that wait, and `Log.append` publishes it.
-#    `judge` runs the calls again for each newer state.
+#    `decide` runs the calls again for each newer state.
 # 4) The answer is made from the entry that is in the log. A repeated request gets its first answer (`earlier`).
 #
 # Rules:
@@ -36,7 +36,7 @@
 # stored, anybody could fetch them by id. If that ref is accepted on a newer state, the client is told that they are
 # missing.
 #
-# What is ugly: the three closures in `_append` share `planned`, `made` and `last`. `judge` may run in another thread,
+# What is ugly: the three closures in `_append` share `planned`, `made` and `last`. `decide` may run in another thread,
 # that of the change that appends the record, but never twice at once.
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Draft(NamedTuple):
 class _Waiting:
     """A change that waits for its record."""
 
-    judge: Decide
+    decide: Decide
     looks: Looks
     draft: Draft | None
     come: threading.Event = field(default_factory=threading.Event)
@@ -119,10 +119,10 @@ class Group:
         self._waiting: list[_Waiting] = []
         """The first of them appends."""
 
-    def append(self, head: Head, judge: Decide, looks: Looks, draft: Draft | None = None) -> Head:
+    def append(self, head: Head, decide: Decide, looks: Looks, draft: Draft | None = None) -> Head:
         """Append a change, with those that wait; the head then, which survives a loss of power. `looks`: performed
-        before `judge` is called, with those of the others. `draft`: the record, if this is its content."""
-        own = _Waiting(judge, looks, draft)
+        before `decide` is called, with those of the others. `draft`: the record, if this is its content."""
+        own = _Waiting(decide, looks, draft)
         with self._guard:
             self._waiting.append(own)
             waits = len(self._waiting) > 1
@@ -183,7 +183,7 @@ class Group:
                 break
             judged.append(change)
             try:
-                entry = change.judge(state if found is None else found[1])
+                entry = change.decide(state if found is None else found[1])
                 if entry is not None:
                     more, drafted = (*entries, entry), change.draft
                     if drafted is not None and (drafted.base.hash, (drafted.entry,)) == (state.hash, more):
@@ -207,10 +207,10 @@ class PlanRefused(Exception):
 
 
 class PlanAgain(Exception):
-    """A judge raises it to leave a commit: nothing is done now, and the upload stays as it is for another commit."""
+    """`Approve` raises it to leave a commit: nothing is done now, and the upload stays as it is for another commit."""
 
 
-def unjudged(transaction: Transaction) -> None:
+def approve_all(transaction: Transaction) -> None:
     """Accept every transaction."""
 
 
@@ -266,7 +266,7 @@ class Commit:
     progress: Report
     allowance: Allowance | None
     look: Head | None
-    judge: Approve
+    approve: Approve
     options: tuple[str, ...]
     _incarnation: bytes = field(init=False)
     """The incarnation of a repository that it makes."""
@@ -326,7 +326,7 @@ class Commit:
             last = self._last_look(planned)
             return last.steps
 
-        def judge(state: State) -> Entry | None:
+        def decide(state: State) -> Entry | None:
             nonlocal planned, made, last
             made = None
             if state.hash != planned.state.hash:
@@ -349,7 +349,7 @@ class Commit:
         kept = undo.pop_all()
         try:
             with span(Part.DISK, "append to the log"):
-                head = self.group.append(head, judge, looks, self._draft)
+                head = self.group.append(head, decide, looks, self._draft)
         except (OutcomeUnknown, TransportError, KeyboardInterrupt, SystemExit):
             if upload is not None:
                 upload.leave()
@@ -439,7 +439,7 @@ class Commit:
             if is_stale or unwanted != upload.unwanted:
                 upload.check_again(transaction, self.progress, unwanted)
         transaction.prove_tips()
-        self.judge(transaction)
+        self.approve(transaction)
         brought = None if upload is None else upload.entry
         if not transaction.changed and brought is None:
             if snapshot is None:

@@ -19,7 +19,7 @@ from smartserver.records.model import GraphNode
 from smartserver.store import upkeep
 from smartserver.store.allowance import Allowance
 from smartserver.store.caches import TextCache
-from smartserver.store.commit import Approve, Commit, CommitOutcome, Group, Plan, earlier, unjudged
+from smartserver.store.commit import Approve, Commit, CommitOutcome, Group, Plan, approve_all, earlier
 from smartserver.store.creation import Creation
 from smartserver.store.index_build import Pace, unpaced
 from smartserver.store.log import Log
@@ -170,20 +170,21 @@ class PackRepository:
         progress: Report = unreported,
         allowance: Allowance | None = None,
         look: Head | None = None,
-        judge: Approve = unjudged,
+        approve: Approve = approve_all,
         options: tuple[str, ...] = (),
     ) -> CommitOutcome:
         """Carry out a request: one record, or none if nothing changes. A repeat gets the first answer.
 
-        `upload` is finished, and given up afterwards whatever happens. `plan` may be called several times, and `judge`
-        after each time that it succeeds. `progress`: told the phase, the part done, and the whole (0: not known).
-        `allowance`: as of `begin`. `look`: the state that the request saw, if it did. `options`: those of the push.
+        `upload` is finished, and given up afterwards whatever happens. `plan` may be called several times, and
+        `approve` after each time that it succeeds. `progress`: told the phase, the part done, and the whole (0: not
+        known). `allowance`: as of `begin`. `look`: the state that the request saw, if it did. `options`: those of the
+        push.
 
         Raises:
             OutcomeUnknown: it may have been carried out. After any other error nothing has changed.
         """
         parts = self.path, self.log, self._group, self._states, self._place, self.clock, self.randomness
-        return Commit(*parts, request, age, user, plan, upload, progress, allowance, look, judge, options).run()
+        return Commit(*parts, request, age, user, plan, upload, progress, allowance, look, approve, options).run()
 
     def delete(self, request: bytes, age: int, user: str) -> CommitOutcome:
         """Delete the repository; its packs go a day later. A repeat deletes nothing more."""

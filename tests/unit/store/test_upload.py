@@ -95,7 +95,7 @@ def test_what_was_refused_and_is_accepted_now_comes_again(repository: PackReposi
         push(repository, history, [], {b"refs/heads/a": line[0]})
 
     with pytest.raises(MissingParents) as caught:
-        repository.commit(request_id(), 0, "user", plan, sent, judge=judge)
+        repository.commit(request_id(), 0, "user", plan, sent, approve=judge)
     assert caught.value.revisions == [line[1]]
     assert plans == [frozenset(), {line[1]}]
     assert repository.snapshot().ordinal(other) is None
@@ -127,8 +127,8 @@ def test_a_refused_ref_is_refused_again(repository: PackRepository, history: His
             raise PlanAgain
 
     with pytest.raises(PlanAgain):
-        repository.commit(request_id(), 0, "user", plan, sent, judge=judge)
-    repository.commit(request_id(), 0, "user", plan, sent, judge=judge)
+        repository.commit(request_id(), 0, "user", plan, sent, approve=judge)
+    repository.commit(request_id(), 0, "user", plan, sent, approve=judge)
     assert len(set(facts)) == 1 < len(facts)
     assert facts[0]
     snapshot = repository.snapshot()
