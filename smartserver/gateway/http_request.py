@@ -187,7 +187,10 @@ class GatewayRequest(http.Request):
         """A part of the body came."""
         if self._body is not None:
             self._body.add(data)
-            return
+            if self._body.error is None:
+                return
+            if not self._discarded:
+                self.channel.refuse_body()
         self._discarded += len(data)
         if self._discarded > DRAIN_BYTES:
             self.channel.abort(f"more than {DRAIN_BYTES} bytes came of a request that was refused")

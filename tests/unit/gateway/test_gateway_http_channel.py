@@ -16,6 +16,7 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransportWithDisconnection
 
+from smartserver.gateway import http_request
 from smartserver.gateway.gateway import Gateway
 from smartserver.gateway.git_programs import start_upload_pack
 from smartserver.gateway.http_channel import HEAD, LOOK, GatewayChannel, GatewayFactory
@@ -237,6 +238,21 @@ def test_a_refused_body_that_comes_byte_by_byte(place: Place) -> None:
             place.wait(IDLE / 4)
     assert carrier.aborted
     assert place.clock.seconds() <= DRAIN_SECONDS + 2 * LOOK
+
+
+def test_a_body_in_chunks_that_is_too_large(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No length says it before. It is read no further than that of any request that was refused."""
+    monkeypatch.setattr(http_request, "MAX_PUSH", 100_000)
+    monkeypatch.setattr(http_request, "DRAIN_BYTES", 1_000_000)
+    channel, carrier = place.connect()
+    channel.dataReceived(PUSH.replace(b"Content-Length: 100\r\n", b"Transfer-Encoding: chunked\r\n") + b"ffffffff\r\n")
+    sent = 0
+    while carrier.connected and sent < 20_000_000:
+        channel.dataReceived(b"0" * 50_000)
+        sent += 50_000
+        place.wait(0)
+    assert carrier.aborted
+    assert sent < 2_000_000
 
 
 def test_an_answer_that_is_not_taken(place: Place) -> None:
