@@ -222,7 +222,7 @@ def test_faulty_objects_are_refused(server: GatewayServer, git: Git, path: str) 
 
 
 def test_a_cache_that_is_deleted_or_damaged(server: GatewayServer, git: Git, path: str) -> None:
-    head = git.commit("two")
+    head = git.commit("two", path)  # No other test has this commit, though it may make one in the same second.
     git("push", "-q", server.url(path), "main")
     assert head in git("ls-remote", server.url(path))
     first = cache_of(server, head)
