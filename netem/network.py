@@ -31,7 +31,7 @@ class Network(Protocol):
         """The counts since the last `take` (or the start); a new operation begins."""
 
     def counts(self) -> Counts:
-        """The counts so far; nothing is begun anew."""
+        """Return the counts so far, and go on counting."""
 
     def close(self) -> None:
         """End what it runs. Twice is nothing."""

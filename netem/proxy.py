@@ -174,7 +174,7 @@ class Proxy:
         return self._thread.ask(self._take)
 
     def counts(self) -> Counts:
-        """The counts so far; nothing is begun anew."""
+        """Return the counts so far, and go on counting."""
         return self._thread.ask(lambda: self._counter.counts())
 
     def _take(self) -> Counts:

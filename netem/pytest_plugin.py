@@ -87,7 +87,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _not_all(config: pytest.Config) -> str:
-    """The reason why not all tests are collected, so that nobody knows what they need; empty when all are."""
+    """Return why only some tests are collected, so that other budgets may not fall; empty if all are."""
     if config.args_source is pytest.Config.ArgsSource.ARGS:
         return " ".join(config.args)
     if config.inipath is not None and config.invocation_params.dir != config.inipath.parent:

@@ -112,7 +112,7 @@ class SimulatedNetwork:
         return counts
 
     def counts(self) -> Counts:
-        """The counts so far; nothing is begun anew."""
+        """Return the counts so far, and go on counting."""
         self._waiting.charge(self.clock.nanoseconds)
         return self.counter.counts(*self._waiting.rounds(self.link.round_trip))
 

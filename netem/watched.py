@@ -133,7 +133,7 @@ class Watched:
         return self._proxy.take()
 
     def counts(self) -> Counts:
-        """The counts so far; nothing is begun anew."""
+        """Return the counts so far, and go on counting."""
         return self._proxy.counts()
 
     def connect(self, sock: socket.socket, address: Any, connect: Callable[[Any], Any]) -> Any:

@@ -211,7 +211,7 @@ class Packets:
         return self._counts("take")
 
     def counts(self) -> Counts:
-        """The counts so far; nothing is begun anew."""
+        """Return the counts so far, and go on counting."""
         return self._counts("counts")
 
     def lateness(self) -> float:

@@ -365,7 +365,7 @@ class Session:
             self._shell.close()
 
     def _abandon(self) -> None:
-        """Let go of what is open, unless it was planned for the last time."""
+        """Abandon the open requests, except those whose change was planned for the last time."""
         requests, self._requests = self._requests, {}
         for request in requests.values():
             request.lost()

@@ -43,7 +43,7 @@ from smartserver.store.transaction import Transaction
 from transports.errors import TransportError
 
 MAX_STORED_DEPTH = 64
-"""A deeper record is encoded anew: each push of one revision, on the direct predecessor, adds a step."""
+"""A deeper record is encoded again: each push of one revision, on the direct predecessor, makes a chain longer."""
 KEYS_NAMED = 4096
 """Missing bases, or revisions, an error names."""
 
