@@ -2,7 +2,8 @@
 
 What is there already is never written over. A creation first makes the place of a repository that does not exist yet:
 folders, record 1, and `format`, each exclusively and `format` last. The repository comes to be there with the record of
-the request that creates it, its first push included: nobody sees it empty. A creation that is refused leaves the place.
+the request that creates it, its first push included: nobody sees it empty. A pack that comes before that needs only the
+folder `incoming`. If its request is refused, the folders that were made for it are removed again.
 
 No repository lies inside another. Two creations at once, of `a` and of `a/b`, may be in two processes or on two ways to
 the store, so no lock in memory helps. The rule is: each first leaves a trace, the folder of its place, then looks for
@@ -139,6 +140,8 @@ class PlaceLook:
     def __init__(self, above: Transport, path: str) -> None:
         self._path = path
         self._folders = [GetStat(place) for place in folders_to(path)]
+        self.made: Sequence[str] = ()
+        """Folders that were made since, for a pack that comes."""
         self._left, self._above, self.below = Remains(path), LookAbove(above, path), LookBelow()
         # The format is looked for last: a creation that is going on makes it before anything that counts as left.
         below = [step.below(path) for step in self.below.steps]
@@ -177,7 +180,8 @@ class PlaceLook:
     def missing(self) -> list[str]:
         """The folders that are to be made."""
         own = [paths.join(self._path, name) for name in FOLDERS if name not in self._names]
-        return [*(look.path for look in self._folders[1:] if look.result is None), *own]
+        found = [*(look.path for look in self._folders[1:] if look.result is None), *own]
+        return [folder for folder in found if folder not in self.made]
 
     def _file(self) -> str | None:
         found = [(look.path, look.result) for look in self._folders[1:]]
@@ -247,6 +251,8 @@ class Creation:
         self._randomness = randomness
         self._clock = clock
         self._made = False
+        self._early: list[str] = []
+        """The folders that were made for packs that come, outermost first."""
         self._seen: PlaceLook | None = None
         """The look at the place that came with the last look for a repository there."""
         self._record, first = beginning(randomness(16), clock())
@@ -284,6 +290,35 @@ class Creation:
             return look
         return self._seen
 
+    def make_incoming(self) -> None:
+        """Make the folder for a pack that comes, and those above it."""
+        if self._made:
+            return
+        place, incoming = self.seen(), paths.join(self._path, INCOMING)
+        place.check()
+        self.check_below(place.below)
+        folders = [folder for folder in place.missing() if f"{incoming}/".startswith(f"{folder}/")]
+        try:
+            self._above.perform([*map(steps.MakeDirectory, folders)])
+        except (FileExists, NoSuchFile):  # Somebody else is at work there.
+            self._seen = None
+            self.perform(())
+            return
+        self._early += folders
+        place.made, self._seen = [*self._early], place
+
+    def remove_incoming(self) -> None:
+        """Remove the folders that `make_incoming` made, as the pack's request was refused; what else needs them keeps
+        them."""
+        self._seen = None
+        early, self._early = self._early, []
+        with contextlib.suppress(TransportError):
+            if early and not self._made and not self._above.exists(paths.join(self._path, LOG)):
+                while early:
+                    self._above.remove_directory(early[-1])
+                    early.pop()
+        self._early = early
+
     def perform(self, wanted: Sequence[Step]) -> None:
         """Make the place durably, and perform steps of its folder, in one trip. A half-made place is completed."""
         if self._made:
@@ -295,6 +330,9 @@ class Creation:
             with contextlib.suppress(FileExists, NoSuchFile):
                 self._make(early, wanted)
                 return
+        with contextlib.suppress(NoSuchFile):  # A request that was refused may have removed folders since the look.
+            self._make(self.seen(), wanted, over=True)
+            return
         self._make(self.seen(), wanted, over=True)
 
     def _make(self, place: PlaceLook, wanted: Sequence[Step], *, over: bool = False) -> None:
@@ -325,11 +363,15 @@ class Creation:
             self._make_rest(made)
             self._folder.perform(wanted)
         look.check(self._clock)
-        self._made = True
+        self._made, self._early = True, []
 
     def forget(self) -> None:
         """Make it again next time."""
         self._made = False
+
+    def look_again(self) -> None:
+        """Forget how the place looked."""
+        self._seen = None
 
     def _files(self) -> Iterator[Step]:
         files = {record_path(1): self._record, FORMAT: LINE}
@@ -364,4 +406,6 @@ class Creation:
                 inner = found[len(self._path) :].strip("/")
                 why = f"a repository is below it at {inner!r}: none can be made above that"
                 raise InvalidPath(self._path, why)
-            raise InvalidPath(self._path, f"the folder holds {name!r}, which belongs to no repository")
+            is_left = is_marked(self._folder.child(name))
+            what = "is left of one that is gone: remove it first" if is_left else "belongs to no repository"
+            raise InvalidPath(self._path, f"the folder holds {name!r}, which {what}")

@@ -15,6 +15,7 @@ from smartserver.records.model import Kind, Segment
 from smartserver.spans import Part, span
 from smartserver.store import remote
 from smartserver.store.blocks import Blocks, seal
+from smartserver.store.creation import Creation
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.index import Index, Row
 from smartserver.store.index_build import IndexBuilder, Numbering
@@ -37,14 +38,14 @@ class Quarantine:
         folder: Transport,
         request: bytes,
         randomness: Callable[[int], bytes],
-        prepare: Callable[[], None] | None = None,
+        creation: Creation | None = None,
     ) -> None:
-        """`request`: its id tells a person what a leftover is; `prepare` makes the folders of a new repository."""
+        """`request`: its id tells a person what a leftover is. `creation`: of a repository that is not there yet."""
         self.folder = folder
         self.name = randomness(16)
         """The pack's name, used once."""
         self._stem = f"{INCOMING}/{request.hex()}-{self.name.hex()}"
-        self.prepare = prepare
+        self._creation = creation
         self.pack = HeldFile(self)
         self._index: bytes | None = None
         """The index, while it is in memory."""
@@ -107,6 +108,18 @@ class Quarantine:
         puts = [Put(pack, bytes(self.pack.content)), Put(self.index_path, self._index)]
         return [*puts, moves, SyncDirectory(PACKS)]
 
+    def create_pack(self) -> WriteFile:
+        """Create the file of the pack."""
+        if self._creation is None:
+            return self.folder.create(self.pack_path)
+        self._creation.make_incoming()
+        try:
+            return self.folder.create(self.pack_path)
+        except NoSuchFile:  # A request that was refused removed the folder meanwhile.
+            self._creation.look_again()
+            self._creation.make_incoming()
+            return self.folder.create(self.pack_path)
+
     def discard(self) -> None:
         """Delete what was written, as far as that works: no record names it and none ever will."""
         self.pack.close()
@@ -115,6 +128,8 @@ class Quarantine:
         with contextlib.suppress(TransportError):
             self.folder.perform(looks)
             self.folder.perform([Delete(look.path) for look in looks if look.result is not None])
+        if self._creation is not None:
+            self._creation.remove_incoming()
 
 
 class HeldFile(WriteFile, ReadFile):
@@ -141,9 +156,7 @@ class HeldFile(WriteFile, ReadFile):
             self.content += data
             return
         if self._file is None:
-            if self._quarantine.prepare is not None:
-                self._quarantine.prepare()
-            self._file = self._quarantine.folder.create(self._quarantine.pack_path)
+            self._file = self._quarantine.create_pack()
             content, self.content = self.content, bytearray()
             self._file.write(content)
         self._file.write(data)

@@ -117,6 +117,9 @@ def test_no_repository_above_another(storage: Transport) -> None:
     for above, inner in (("a", "b/c"), ("a/b", "c")):
         with pytest.raises(InvalidPath, match=f"a repository is below it at '{inner}': none can be made above that"):
             make(storage, above)
+    PackRepository(storage, "a/b/c").delete(request_id(), 0, "user")
+    with pytest.raises(InvalidPath, match="the folder holds 'c', which is left of one that is gone: remove it"):
+        make(storage, "a/b")
     for path in ("d", "d/x", *[f"d/x/{number:03}" for number in range(LOOKED_AT)]):
         storage.make_directory(path)
     make(storage, "d/x/later/e")  # Further down than is looked.
