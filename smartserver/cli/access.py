@@ -85,7 +85,9 @@ def check(file: str) -> None:
     named = {key.user for key in rules.keys} | {each.text.user for each in open_tokens(file).content.known}
     for name in sorted(set().union(*[rule.users for rule in rules.rules]) - named - {EVERYBODY, ANONYMOUS}):
         click.echo(f"{file}: {name} has no key and no token", err=True)
-    click.echo(f"{file}: {len(rules.rules)} rule{'s' if len(rules.rules) != 1 else ''}")
+    counts = {"rule": len(rules.rules), "limit": len(rules.limits), "hook": len(rules.hooks)}
+    found = [f"{count} {what}{'s' if count > 1 else ''}" for what, count in counts.items() if count]
+    click.echo(f"{file}: {', '.join(found)}")
 
 
 @command.command(short_help="Say whether a user may do something, and by which rule.")

@@ -174,7 +174,7 @@ class AccessRules:
         text, orders = _parsed(content)
         self.rules = tuple(_rules(text, orders))
         self.keys = tuple(_keys(text.keys))
-        self._limits = tuple(_limits(text.limits))
+        self.limits = tuple(_limits(text.limits))
         self.hooks = tuple(parse_hooks(text.hooks))
 
     def decides(
@@ -212,7 +212,7 @@ class AccessRules:
     def sizes(self, path: str) -> SizeLimits:
         """The limits of a repository: of each the first that fits its path."""
         found = NO_LIMITS
-        for pattern, limits in self._limits:
+        for pattern, limits in self.limits:
             if pattern.matches(path, folds=False) or pattern.matches(folded(path), folds=True):
                 found = found.or_else(limits)
         return found
