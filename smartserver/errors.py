@@ -118,7 +118,7 @@ class LimitExceeded(RequestError, code="limit-exceeded"):
     limit: int
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.value}, expected no more than {self.limit}"
+        return f"too many {self.what}: {self.value}, at most {self.limit} are allowed"
 
 
 @dataclasses.dataclass(eq=False)

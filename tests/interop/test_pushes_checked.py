@@ -59,7 +59,7 @@ def test_a_file_over_the_limit_is_named(tool: type[Git] | type[Brz], start: Star
     done = users.run("push", "a")
     assert done.status != 0
     assert f"bytes of the file {LONG} (max-file-size): " in done.err
-    assert ", expected no more than 20\n" in done.err
+    assert ", at most 20 are allowed\n" in done.err
 
 
 def test_a_repository_over_the_limit_is_named(tool: type[Git] | type[Brz], start: Start, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_repository_over_the_limit_is_named(tool: type[Git] | type[Brz], start
         if done.status:
             break
     assert "bytes of the repository project" in done.err
-    assert ", expected no more than 10000\n" in done.err
+    assert ", at most 10000 are allowed\n" in done.err
 
 
 HOOK = """\

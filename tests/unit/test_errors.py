@@ -146,7 +146,7 @@ def test_a_coded_class_that_is_no_dataclass_is_unknown_when_it_comes_back(monkey
     [
         (
             errors.LimitExceeded("calls in a request", 65_537, 65_536),
-            "calls in a request: 65537, expected no more than 65536",
+            "too many calls in a request: 65537, at most 65536 are allowed",
         ),
         (errors.NoSuchBranch(b"refs/heads/gr\xf6n"), "no branch named 'refs/heads/gr\\\\xf6n'"),
         (errors.StaleLease(b"a", b"", b"\x01\x02"), "'a' is at 0102, expected nothing"),

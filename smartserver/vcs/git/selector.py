@@ -80,7 +80,7 @@ def decode(selector: bytes) -> FetchSelector:
     except (msgspec.DecodeError, RecursionError) as error:
         raise Unsupported("this selector of a fetch", str(error)) from None
     _check("shallow commits in a fetch", len(asked.shallow), MAX_SHALLOW)
-    _check("depth of a fetch", asked.depth, MAX_DEPTH)
+    _check("commits of depth in a fetch", asked.depth, MAX_DEPTH)
     _check("excluded refs of a fetch", len(asked.excluded), MAX_EXCLUDED)
     _check("filters of a fetch", len(asked.filters), MAX_FILTERS)
     _check("followed prefixes of a fetch", len(asked.follow), MAX_FILTERS)

@@ -76,7 +76,9 @@ def test_a_segment_over_the_limit_is_refused_by_what_it_says(tmp_path: Path) -> 
         remote = FakeRemote({MAIN: key(9)}, pull=PullAnswer(PullResult(1, length), body()))
         fetched = Fetch("x", cast("RemoteRepository", remote), Terminal(lambda _line: None), Options())
         fetched.pull(here, wants(Hint(), "o", {}, here.id_length))
-        with pytest.raises(LimitExceeded, match=f"bytes of a segment: {length}, expected no more than {MAX_TAKEN}"):
+        with pytest.raises(
+            LimitExceeded, match=f"too many bytes of a segment: {length}, at most {MAX_TAKEN} are allowed"
+        ):
             fetched.bring(here, {key(9)})
 
 

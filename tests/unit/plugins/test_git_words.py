@@ -52,7 +52,7 @@ from transports.errors import CodedError, NoSpace
             "it is unknown whether the change was made",
         ),
         (OutcomeUnknown("reset"), "it is unknown whether the change was made: reset"),
-        (LimitExceeded("calls", 7, 6), "calls: 7, expected no more than 6"),
+        (LimitExceeded("calls", 7, 6), "too many calls: 7, at most 6 are allowed"),
         (CannotSend("object 01 is missing"), "object 01 is missing"),
     ],
     ids=lambda value: type(value).__name__,

@@ -43,14 +43,16 @@ def test_every_revision_is_found_by_place_and_by_id() -> None:
 
 
 def test_the_count_is_refused_before_anything_is_read() -> None:
-    with pytest.raises(LimitExceeded, match="revisions of an announced graph: 3000001, expected no more than 3000000"):
+    with pytest.raises(
+        LimitExceeded, match="too many revisions of an announced graph: 3000001, at most 3000000 are allowed"
+    ):
         AnnouncedGraph(block(limits.MAX_ANNOUNCED + 1, b""))
 
 
 def test_parents_are_counted_over_the_whole_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_ANNOUNCED_PARENTS", 10)
     assert len(AnnouncedGraph(encode_graph(line(11)))) == 11
-    with pytest.raises(LimitExceeded, match="parents of an announced graph: 11, expected no more than 10"):
+    with pytest.raises(LimitExceeded, match="too many parents of an announced graph: 11, at most 10 are allowed"):
         AnnouncedGraph(block(12, encode_graph(line(12))[4:]))
     with pytest.raises(LimitExceeded, match="parents of an announced graph"):
         encode_graph(line(12))

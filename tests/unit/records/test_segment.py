@@ -341,7 +341,7 @@ def test_stream_that_ends_early(graph_first: bool, data: bytes, why: str) -> Non
 def test_stream_limits(size: int) -> None:
     data = WHOLE + varint.encode(len(WHOLE) + 1) + b"x"
     chunks = [data[at : at + size] for at in range(0, len(data), size)]
-    with pytest.raises(LimitExceeded, match=f"{len(WHOLE) + 1}, expected no more than {len(WHOLE)}"):
+    with pytest.raises(LimitExceeded, match=f"{len(WHOLE) + 1}, at most {len(WHOLE)} are allowed"):
         read(SegmentStream(graph_first=False, limit=len(WHOLE)), chunks)
     with pytest.raises(LimitExceeded, match="graph"):
         SegmentStream(graph_first=True).feed(varint.encode(limits.MAX_GRAPH + 1))

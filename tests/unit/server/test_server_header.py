@@ -124,7 +124,7 @@ def test_push_options(monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong in ("one", [1], [b"one"], {"one": "two"}):
         assert "these push options" in refusal(asked(wrong))
     monkeypatch.setattr(headers, "MAX_PUSH_OPTIONS", 9)
-    with pytest.raises(LimitExceeded, match="bytes of push options: 10, expected no more than 9"):
+    with pytest.raises(LimitExceeded, match="too many bytes of push options: 10, at most 9 are allowed"):
         check_header(asked(["12345678"]))
 
 

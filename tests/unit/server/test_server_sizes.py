@@ -92,10 +92,10 @@ def test_a_push_beyond_a_limit_is_refused_by_name_and_leaves_nothing(
         return str(refused(answer))
 
     said = push("max-file-size = 5999")
-    assert said == "bytes of the file assets/big.bin (max-file-size): 6000, expected no more than 5999"
+    assert said == "too many bytes of the file assets/big.bin (max-file-size): 6000, at most 5999 are allowed"
     said = push(f"max-repository-size = {stored + 100}")
-    assert str(said).startswith("bytes of the repository project (max-repository-size): ")
-    assert str(said).endswith(f", expected no more than {stored + 100}")
+    assert str(said).startswith("too many bytes of the repository project (max-repository-size): ")
+    assert str(said).endswith(f", at most {stored + 100} are allowed")
     served.site.sizes = lambda path: NO_LIMITS
     assert not isinstance(push('max-file-size = 6000\nmax-repository-size = "1 MB"'), str)
     assert served.refs() == {MAIN: last}

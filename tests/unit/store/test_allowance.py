@@ -24,7 +24,7 @@ def test_steps_are_limited_by_what_came_and_what_is_stored() -> None:
     allowance.charge(most)
     with pytest.raises(LimitExceeded) as caught:
         allowance.charge(1)
-    assert str(caught.value) == f"steps of work for one request: {most + 1}, expected no more than {most}"
+    assert str(caught.value) == f"too many steps of work for one request: {most + 1}, at most {most} are allowed"
 
 
 def test_decoded_bytes_are_limited_by_what_came() -> None:
@@ -34,7 +34,7 @@ def test_decoded_bytes_are_limited_by_what_came() -> None:
     allowance.decode(most)
     with pytest.raises(LimitExceeded) as caught:
         allowance.decode(1)
-    assert str(caught.value) == f"decoded bytes of one request: {most + 1}, expected no more than {most}"
+    assert str(caught.value) == f"too many decoded bytes of one request: {most + 1}, at most {most} are allowed"
     allowance.restart()
     allowance.decode(most)
     assert (allowance.steps, allowance.decoded) == (0, most)

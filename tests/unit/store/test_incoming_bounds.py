@@ -102,7 +102,7 @@ def test_a_folder_is_no_longer_than_its_limit(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(incoming, "MAX_REFERRING", 300)
     history, line = zeros(20, 400)
     sent = receive(Allowance())
-    with pytest.raises(LimitExceeded, match=f"{limits.BYTES_OF_REFERRING}: .*, expected no more than 300"):
+    with pytest.raises(LimitExceeded, match=f"too many {limits.BYTES_OF_REFERRING}: .*, at most 300 are allowed"):
         sent.write(history.body(line))
     sent.abandon()
 

@@ -46,7 +46,7 @@ def test_what_the_caller_numbered_is_checked() -> None:
 
 def test_more_rows_than_a_column_can_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_build, "MAX_ROWS", 5)
-    with pytest.raises(LimitExceeded, match="records of one pack: 7, expected no more than 5"):
+    with pytest.raises(LimitExceeded, match="too many records of one pack: 7, at most 5 are allowed"):
         build(history(3))
     index = build(history(2))
     with pytest.raises(LimitExceeded, match="records of one pack: 10"):

@@ -48,7 +48,9 @@ def test_settings_leave_the_root_its_room(project: Project) -> None:
     taken = len("HEAD") + len(MAIN)
     values: dict[str, bytes | None] = {f"s{number}": b"x" * 4094 for number in range(3)}
     rest = MAX_SETTINGS_BYTES - taken - 3 * 4096 - 2
-    with pytest.raises(LimitExceeded, match="bytes of a repository's settings: 16385, expected no more than 16384"):
+    with pytest.raises(
+        LimitExceeded, match="too many bytes of a repository's settings: 16385, at most 16384 are allowed"
+    ):
         repository_configure.function(context, ConfigureRequest({**values, "s3": b"x" * (rest + 1)}))
     assert context.transaction.setting_changes == {}
     repository_configure.function(context, ConfigureRequest({**values, "s3": b"x" * rest}))

@@ -176,7 +176,9 @@ def test_an_encoding_that_python_does_not_have_is_not_asked_for(
 def test_a_message_that_is_too_long_is_refused_by_name(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(browse, "MAX_MESSAGE", 10)
     commit = sample.commit(sample.tree(), rest=b"\n\n" + b"x" * 11)
-    with pytest.raises(LimitExceeded, match=f"bytes of the message of {commit.hex()}: 11, expected no more than 10"):
+    with pytest.raises(
+        LimitExceeded, match=f"too many bytes of the message of {commit.hex()}: 11, at most 10 are allowed"
+    ):
         sample.contents.header(commit)
 
 

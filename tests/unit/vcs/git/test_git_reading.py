@@ -275,11 +275,20 @@ def test_refs_of_any_object() -> None:
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        (FetchSelector([b"x"] * (MAX_SHALLOW + 1)), "shallow commits in a fetch: 65537, expected no more than 65536"),
-        (FetchSelector(depth=MAX_DEPTH + 1), "depth of a fetch: 2147483648, expected no more than 2147483647"),
-        (FetchSelector(excluded=[b"x"] * (MAX_EXCLUDED + 1)), "excluded refs of a fetch: 257, expected no more"),
-        (FetchSelector(filters=[(0, 1)] * (MAX_FILTERS + 1)), "filters of a fetch: 17, expected no more than 16"),
-        (FetchSelector(follow=[b"x"] * (MAX_FILTERS + 1)), "followed prefixes of a fetch: 17, expected no more"),
+        (
+            FetchSelector([b"x"] * (MAX_SHALLOW + 1)),
+            "too many shallow commits in a fetch: 65537, at most 65536",
+        ),
+        (
+            FetchSelector(depth=MAX_DEPTH + 1),
+            "too many commits of depth in a fetch: 2147483648, at most 2147483647",
+        ),
+        (FetchSelector(excluded=[b"x"] * (MAX_EXCLUDED + 1)), "too many excluded refs of a fetch: 257, at most"),
+        (
+            FetchSelector(filters=[(0, 1)] * (MAX_FILTERS + 1)),
+            "too many filters of a fetch: 17, at most 16",
+        ),
+        (FetchSelector(follow=[b"x"] * (MAX_FILTERS + 1)), "too many followed prefixes of a fetch: 17, at most"),
     ],
 )
 def test_too_much(line: tuple[Client, list[bytes]], asked: FetchSelector, why: str) -> None:
@@ -295,7 +304,7 @@ def test_too_much(line: tuple[Client, list[bytes]], asked: FetchSelector, why: s
         (b"x", "this selector of a git repository"),
         (FETCH, "this selector of a fetch"),
         (FETCH + msgspec.msgpack.encode([[], "1"]), "this selector of a fetch"),
-        (FETCH + msgspec.msgpack.encode([[], 1 << 63]), "depth of a fetch: 9223372036854775808"),
+        (FETCH + msgspec.msgpack.encode([[], 1 << 63]), "commits of depth in a fetch: 9223372036854775808"),
         (encode(FetchSelector(depth=-1)), "a depth of -1"),
         (encode(FetchSelector(filters=[(2, 0)])), "the filter 2 of 0"),
         (encode(FetchSelector(filters=[(0, -1)])), "the filter 0 of -1"),

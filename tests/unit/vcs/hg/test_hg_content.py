@@ -243,5 +243,7 @@ def test_a_message_that_is_too_long_is_refused_by_name(monkeypatch: pytest.Monke
     monkeypatch.setattr(browse, "MAX_MESSAGE", 10)
     stored = Stored()
     node = stored.commit(FILES, message=b"x" * 11)
-    with pytest.raises(LimitExceeded, match=f"bytes of the message of {node.hex()}: 11, expected no more than 10"):
+    with pytest.raises(
+        LimitExceeded, match=f"too many bytes of the message of {node.hex()}: 11, at most 10 are allowed"
+    ):
         contents(stored).header(node)
