@@ -217,6 +217,6 @@ def test_what_no_server_takes_is_named_before_it_is_sent(
     monkeypatch.setattr(limits, "MAX_ENTRIES", 2)
     monkeypatch.setattr(git_read, "SegmentWriter", PARTS["SegmentWriter"][0])  # Whose limits these are.
     with pytest.raises(
-        CannotSend, match=f"cannot push commit {good.hex()}: records of a revision: 4, expected no more"
+        CannotSend, match=f"cannot push commit {good.hex()}: too many records of a revision: 4, at most"
     ):
         sent(good)
