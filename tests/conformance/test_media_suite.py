@@ -1,4 +1,4 @@
-"""client.media_conformance, client.media.tcp, client.media.tls, client.media.tls_relay, client.media.pipe,
+"""medium_suite, client.media.tcp, client.media.tls, client.media.tls_relay, client.media.pipe,
 client.media.descriptors: TCP, TLS, a pipe, and what another process has of them, against what every medium promises.
 
 The simulated one is in tests/simulated/test_simulated_medium.py.
@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 from certificates import Authority
+from medium_suite import BLOCK, MOST, TEXT, MediumSuite, Peer, play
 
 from smartserver.client.held import Lendable
 from smartserver.client.media.descriptors import DescriptorMedium
@@ -26,16 +27,17 @@ from smartserver.client.media.pipe import PipeMedium
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.media.tls import TlsMedium
 from smartserver.client.media.tls_relay import command
-from smartserver.client.media_conformance import BLOCK, MOST, TEXT, MediumSuite, Peer, play
 from smartserver.client.medium import Medium
 from smartserver.client.trust import Trust
 from smartserver.wire.tls import ALPN
 
 pytestmark = pytest.mark.sockets
 
-PROGRAM = """
-from smartserver.client.media_conformance import Peer, play
-play(Peer({peer!r}), 0, 1)
+PROGRAM = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+from medium_suite import Peer, play
+play(Peer(sys.argv[1]), 0, 1)
 """
 
 
@@ -93,7 +95,7 @@ class TestTcpThatMayWaitForItsFirstWrite(MediumSuite):
 class TestPipe(MediumSuite):
     @pytest.fixture
     def connect(self) -> Callable[[Peer], Medium]:
-        return lambda peer: PipeMedium([sys.executable, "-c", PROGRAM.format(peer=peer.value)])
+        return lambda peer: PipeMedium([sys.executable, "-c", PROGRAM, peer.value])
 
 
 class TestDescriptorsOfASocket(MediumSuite):
@@ -105,7 +107,7 @@ class TestDescriptorsOfASocket(MediumSuite):
 class TestDescriptorsOfAPipe(MediumSuite):
     @pytest.fixture
     def connect(self) -> Callable[[Peer], Medium]:
-        return lambda peer: lent(PipeMedium([sys.executable, "-c", PROGRAM.format(peer=peer.value)], passes_on=True))
+        return lambda peer: lent(PipeMedium([sys.executable, "-c", PROGRAM, peer.value], passes_on=True))
 
 
 class TlsPeers(TcpPeers):

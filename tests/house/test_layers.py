@@ -64,7 +64,6 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "bzrformats": ("smartserver.vcs.bzr.compat",),
     "pytest": (
         "netem.pytest_plugin",
-        "smartserver.client.media_conformance",
         "smartserver.pytest_plugin",
     ),
 }

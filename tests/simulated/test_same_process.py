@@ -7,9 +7,9 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
+from medium_suite import BLOCK, TEXT, MediumSuite, Peer
 from memory_transport import MemoryTransport
 
-from smartserver.client.media_conformance import BLOCK, TEXT, MediumSuite, Peer
 from smartserver.client.medium import ConnectionLost, Medium
 from smartserver.server import same_process
 from smartserver.server.access import Access, invoking_user

@@ -1,16 +1,16 @@
-"""client.media_conformance: the simulated medium keeps the promises of real ones, so what is shown on it holds."""
+"""medium_suite: the simulated medium keeps the promises of real ones, so what is shown on it holds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import pytest
+from medium_suite import TEXT, MediumSuite, Peer
 from simulated_joint import StreamMedium
 
 from netem.clock import Clock
 from netem.link import Link
 from netem.simulated import ServerTransport, SimulatedNetwork
-from smartserver.client.media_conformance import TEXT, MediumSuite, Peer
 from smartserver.client.medium import Medium
 
 RTT = 1.0
