@@ -1,4 +1,4 @@
-"""Commands that brz has besides its own: what is kept on this disk of hpss:// servers."""
+"""The command `brz hpss-shadows`, for the local mirrors of repositories on hpss:// servers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class cmd_hpss_shadows(Command):  # type: ignore[misc]  # Breezy is not typed.
     takes_options = [Option("clear", help="Remove what is kept of LOCATION, or all of it.")]
 
     def run(self, location: str | None = None, clear: bool = False) -> int:
-        """List them, or remove them but for those that are in use."""
+        """List the mirrors, or remove those that are not in use."""
         kept = mirrors()
         if kept is None:
             raise CommandError("there are no mirrors: neither HOME nor XDG_CACHE_HOME names a folder for them")
