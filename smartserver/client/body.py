@@ -26,8 +26,8 @@ PIECE = 32 * 1024
 
 HELD = 64 * 1024
 """Bytes of segments after which a bulk stream is flushed, so that the server has work while the next segments are made.
-Without a flush zstd holds back 128 KiB, which the server would wait for. This costs no byte of 5.3 MB; a flush each 32
-KiB costs 0.1 %."""
+Without a flush zstd holds back 128 KiB, which the server would wait for. 5.3 MB become no byte longer by this; a flush
+each 32 KiB would add 0.1 %."""
 
 
 OnSent = Callable[[int, int, int], None]

@@ -138,7 +138,7 @@ class CopySource:
         return updates
 
     def tips(self) -> list[RevisionId]:
-        """The tips of all refs."""
+        """Return the tips of all refs."""
         return [tip.id for value in self.refs.values() for tip in value]
 
     def requests(self, there: Knowledge, *, force: bool) -> list[Changes]:
@@ -204,7 +204,7 @@ class _Whole:
 
 @contextmanager
 def of_records() -> Iterator[None]:
-    """Raise the target's errors about the records that it received as `SourceFailed`."""
+    """Raise as `SourceFailed` the target's errors about the records of the source."""
     try:
         yield
     except (CorruptRecord, WrongParents, MissingReference) as error:
@@ -306,7 +306,8 @@ def _made_as(known: Knowledge) -> NewRepository:
 
 
 def resumed(target: RemoteRepository, new: NewRepository) -> NewRepository:
-    """Ask an incomplete repository for what it has, to continue a copy into it. Return the `new` for `copy`."""
+    """Ask an incomplete repository for what it has, to continue a copy into it. Return the argument `new` for
+    `copy`."""
     new = msgspec.structs.replace(new, part=CopyPart.MORE)
     target.push(PushRequest([], new=new))
     return new
@@ -350,8 +351,8 @@ def untold_pages(remote: RemoteRepository, name: str) -> Iterator[dict[bytes, by
 def add_untold(
     pushed: PushOutcome, maps: Iterable[tuple[str, Mapping[bytes, bytes]]], target: RemoteRepository
 ) -> PushOutcome:
-    """Add the entries that the target lacks of maps that are not sent with the refs, up to the first refusal. Return
-    the outcome of everything so far."""
+    """Push the entries of `maps` that the target lacks, up to the first refusal. These maps are not sent with the refs.
+    Return `pushed` with the outcomes of these pushes."""
     if pushed.error() is not None:
         return pushed
     for name, entries in maps:

@@ -60,8 +60,8 @@ class TokenSource(Protocol):
     """The place where a tool stores the user's passwords."""
 
     def stored(self) -> str:
-        """Return the token that is stored for the scheme and the server. Return an empty string if there is none, if
-        the user would have to be asked, or if the password is no token or for another scheme."""
+        """Return the token that is stored for the scheme and the server, without asking the user; else an empty string.
+        A password that is no token, or for another scheme, does not count."""
 
     def ask(self) -> str:
         """Return the stored token, or ask the user for one; empty if the user gives none."""

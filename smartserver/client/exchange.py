@@ -51,7 +51,7 @@ class ReadAnswer(msgspec.Struct, frozen=True):
 
     @property
     def graph(self) -> Iterator[GraphNode]:
-        """The ids and parents of revisions."""
+        """The revisions of a body without records, with their parents."""
         return read_graph(self.body, self.kinds)
 
     @property
@@ -156,7 +156,7 @@ class RepositoryExchange:
         counted = next((other for other in answer.results if isinstance(other, StatsResult)), None)
         return cast("ResultT", result), counted, answer.body
 
-    # -- anything
+    # -- any calls
 
     def ask(self, *calls: tuple[AnyVerb, Arguments]) -> Answer:
         """Make calls on this repository in one request, and learn what the answer says of it."""
@@ -166,7 +166,7 @@ class RepositoryExchange:
             raise refusal.error from None
         return msgspec.structs.replace(answer, results=answer.results[-len(calls) :])
 
-    # -- what a push is made of
+    # -- the parts of a push
 
     def outgoing(
         self,

@@ -18,8 +18,8 @@ SSH = "hpss+ssh://"
 """The beginning of the URL of a server that is reached by logging in."""
 
 OF_LOGIN = ("SSH_AUTH_SOCK", "HOME", "KRB5CCNAME", "SSL_CERT_FILE", "SSL_CERT_DIR")
-"""Environment variables that, like the words of the login command, decide as whom ssh logs in and which certificates
-TLS trusts."""
+"""Environment variables that decide, like the login command itself, as whom ssh logs in and which certificates TLS
+trusts."""
 
 
 class Resumed(NamedTuple):

@@ -63,11 +63,11 @@ NEXT_WRITE = 32 * 1024
 
 LEAST_PATIENCE = 1.0
 ROUND_TRIPS = 4
-"""Limits for the silence of a server on a held connection, after which the request is repeated on another: this many
-times the shortest round trip seen, but at least `LEAST_PATIENCE` seconds."""
+"""A server on a held connection may be silent for this many of the shortest round trips seen, but for `LEAST_PATIENCE`
+seconds at least. Then the request is repeated on another connection."""
 
 LAST_ID = 1 << 31
-"""The request id from which on a connection is no longer given to a holder: half of all ids."""
+"""The limit of request ids, half of all, from which on a connection is no longer given to a holder."""
 
 WITHOUT_A_WORD = "the server closed the connection without an answer"
 PERHAPS = "it may be too busy, or it may not speak hpss"
@@ -101,7 +101,7 @@ class Link:
         self._roundtrip = math.inf
         """The fewest seconds from a request to the first byte after it."""
         self._asked: float | None = None
-        """The time of a request, until the first byte after it; None then."""
+        """The time of the last request; None once a byte came after it."""
         self._silent = 0.0
         self._going_away = False
         self._heard = False
@@ -124,7 +124,7 @@ class Link:
 
     @property
     def usable(self) -> bool:
-        """True if another request may be sent here."""
+        """True if another request may be sent on this connection."""
         return not self._going_away and not self._open_body
 
     def close(self) -> None:

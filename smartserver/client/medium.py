@@ -26,8 +26,8 @@ class Medium(Protocol):
     either."""
 
     def poll(self, *, read: bool, write: bool, timeout: float | None = None) -> tuple[bool, bool]:
-        """Wait until a requested direction is ready, at most `timeout` seconds. Return which are ready; both are False
-        after that."""
+        """Wait until a requested direction is ready, at most `timeout` seconds. Return whether each is ready; both are
+        False after the timeout."""
 
     def read(self, size: int) -> bytes:
         """Return at least one byte and at most `size`; nothing when the peer sends no more.

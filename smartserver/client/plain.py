@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 class _Blanks(dict[int, int]):
-    """The replacements of characters, by number. Those not listed are not stored: a peer could send a million of
-    them."""
+    """The replacement of each character, by number. Missing ones are computed and not stored: a peer could send a
+    million of them."""
 
     def __missing__(self, code: int) -> int:
         return code if chr(code).isprintable() else ord(" ")

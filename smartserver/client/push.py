@@ -105,7 +105,8 @@ class PushSource(Protocol):
     """The local repository that a push reads."""
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:
-        """Return the plan for what the remote lacks of `tips` if it has `haves`. Unknown haves are ignored."""
+        """Return the plan for what the remote lacks of `tips` if it has `haves`. Haves that are missing locally are
+        ignored."""
 
 
 class PushRequest(msgspec.Struct, frozen=True):
@@ -130,7 +131,7 @@ class PushRequest(msgspec.Struct, frozen=True):
     """True if the remote probably exists and has some of the revisions. If nothing is known of it, the client then asks
     for its refs before a long push."""
     replan: Callable[[], Changes] | None = None
-    """Returns new changes if the remote turned out to be another than expected."""
+    """Returns new changes if the remote is not as expected."""
 
 
 class Push:

@@ -18,7 +18,7 @@ SCHEME = "hpss+ssh"
 HOME = "~/"
 
 FOR_SHELL = re.compile(r"[^\w@+,./:-]")
-"""A character that only a shell can read."""
+"""A character for which a command needs a shell."""
 
 
 def of_shell(command: str) -> list[str]:
@@ -27,7 +27,7 @@ def of_shell(command: str) -> list[str]:
 
 
 class Login(NamedTuple):
-    """The parts of a URL before the path, and the path. `port` 0 and an empty `user` mean that the URL has none."""
+    """The user, host, port and path of a URL. `port` 0 and an empty `user` mean that the URL has none."""
 
     user: str
     host: str
@@ -43,8 +43,8 @@ class Login(NamedTuple):
 
 
 class SshLocation(NamedTuple):
-    """The place of a repository. ssh decides a `port` of 0 and an empty `user`. `root` is the served folder there.
-    `path` continues from `root`, decoded, without a slash at either end."""
+    """The place of a repository. ssh chooses the port if `port` is 0, and the user if `user` is empty. `root` is the
+    served folder there. `path` continues from `root`, decoded, without a slash at either end."""
 
     user: str
     host: str

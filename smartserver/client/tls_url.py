@@ -8,7 +8,7 @@ from typing import NamedTuple
 from smartserver.client.url import TLS, BadUrl, TcpLocation, parse
 
 CA = "ca="
-"""The option in the query: the file with the certificate of the authority that must have signed the server's."""
+"""The option in the query: a file with the certificate of the authority that must have issued the server's."""
 
 
 class TlsLocation(NamedTuple):

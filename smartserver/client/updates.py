@@ -58,7 +58,7 @@ class Outcome(enum.Enum):
 
 
 class UpdateOutcome(msgspec.Struct, frozen=True):
-    """The outcome of one update. `old`: the tip before it. `error`: the reason of a refusal."""
+    """The outcome of one update. `old`: the tip before it. `error`: the reason for a refusal."""
 
     update: RefUpdate
     outcome: Outcome

@@ -14,11 +14,12 @@ TOKEN_PREFIX = "hpss_"
 """The prefix of every token that a server makes (`smartserver token`)."""
 
 DEFAULT_PORT = 4155
-"""The port of an older protocol, too. A server of that one is recognized by its first bytes (`wire.frames`)."""
+"""The default port, which an older protocol uses, too. A server of that protocol is recognized by its first bytes
+(`wire.frames`)."""
 
 
 ZONE = re.compile("%25(?=.)")
-"""The mark before the zone of an IPv6 address in a URL (RFC 6874). Systems, and many programs, have % there."""
+"""The mark before the zone of an IPv6 address in a URL (RFC 6874). Systems, and many programs, use % instead."""
 
 
 class BadUrl(ValueError):

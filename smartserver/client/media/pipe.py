@@ -19,7 +19,7 @@ TIME_TO_END = 5.0
 """Seconds that the client waits for a subprocess to end, after one of its pipes was closed."""
 
 TIME_TO_END_UNNOTICED = 600.0
-"""Seconds that a subprocess that has answered may take to end, which delays nobody. It is long, since ssh may serve
+"""Seconds for a subprocess that has answered to end; the wait delays nobody. The time is long, since ssh may serve
 other connections, too. As a master with ControlPersist it forks, and the process started here ends. As another master,
 it stays for the sessions that share it."""
 
@@ -33,8 +33,8 @@ OWN_NAME = "smartserver: "
 """The prefix that our own program puts before the line that says why it failed."""
 
 FAILED = range(1, 129)
-"""Exit statuses of a server that cannot begin, of a shell that cannot find one, and of a restricted shell that may not
-start one (128). A status above 128 means that a signal ended the program."""
+"""Exit statuses of a server that cannot begin, and of a shell that cannot find or may not start one (128 from a
+restricted shell). A status above 128 means that a signal ended the program."""
 
 OF_SSH = 255
 """The exit status of ssh, both if it could not log in and if it lost its connection. So the server may have begun."""
@@ -196,8 +196,8 @@ class PipeMedium:
         sys.stderr.write(self._take_words())
 
     def _hear_out(self) -> None:
-        """Wait a moment until the last messages of a program that ended are passed on. Its children may keep the pipe
-        open."""
+        """Wait up to `TIME_TO_BE_HEARD` until the last messages of an ended program are passed on. Its children may
+        keep the pipe open."""
         if self._words is not None:
             self._words.join(TIME_TO_BE_HEARD)
 

@@ -47,7 +47,7 @@ class TcpMedium:
         """
         self._where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._is_measured = False
-        """True once a tracer was shown the socket for the last time."""
+        """True once the tracer has measured the socket, which is done only once."""
         self._others: Sequence[SocketAddress] = ()
         """The other addresses of the server, until one has answered."""
         self._first = b""

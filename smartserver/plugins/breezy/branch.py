@@ -60,8 +60,8 @@ class HpssTags(BasicTags):
     branch: HpssBranch
 
     def lookup_tag(self, tag_name: str) -> RevisionId:
-        """Return the revision of a tag. If it is an assumed tip, ask the server first: `brz tag` does nothing for a tag
-        at the tip.
+        """Return the revision of a tag. If it is the assumed tip, ask the server first: `brz tag` does nothing for a
+        tag at the tip.
 
         Raises:
             NoSuchTag: there is no tag of that name.
@@ -127,7 +127,7 @@ class HpssBranch(BzrBranch8):
         return Outdated(self.remote.url)
 
     def number_of(self, revision: RevisionId | None) -> int | None:
-        """Return the number that a revision would have as the tip; None if it is None or the tip.
+        """Return the number that a revision would have as the tip; None for the tip itself and for None.
 
         Raises:
             RevisionNotThere: the repository does not have the revision.
@@ -225,8 +225,8 @@ class HpssBranch(BzrBranch8):
         return super().lock_read()
 
     def unlock(self) -> None:
-        """Release one lock; releasing the last one sends the options. Unlike in Breezy's own method, errors of that are
-        raised."""
+        """Release one lock; releasing the last one sends the options. Errors of sending are raised, unlike in Breezy's
+        own method."""
         is_last = self.control_files._lock_count == 1
         is_write = is_last and self.control_files._lock_mode == "w"
         try:

@@ -29,7 +29,7 @@ TIP_FILE, TAGS_FILE, OPTIONS_FILE = "last-revision", "tags", "branch.conf"
 """The files in which Breezy stores the state of a branch."""
 
 SHOWN = 40
-"""Characters of a name that is too long, as a message shows it."""
+"""The most characters that a message shows of a name that is too long."""
 
 UNMADE = b"new"
 """Attributes of a tip that no branch has: real ones are numbers."""
@@ -157,7 +157,7 @@ def objection(tag: str) -> str:
     return plain(f"the tag {tag[:SHOWN]}...: its name has {size} bytes, expected no more than {MAX_NAME}")
 
 
-# -- which way a tip moves
+# -- the direction in which a tip moves
 
 
 def is_on_top(graph: Any, revision: RevisionId, tip: RevisionId) -> bool:

@@ -217,7 +217,7 @@ class HpssDir(BzrDir):
     _get_dir_mode = _get_mkdir_mode = _get_file_mode
 
     def cloning_metadir(self, require_stacking: bool = False) -> Any:
-        """Return the format of new branches that are made from one of these."""
+        """Return the format of branches and checkouts that are made from a branch on a server."""
         if require_stacking:
             raise NotOnServer(STACKED)
         return format_2a()
@@ -323,8 +323,8 @@ def _fill(branch: Branch, target: HpssBranch, asked: Mapping[str, Any], *, clone
 def _sprout(stock: Any, source: Any, url: str, *arguments: Any, **options: Any) -> Any:
     """Create a branch on a server from any other branch (`brz branch`, `brz switch -b`).
 
-    Breezy asks the source's directory, which is one of its own. That would create an empty repository, fill it, create
-    a branch, and read the new tree.
+    Breezy calls this on the source's directory, whose class is Breezy's own. Its method would create an empty
+    repository, fill it, create a branch, and read the new tree.
     """
     if is_ours(url):
         return _sprout_there(source, url, inspect.signature(stock).bind(source, url, *arguments, **options).arguments)

@@ -1,9 +1,9 @@
 """The allow list of options of a branch on a server that have an effect on a client.
 
-A server stores a branch's options for all users who may write to it, and Breezy would obey them as if its own user had
-set them. Some options name programs (`post_commit_mailer`, `editor`, `po_merge.command`) or Python code
-(`post_commit`). Others choose keys, turn off checks of signatures, upload files or say who commits. So an option that
-is not listed here, even a plugin's, has no effect. `brz config` of the branch's URL shows and changes all options.
+A server stores a branch's options for all users who may write to it. Breezy would obey them as if its own user had set
+them. Some options name programs (`post_commit_mailer`, `editor`, `po_merge.command`) or Python code (`post_commit`).
+Others choose keys, turn off checks of signatures, upload files or say who commits. So an option that is not listed
+here, even a plugin's, has no effect. `brz config` of the branch's URL shows and changes all options.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PLACES = frozenset({"parent_location", "public_branch", "push_location", "submit
 
 
 def has_effect(name: str, value: object) -> bool:
-    """Tell whether an option from a server is obeyed. A section or a list, which a file may have in its place, is not.
+    """Tell whether an option from a server is obeyed. A section or a list in place of a text is not.
 
     A reference to another option (`{smtp_password}`) would put the user's own options into a location. A query
     (`?host-key=any`) would weaken the check of a machine's key.

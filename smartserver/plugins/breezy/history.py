@@ -2,8 +2,8 @@
 revisions.
 
 The haves of the request come from the mirror, and from the local branches that the command has opened. Revisions of a
-local branch need not be sent again, but then the mirror lacks parents of the received ones (`mirror.py` says how these
-are inserted).
+local branch need not be sent again, but then the mirror lacks parents of received revisions. `mirror.py` says how these
+are inserted.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class BranchHistory:
             if branch is None or getattr(branch, "remote", None) is not None or len(found) >= MAX_HAVES:
                 continue
             if branch.repository._fallback_repositories:
-                continue  # A branch that is stacked on one of a server reads the mirror, which cannot rest on it.
+                continue  # A branch stacked on one of a server reads the mirror, which cannot depend on it.
             try:
                 BrzRepository(branch.repository).check_format()
                 tip = branch.last_revision()

@@ -100,7 +100,7 @@ MAKING: Final = 2.0
 """Seconds that a process waits for a mirror that another one creates."""
 
 MOST_COPIED: Final = 2000
-"""Revisions of a local repository that are copied to a mirror by Breezy's own fetch, which takes a millisecond each."""
+"""The most revisions of a local repository that are copied to a mirror by Breezy's own fetch, at a millisecond each."""
 
 
 def mirrors() -> Mirrors | None:
@@ -285,8 +285,8 @@ class Mirror:
     # -- received revisions
 
     def receive(self, spool: Spool, *, beside: Sequence[Any] = (), is_first: bool = False) -> None:
-        """Insert received revisions. `beside`: local repositories that have parents of them which the mirror may lack.
-        `is_first`: True if the mirror has none of their parents.
+        """Insert received revisions. `beside`: local repositories with parents of these revisions, which the mirror may
+        lack. `is_first`: True if the mirror has no parent of these revisions.
 
         Raises:
             Damaged: the mirror was damaged, and is empty now.
@@ -339,7 +339,8 @@ class Mirror:
         self._put_above(repository)
 
     def settle(self, tip: RevisionId | None) -> None:
-        """Before a write group, copy the history of a branch from the repositories above the mirror, and drop those."""
+        """Before a write group, copy the history of a branch from the repositories above the mirror, and drop these
+        repositories."""
         mine = self.open()
         for above in self._above:
             with above.lock_read():

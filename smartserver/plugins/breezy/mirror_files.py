@@ -38,7 +38,8 @@ class Damaged(Exception):
 
 
 class FileLock:
-    """A lock on a mirror that the operating system releases when its process ends. Breezy uses it as one of its own."""
+    """A lock on a mirror that the operating system releases when its process ends. Breezy uses it like one of its own
+    locks."""
 
     def __init__(self, transport: Any, name: str, file_modebits: object, dir_modebits: object) -> None:
         self._path: str | None = None

@@ -109,7 +109,7 @@ def server_of(location: Place) -> Server:
 
 
 def cache_folder() -> str | None:
-    """Return the folder of the cache of answers, which git's users share; None without a home.
+    """Return the folder of the cache of answers, which git's adapter shares; None without a home.
 
     Breezy's `bedding.cache_dir` is not used: it creates a folder, even in the current one if XDG_CACHE_HOME is no path.
     """

@@ -418,7 +418,7 @@ class _Exporter(BzrFastExporter):  # type: ignore[misc]
         return [revision for revision in super().interesting_history() if revision not in self.revid_to_mark]
 
     def preprocess_commit(self, revid: bytes, revobj: Any, ref: bytes) -> Any:
-        """Return the next mark. Breezy's own is the count of marks, as if none were missing."""
+        """Return the next mark. Breezy's own mark is the number of marks, as if none were missing."""
         is_new = revid not in self.revid_to_mark
         found = super().preprocess_commit(revid, revobj, ref)
         if is_new and self.revid_to_mark.get(revid):

@@ -42,7 +42,7 @@ class ServerProgress:
         self._bar: ui.ProgressTask | None = None
 
     def __call__(self, phase: str, done: int, total: int) -> None:
-        """Show the progress of a phase; a `total` of 0 is unknown."""
+        """Show the progress of a phase; a `total` of 0 means unknown."""
         if self._bar is None:
             self._bar = ui.ui_factory.nested_progress_bar()
         self._bar.update(f"server: {plain(phase)}", done, total or None)

@@ -100,7 +100,7 @@ class NotOnServer(errors.UnsupportedOperation):  # type: ignore[misc]  # Breezy 
 
 
 class NoTreePolicy(NotOnServer, NotImplementedError):
-    """A policy for working trees cannot be set. Breezy's copying continues when this is not implemented."""
+    """A policy for working trees cannot be set. Breezy's copying continues after a `NotImplementedError`."""
 
 
 class NoTrees(errors.NotLocalUrl):  # type: ignore[misc]

@@ -65,8 +65,8 @@ running: list[RunningCommand] = []
 
 
 def directory_format() -> Any:
-    """Return the format of a URL's control directory. Importing its module, by the same name as Breezy does, registers
-    all the rest."""
+    """Return the format of a URL's control directory. Its module is imported by name, as Breezy does, and registers the
+    rest."""
     return get_named_object(CONTROLDIR, "HpssDirFormat")
 
 

@@ -46,7 +46,7 @@ KNOWN = frozenset({"clone", "fetch", "ls-remote", "push", "remote"})
 
 
 class Hint(msgspec.Struct, frozen=True):
-    """A git command: its name (empty: unknown), its options without values, and its other words."""
+    """A git command: its name (empty if unknown), its options without values, and its other words."""
 
     command: str = ""
     options: frozenset[str] = frozenset()

@@ -54,13 +54,13 @@ class Leases:
         self._pairs = list(self._pushed())
         names = {*known, *(target for _, target in self._pairs), *self._tracked()}
         self.expected: dict[bytes, RevisionId] = {}
-        """The tip that its lease expects, for each leased ref."""
+        """Each leased ref with the tip that its lease expects."""
         for lease in hint.leases:
             self._add(lease, names)
         tips = [(self._value(source), target) for source, target in self._pairs]
         self.settled = {target: tip for tip, target in tips if tip and self.expected.get(target) == tip}
-        """Refs that git takes for up to date, given the tips that their leases expect; with the tips that they should
-        have."""
+        """Refs that git takes for up to date, because they are listed with the tips that their leases expect. Each has
+        the tip that it should have."""
         self._unsettled = [target for tip, target in tips if self.expected.get(target) != tip]
 
     @property

@@ -42,7 +42,7 @@ class Options(msgspec.Struct):
     promised: bool = False
     """True if fetched objects may refer to others that are fetched only when they are needed."""
     leases: dict[bytes, bytes] = msgspec.field(default_factory=dict)
-    """The tip that its lease expects, for each leased ref."""
+    """Each leased ref with the tip that its lease expects."""
     push_options: list[str] = msgspec.field(default_factory=list)
     """Push options, for the hooks of the server."""
     told: set[str] = msgspec.field(default_factory=set)

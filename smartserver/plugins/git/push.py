@@ -221,7 +221,7 @@ def objection(local: GitRepository, update: RefUpdate) -> bytes:
     """Return the reason why an update cannot be sent; empty if it can.
 
     Like git's own server, refuse a branch that points at something else than a commit. Also refuse to create or move a
-    ref that is not in a folder of `refs/` (it may be deleted), and a name that is too long for our server.
+    ref that is not in a folder of `refs/`; it may be deleted. Our server has no room for a name that is too long.
     """
     if len(update.ref) > MAX_NAME:
         return b"its name has %d bytes, expected no more than %d" % (len(update.ref), MAX_NAME)

@@ -67,7 +67,8 @@ if TYPE_CHECKING:
     from smartserver.client.places import Place
 
 FORMATS = frozenset({"git sha1", "git sha256"})
-"""The systems of a remote. Only the object formats of these are passed on, as a word of a line that git reads."""
+"""The systems that a remote may have. Only the object formats of these are passed on, as a word of a line that git
+reads."""
 
 BY_ID = ": only commits, tags and what refs point at can be asked for by id"
 
@@ -137,7 +138,7 @@ class GitRemote:
 
     def advised(self, found: Sequence[Advice]) -> None:
         """Show the faults in a push that was accepted, unless git is to be quiet."""
-        from smartserver.client.faults import lines  # There are nearly never any.
+        from smartserver.client.faults import lines  # Faults are very rare.
 
         if not self._options.quiet:
             for line in lines(found, self._location.key, "git fsck"):

@@ -43,7 +43,7 @@ def uisetup(ui: Any) -> None:
 
 
 def extsetup(ui: Any) -> None:
-    """Do nothing."""
+    """Do nothing: `uisetup` has registered everything."""
     del ui
 
 
@@ -90,7 +90,7 @@ def _find_common_heads(original: Original, ui: Any, local: Any, peer: Any, *argu
     heads, common = remote.heads(), remote.visible_common(local)
 
     def is_unrelated() -> bool:
-        """Tell whether both have changesets and none in common, as far as is known."""
+        """Tell whether both repositories have changesets, and none in common, as far as is known."""
         return matters and bool(len(local.changelog) and heads and not common)
 
     if peer.is_pushed_to and (is_unrelated() or (remote.evolves and remote.has_unknown_heads())):
@@ -160,8 +160,8 @@ def _push(original: Original, repository: Any, peer: Any, *arguments: Any, **nam
 
 
 def _discover_bookmarks(original: Original, operation: Any) -> Any:
-    """Find the bookmarks to push. A message about one may come from stale state: ask the server first, and print it
-    once."""
+    """Find the bookmarks to push. A message about one may come from stale state: ask the server first, and print a
+    message once."""
     peer = operation.remote
     if not isinstance(peer, HpssPeer):
         return original(operation)

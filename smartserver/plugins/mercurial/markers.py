@@ -2,7 +2,7 @@
 
 A repository may have thousands of markers, most of which both sides have. So the local repository remembers for each
 URL which markers the server has, and the server's version whose markers were taken last. The memory is a file in its
-cache folder, whose loss costs only bytes. It has the size of the local file of markers and a hash of that much. If
+cache folder, whose loss costs only bytes. It has the size of the local file of markers, and a hash of its content. If
 local markers were removed since, the memory does not count.
 """
 
@@ -101,8 +101,7 @@ class MarkerMemory:
         return list(obsutil.sortedmarkers(set(relevant) - self._there))
 
     def took(self, encoded: bytes, version: KnownVersion, *, is_all: bool) -> None:
-        """Remember the markers that a pull took. `is_all`: True if they are the markers of all changesets on the
-        server."""
+        """Remember the markers that a pull took. `is_all`: True if the pull was for all changesets."""
         self._is_of(version[0])
         self._there |= _parse(stream(encoded))
         if is_all:

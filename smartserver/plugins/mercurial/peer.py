@@ -143,7 +143,7 @@ class HpssPeer(BasePeer):
         return self.remote.find(key)
 
     def clonebundles(self) -> bytes:
-        """Return an empty list: a server has no clone bundles."""
+        """Return an empty text: a server has no clone bundles."""
         return b""
 
     clonebundles_manifest = clonebundles
@@ -193,7 +193,7 @@ class HpssPeer(BasePeer):
     # ---- commands that a user may ask for and that a server does not have
 
     def debugwireargs(self, *_arguments: object, **_named: object) -> bytes:
-        """Return an empty text."""
+        """Return an empty text: a server has no such command."""
         return b""
 
     def unbundle(self, *_arguments: object, **_named: object) -> Any:

@@ -188,7 +188,7 @@ class Remote:
         is_all_here = self.level and self.wanted is None and not self._exchanges_markers() and self._is_all_here()
         self.level = level
         if is_all_here:
-            return  # As in the pull at the end of a clone into a pool, which asked for a name before.
+            return  # So it is in the pull at the end of a clone into a pool, which asked for a name before.
         try:
             self._ask(level)
         except (error.Abort, error.RepoError) as cause:
@@ -320,7 +320,7 @@ class Remote:
 
     @property
     def came(self) -> dict[bytes, tuple[bytes, ...]]:
-        """The received changesets and their parents, in order."""
+        """The received changesets and their parents, in the order of arrival."""
         return self._graph if self.arrived is None else self.arrived.parents
 
     @property
