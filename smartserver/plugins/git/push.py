@@ -85,7 +85,7 @@ class GitPush:
         lines: list[bytes] = []
         found = guessed
         for _ in range(ATTEMPTS):
-            # Deletions are left out: git itself reports that there is nothing to delete.
+            # Deletions are left out, so that a missing ref is reported as git itself does it.
             leased = {push.ref for push in left if push.source and not push.force and leases.get(push.listed)}
             said, left = self._attempt(left, conditions(refspecs, found, knowledge.refs(), leased))
             lines += said
