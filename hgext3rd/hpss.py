@@ -29,7 +29,7 @@ _item(b"hpss", b"debug", default=b"")
 SCHEMES = (b"hpss", b"hpss+tls", b"hpss+ssh", b"hpss+sftp", b"hpss+s3", b"hpss+vfs")
 
 COMPILED = ("msgspec._core", "zstandard.backend_c")
-"""Modules that show whether smartserver's libraries are those of this Python."""
+"""Modules that show whether smartserver's libraries are built for this Python."""
 
 
 class Scheme:
@@ -40,15 +40,15 @@ class Scheme:
         self._load = load
 
     def make_peer(self, *args: Any, **named: Any) -> Any:
-        """The peer of a URL."""
+        """Return the peer of a URL."""
         return self._load().peer_schemes()[self._scheme].make_peer(*args, **named)
 
     def instance(self, *args: Any, **named: Any) -> Any:
-        """The same, in Mercurial 6.3."""
+        """Return the peer of a URL, in Mercurial 6.3."""
         return self._load().peer_schemes()[self._scheme].instance(*args, **named)
 
     def islocal(self, _path: bytes) -> bool:
-        """Whether a URL is that of a folder."""
+        """Return False: our URLs are not those of local folders."""
         return False
 
 
@@ -89,7 +89,7 @@ def uisetup(ui: Any) -> None:
 
 
 def lacks(places: list[str]) -> bytes:
-    """Why smartserver does not run in this Python, and what to do; empty if it does."""
+    """Return the reason why smartserver does not run in this Python, and what to do; empty if it runs."""
     if sys.version_info < (3, 11):
         return (
             b"it needs Python 3.11, hg runs on %d.%d; pip install 'smartserver[hg]' brings another hg"

@@ -1,1 +1,1 @@
-"""The client: one stub, media, and what is known of each remote."""
+"""The client: one stub, its media, and the knowledge about each remote."""

@@ -1,6 +1,7 @@
-"""The bodies of pushes and answers: segments as they lie or as one bulk stream, cut where a sender looks for a refusal.
+"""The bodies of pushes and answers: plain segments or one bulk stream, in pieces between which a sender looks for a
+refusal.
 
-Each sending makes the body again. It comes in pieces: some bytes, and how many segments end in them.
+Each sending makes the body again. A piece is some bytes and the number of segments that end in them.
 """
 
 from __future__ import annotations
@@ -21,38 +22,39 @@ from smartserver.wire.messages import RequestFlag
 from transports.errors import CodedError
 
 PIECE = 32 * 1024
-"""Bytes of an upload between two looks for a refusal."""
+"""Bytes of an upload between two checks for a refusal."""
 
 HELD = 64 * 1024
-"""Bytes of segments after which a bulk stream holds nothing back, so that the server has work while the next are made:
-zstd by itself holds back 128 KiB, the last of which nobody worked on meanwhile. Of 5.3 MB it costs no byte; each 32 KiB
-0.1 %."""
+"""Bytes of segments after which a bulk stream is flushed, so that the server has work while the next segments are made.
+Without a flush zstd holds back 128 KiB, which the server would wait for. 5.3 MB become no byte longer by this; a flush
+each 32 KiB would add 0.1 %."""
 
 
 OnSent = Callable[[int, int, int], None]
-"""Called with the bytes and the revisions sent so far, and the revisions in all."""
+"""Called with the bytes and the revisions sent so far, and the number of all revisions."""
 
 
 class EmptyBody:
-    """The source of a push that brings no revision, and its plan."""
+    """The source of a push without revisions, which is also its plan."""
 
     graph: Sequence[GraphNode] = ()
 
     def plan(self, tips: object, haves: object) -> EmptyBody:
-        """Whatever is asked for."""
+        """Return the same empty plan, whatever is asked for."""
         return self
 
     def segments(self) -> Iterable[bytes]:
-        """None."""
+        """Return no segments."""
         return ()
 
     def without_bases(self, keys: object) -> EmptyBody:
-        """The same."""
+        """Return the same empty plan."""
         return self
 
 
 class SourceFailed(Exception):
-    """A push could not read its source: `why`. The client that sends must not take it for the end of its connection."""
+    """A push could not read its source, for the reason `why`. It is a class of its own, so that the sending client does
+    not take it for an error of its connection."""
 
     def __init__(self, why: Exception) -> None:
         super().__init__(str(why))
@@ -61,7 +63,7 @@ class SourceFailed(Exception):
 
 @contextmanager
 def of_source() -> Iterator[None]:
-    """Raise what fails in the block as `SourceFailed`."""
+    """Raise errors of the block as `SourceFailed`."""
     try:
         yield
     except (CodedError, MediumError, ProtocolError, NotOurProtocol) as error:
@@ -69,26 +71,26 @@ def of_source() -> Iterator[None]:
 
 
 class Relay(EmptyBody):
-    """A body that comes from elsewhere, as the source and the plan of a push; it is passed on as it comes, and nobody
-    knows its graph. One that is an iterator is passed on once."""
+    """A body that is received elsewhere and passed on, as the source and the plan of a push. Its graph is unknown. An
+    iterator is passed on only once."""
 
     def __init__(self, body: Iterable[bytes], count: int, size: int, sent: OnSent) -> None:
         self.count = count
-        """Segments in it."""
+        """The number of segments in the body."""
         self._body = body
         self._size = size
         self._sent = sent
         self._begun = False
 
     def plan(self, tips: object, haves: object) -> Relay:
-        """The bytes that came, passed on."""
+        """Return this relay: it passes on the same bytes whatever is asked for."""
         return self
 
     def __call__(self) -> Iterator[tuple[bytes, int]]:
-        """The pieces of it; a `BodySource`.
+        """Yield the pieces of the body, as a `BodySource` does.
 
         Raises:
-            SourceFailed: where it comes from failed, or it was passed on before.
+            SourceFailed: the origin of the body failed, or an iterator was passed on before.
         """
         if self._begun and isinstance(self._body, Iterator):
             raise SourceFailed(ConnectionLost("its data cannot be read a second time; run the command again"))
@@ -105,14 +107,14 @@ class Relay(EmptyBody):
 
 
 def announcing(plan: Plan) -> BodySource:
-    """The graph of what would come, for a push that is only checked."""
+    """Return a body that is only the graph of a plan, for a push that is only checked."""
     graph = encode_graph(plan.graph)
     return lambda: [(graph, 0)]
 
 
 def sending(plan: Plan, *, bulk: bool, announced: bool = True) -> tuple[RequestFlag, BodySource]:
-    """The body of a push, and the flags that say its form. `bulk`: as a bulk stream, where that is shorter.
-    `announced`: with its graph first, where it is long."""
+    """Return the flags for the form of a push's body, and the body. With `bulk` the body is a bulk stream, unless it is
+    small and would not become shorter. With `announced` a long body begins with its graph."""
     first, rest = _begin(plan)
     if rest is None:
         packed = _packed(first) if bulk else None
@@ -123,7 +125,7 @@ def sending(plan: Plan, *, bulk: bool, announced: bool = True) -> tuple[RequestF
 
 
 def reported(body: BodySource, total: int, sent: OnSent) -> BodySource:
-    """The same body; `sent` is called after each piece, and at the end with all of the `total` revisions."""
+    """Return the same body, which calls `sent` after each piece, and at the end with all of the `total` revisions."""
 
     def pieces() -> Iterator[tuple[bytes, int]]:
         size = done = 0
@@ -139,7 +141,7 @@ def reported(body: BodySource, total: int, sent: OnSent) -> BodySource:
 
 
 def unpacked(body: Iterator[bytes]) -> Iterator[bytes]:
-    """The content of a bulk stream as it comes; nothing where no body came."""
+    """Yield the content of a bulk stream as it arrives; nothing if there is no body."""
     first = next(body, None)
     if first is not None:
         from smartserver.records.bulk import read_bulk
@@ -148,7 +150,8 @@ def unpacked(body: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class _Body:
-    """The body of a push, made again for each sending; what was gathered to measure it is used once."""
+    """The body of a push, made again for each sending. The segments in `first` were gathered to measure the body, and
+    serve only the first sending."""
 
     def __init__(self, plan: Plan, first: Iterable[bytes], *, whole: bool) -> None:
         self._plan = plan
@@ -162,14 +165,14 @@ class _Body:
         yield from self.pieces()
 
     def graph(self) -> bytes:
-        """The graph, which comes before the segments."""
+        """Return the encoded graph, which is sent before the segments; empty if it is not announced."""
         return b"" if self._whole else encode_graph(self._plan.graph)
 
     def pieces(self) -> Iterator[tuple[bytes, int]]:
         segments = iter(self._plan.segments() if self._first is None else self._first)
         self._first = None
         left = 0
-        """Bytes to come of a segment that is sent in parts."""
+        """The remaining bytes of a segment that is sent in parts."""
         while gathered := _gather(segments, PIECE):
             ended = 0
             for part in gathered:
@@ -179,7 +182,7 @@ class _Body:
 
 
 class _BulkBody:
-    """The same body as a bulk stream."""
+    """The body of a push as a bulk stream."""
 
     def __init__(self, body: _Body) -> None:
         self._body = body
@@ -188,7 +191,7 @@ class _BulkBody:
         from smartserver.records.bulk import SEGMENT_LEVEL, BulkWriter
 
         writer = BulkWriter(SEGMENT_LEVEL)
-        # The graph whole before anything else, so that a push that cannot succeed ends early.
+        # The whole graph is sent first, so that a push that cannot succeed ends early.
         yield writer.add(self._body.graph()) + writer.flush(), 0
         ended = held = 0
         for piece, segments in self._body.pieces():
@@ -205,7 +208,7 @@ class _BulkBody:
 
 
 def _packed(segments: list[bytes]) -> BodySource | None:
-    """A small body as a bulk stream; None where that is no shorter."""
+    """Return a small body as a bulk stream, or None if that is not shorter."""
     from smartserver.records.bulk import SEGMENT_LEVEL, BulkWriter
 
     with span(Part.LOCAL, "compress"):
@@ -217,14 +220,16 @@ def _packed(segments: list[bytes]) -> BodySource | None:
 
 
 def _cut(joined: bytes, segments: int) -> Iterator[tuple[bytes, int]]:
-    """Pieces between which the client looks for a refusal; with the last, how many segments end in them."""
+    """Yield pieces between which the client looks for a refusal. The last one has the number of segments that end in
+    all of them."""
     last = max(range(0, len(joined), PIECE), default=0)
     for at in range(0, len(joined), PIECE):
         yield joined[at : at + PIECE], segments if at == last else 0
 
 
 def _begin(plan: Plan) -> tuple[list[bytes], Iterator[bytes] | None]:
-    """The first segments and the rest; no rest where all are small enough to be sent without announcing their graph."""
+    """Return the first segments and an iterator over the rest. The iterator is None if all segments together are small
+    enough to be sent without announcing their graph."""
     stream = iter(plan.segments())
     gathered = _gather(stream, GRAPH_FIRST_THRESHOLD + 1)
     return gathered, (stream if sum(map(len, gathered)) > GRAPH_FIRST_THRESHOLD else None)
@@ -232,7 +237,7 @@ def _begin(plan: Plan) -> tuple[list[bytes], Iterator[bytes] | None]:
 
 @spent(Part.LOCAL, "read")
 def _gather(segments: Iterator[bytes], least: int) -> list[bytes]:
-    """The next segments, or parts of one, of so many bytes at least; fewer at the end."""
+    """Return the next segments, or parts of one, with at least `least` bytes in all; fewer at the end."""
     gathered: list[bytes] = []
     size = 0
     for segment in segments:

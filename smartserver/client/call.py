@@ -1,6 +1,5 @@
-"""`Client`: the only stub. Requests go one after another over one connection; one that was lost is sent again as a
-repeat, and what became of a change is said, or that nobody knows.
-"""
+"""`Client`: the only stub. It sends requests one after another over one connection. A request without an answer is sent
+again as a repeat. For a change the caller learns the result, or that the outcome is unknown."""
 
 from __future__ import annotations
 
@@ -38,20 +37,20 @@ class Caller(NamedTuple):
     agent: str = ""
     """The program's name and release."""
     above: str = ""
-    """The name that errors give the folder that is served (`errors.known_as`)."""
+    """The name that errors use for the served folder (`errors.known_as`)."""
     credentials: Credentials | None = None
     """The token that says who the user is."""
     holder: Holder | None = None
     """The keeper of the connection between commands."""
     traceparent: str = ""
-    """The trace that requests belong to (W3C Trace Context); the server tells what it spent time on."""
+    """The trace that requests belong to (W3C Trace Context); the server then reports the times that it spent."""
 
 
 NOBODY = Caller()
 
 
 class Client:
-    """Sends requests over one connection, which it opens when it first needs it and again when it breaks."""
+    """Sends requests over one connection. It opens the connection at the first request, and again after it broke."""
 
     def __init__(
         self,
@@ -71,22 +70,22 @@ class Client:
         self._sleep = sleep
         self._link: Link | None = None
         self.connections = 0
-        """The number of connections so far."""
+        """The number of connections made so far."""
         self._token: str | None = None
-        """The token of each request; None as long as nobody looked for one."""
+        """The token of each request; None until it is looked up."""
         self._is_new = False
-        """True if the user was asked for it, and it is not kept yet."""
+        """True if the token came from `Credentials.ask` and is not stored yet."""
         self._is_taken = False
-        """True if the server took that one."""
+        """True if the server accepted the token from `Credentials.ask`."""
         self._has_none = False
-        """True if there is none to be asked for."""
+        """True if `Credentials.ask` found no token."""
 
     def call(self, verb: Verb[RequestT, ResultT], arguments: RequestT, path: str = "") -> ResultT:
-        """One use of a verb.
+        """Call one verb and return its result.
 
         Raises:
-            CodedError: what the verb declares.
-            OutcomeUnknown: as `request`.
+            CodedError: an error that the verb declares.
+            OutcomeUnknown: as in `request`.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer.
         """
         try:
@@ -99,12 +98,12 @@ class Client:
         return cast("ResultT", result)
 
     def request(self, outgoing: Outgoing) -> Answer:
-        """Send a request and wait for its answer; a body that comes with it is left unread.
+        """Send a request and wait for its answer; the body of the answer is left unread.
 
         Raises:
             Refusal: the server changed nothing.
-            OutcomeUnknown: no answer came, or none that can be one, after the change may have been made; sent again,
-                it got none either, or a refusal.
+            OutcomeUnknown: the change may have been made, but no valid answer came. The repeats got no answer either,
+                or a refusal.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer, and no change was made.
         """
         caller = self._caller
@@ -116,13 +115,13 @@ class Client:
         while True:
             link: Link | None = None
             try:
-                # What is lost on one that others used is sent again: of file-level changes no log could tell.
+                # A request that is lost on a held connection is sent again, so it must be safe to repeat.
                 link = self._ready(resume=lost is None and (outgoing.repeatable or not outgoing.mutates))
                 now = self._clock()
                 # Connecting takes time too, but a request is a repeat only when it was sent before.
                 age = 0 if first is None else max(1, int((now - first) * 1000))
                 if not outgoing.repeatable:
-                    age = 0  # It never is a repeat: no earlier sending was read.
+                    age = 0  # It is sent again only if no earlier sending was read, so it never is a repeat.
                 first = now if first is None else first
                 answer = link.exchange(outgoing, age, caller.agent, self._known_token(), caller.traceparent)
                 self._is_taken = self._is_taken or self._is_new
@@ -140,7 +139,7 @@ class Client:
                 stale = link is not None and link.resumed
                 again = (0.0 if stale else next(pauses, None)) if helps else None
                 if lost is None or (isinstance(lost, MediumError) and not isinstance(error, MediumError)):
-                    lost = error  # A rule that was broken says more than a connection that did.
+                    lost = error  # A broken rule of the protocol says more than a broken connection.
                 if again is None:
                     if certainty.doubtful:
                         raise certainty.doubt(str(lost)) from lost
@@ -151,10 +150,10 @@ class Client:
                 if not denied:
                     self._is_taken = self._is_taken or self._is_new
                 elif caller.credentials is not None and self._has_another(caller.credentials, denied, ask=not asked):
-                    # Nothing was done. It is a repeat only if it is one of a sending before.
+                    # The server did nothing. The next sending is a repeat only if an earlier one was lost.
                     asked, first = True, None if lost is None else first
                     continue
-                # One with a large body is not sent again and again unasked.
+                # A request with a large body is not retried automatically.
                 small = not outgoing.flags & RequestFlag.GRAPH_FIRST
                 again = next(pauses, None) if refusal.error.retryable and small else None
                 if again is None:
@@ -165,7 +164,7 @@ class Client:
             except BaseException as error:
                 self._drop()
                 if certainty.doubtful and isinstance(error, Exception):
-                    # The body could not be made once more. That says nothing of the sending before.
+                    # The body could not be made again. That says nothing of the earlier sending.
                     raise certainty.doubt(f"{lost}; it could not be sent again: {error}") from error
                 raise
 
@@ -174,14 +173,15 @@ class Client:
             self._sleep(seconds)
 
     def _known_token(self) -> str:
-        """The token that is sent unasked."""
+        """Return the token to send before the server asks for one; empty if there is none."""
         if self._token is None:
             credentials = self._caller.credentials
             self._token = "" if credentials is None else credentials.token()
         return self._token
 
     def _has_another(self, credentials: Credentials, denied: Sequence[AccessDenied], *, ask: bool) -> bool:
-        """True if there is another token to send than the one that was refused; else the errors say why not."""
+        """Tell whether there is another token than the refused one. If asking for one fails, add the reason to the
+        errors."""
         if any(refusal.token == TOKEN_REFUSED for refusal in denied):
             credentials.reject()
         self._token, self._is_new, self._is_taken = "", False, False
@@ -216,8 +216,8 @@ class Client:
         return self._link
 
     def close(self) -> None:
-        """Close the connection, or have it held for other commands; the next request takes or opens another. A token
-        that the server took is kept."""
+        """Close the connection, or give it to the holder for other commands. The next request takes or opens another.
+        Store a token that the server accepted."""
         credentials, holder = self._caller.credentials, self._caller.holder
         if self._is_taken and credentials is not None:
             self._is_taken = False
@@ -241,5 +241,5 @@ class Client:
 
 
 def _as_unknown(error: CodedError) -> OutcomeUnknown:
-    """The error for a refused repeat of a change whose first sending may still be carried out."""
+    """Return the error for a refused repeat of a change whose first sending may still be carried out."""
     return error if isinstance(error, OutcomeUnknown) else OutcomeUnknown(f"sent again, it was refused: {error}")

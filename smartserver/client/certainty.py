@@ -1,11 +1,11 @@
-"""The knowledge of a client about a change it asked for, from the end of each sending.
+"""The client's knowledge of whether its change was made, derived from how each sending ended.
 
-Both sides send before they listen: whatever comes in place of an answer, be it the greeting of a login shell, does not
-say that nobody read the request. Of a request that changes nothing there is nothing to know.
+Both sides send before they listen. So other bytes in place of an answer, such as the greeting of a login shell, do not
+show that nobody read the request. A request that changes nothing needs none of this.
 
-A refusal says nothing of an earlier sending that got no answer. That one may still be in progress: in a process that
-was stopped, or on a server whose link was lost. It is then carried out when it goes on, if its conditions hold by then.
-So after it only success is certain: the repository's log then has the request, and carries it out once.
+A refusal says nothing of an earlier sending that got no answer. That sending may still be in progress, in a stopped
+process or on a server whose link was lost. The server may then carry it out later, if its conditions hold by then. So
+after a lost sending only success is certain: the repository's log then has the request, which is carried out once.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from smartserver.wire.errors import NotHpss
 
 
 class Certainty(enum.Enum):
-    """The knowledge about a change after the sendings so far."""
+    """The client's knowledge about a change after the sendings so far."""
 
     UNMADE = "no sending can have been carried out"
     HARDLY = "all of it went to somebody who does not speak hpss, as far as one can hear, or to nobody"
     PERHAPS = "a sending may have been carried out"
 
     def after(self, error: Exception, *, perhaps_read: bool) -> Certainty:
-        """The knowledge after one more sending, which got no answer.
+        """Return the knowledge after one more sending, which got no answer.
 
-        `perhaps_read`: it was sent whole, and nobody has shown that he reads nothing.
+        `perhaps_read`: True if the request was sent completely, and the server did not show that it reads none.
         """
         if not perhaps_read:
             return self
@@ -42,13 +42,13 @@ class Certainty(enum.Enum):
         return self is not Certainty.UNMADE
 
     def doubt(self, why: str) -> OutcomeUnknown:
-        """The error for a change when no more is to be learnt."""
+        """Return the error for a change whose outcome cannot be learned."""
         return NoServer(why) if self is Certainty.HARDLY else OutcomeUnknown(why)
 
 
 @dataclasses.dataclass(eq=False)
 class NoServer(OutcomeUnknown):
-    """Nobody who speaks hpss answers. Most likely the address is wrong; but there may be a server behind it."""
+    """No hpss server answers. Most likely the address is wrong, but there may be a server behind it."""
 
     def __str__(self) -> str:
         return f"{self.why}; if an hpss server got the request all the same, it is unknown whether the change was made"

@@ -1,12 +1,12 @@
-"""Copies one repository of ours into another: its refs, or those named, with their revisions, tags and maps.
+"""Copies one hpss repository into another: all refs or the named ones, with their revisions, tags and maps.
 
-A copy is a push, so what the target has already is not sent. It is one request, or several where refs and maps take
-more than one may hold: the first brings all revisions. A repository that several requests make is incomplete until the
-last one came, and shown to nobody. An interrupted copy goes on when it is run again (`resumed`).
+A copy is a push, so revisions that the target has are not sent. It is one request, or several if the refs and maps
+exceed the limits of one; the first brings all revisions. A repository that several requests create is incomplete and
+hidden until the last one arrives. An interrupted copy continues when it is run again (`resumed`).
 
-`CopySource` is what the source has, a `PushSource` reads its revisions; `pull` gets both from another
-`RemoteRepository`. Maps that are not told with the refs (`System.untold`) are copied last, in requests of their own:
-the target is asked which of the entries it has.
+`CopySource` has the content of the source, and a `PushSource` reads its revisions; `pull` gets both from another
+`RemoteRepository`. Some maps are not sent with the refs (`System.untold`). They are copied last, in separate requests,
+after the target was asked which entries it has.
 """
 
 from __future__ import annotations
@@ -46,15 +46,16 @@ HEADS, TAGS = b"refs/heads/", b"refs/tags/"
 """The prefixes that a short name of a ref may lack."""
 
 AT_ONCE: Final = MAX_REQUEST // 2
-"""Bytes of the changes of refs and maps in one request of a copy; the last change may be over it."""
+"""Bytes of changes of refs and maps in one request of a copy; the last change may exceed it."""
 
 CALLS_AT_ONCE: Final = MAX_CALLS - 3
-"""Calls of them in one request: those that make, open and fill the repository come before."""
+"""Calls that change refs and maps in one request. Up to three calls that create, open and fill the repository come
+before."""
 
 Changes = tuple[list[RefUpdate], list[MapUpdateRequest]]
 
 Maps = Mapping[str, tuple[MapKind, Mapping[bytes, bytes]]]
-"""By name: what its values are, and its entries as they are kept."""
+"""The kind of each map's values, and its entries as stored, by the map's name."""
 
 
 class CannotCopy(Exception):
@@ -63,7 +64,7 @@ class CannotCopy(Exception):
 
 @dataclass(frozen=True)
 class CopySource:
-    """The content of a repository that another is to have."""
+    """The content of a repository that is to be copied."""
 
     vcs: str
     settings: Mapping[str, bytes]
@@ -71,11 +72,11 @@ class CopySource:
     maps: Maps
 
     def only(self, names: Sequence[str], beyond: Beyond) -> CopySource:
-        """The refs of these names, what belongs to them, and the entries that keep their meaning; all where no name is
-        given. `beyond` is asked of the source.
+        """Return only the named refs, the map entries that belong to them, and the entries that keep their meaning;
+        everything if there are no names. `beyond` reads the graph of the source.
 
         Raises:
-            CannotCopy: there is none of that name.
+            CannotCopy: no ref has one of the names.
         """
         if not names:
             return self
@@ -99,7 +100,7 @@ class CopySource:
         raise CannotCopy(f"there is no ref {name!r}; there is {some or 'none'}")
 
     def ref_updates(self, *, force: bool) -> list[RefUpdate]:
-        """The moves of the other side's refs."""
+        """Return the updates of the target's refs."""
         updates = []
         for name, value in sorted(self.refs.items()):
             tip = value[0]
@@ -112,17 +113,17 @@ class CopySource:
         return updates
 
     def differing(self, there: Knowledge) -> int:
-        """The number of entries of its maps that are known to be another there."""
+        """Count the map entries that are known to have another value in the target."""
         known = {name: there.map(name) for name in self.maps.keys() - system_of(self.vcs).untold.keys()}
         return sum(
             its.get(key, value) != value for name, its in known.items() for key, value in self.maps[name][1].items()
         )
 
     def map_updates(self, there: Knowledge, *, force: bool) -> list[MapUpdateRequest]:
-        """The changes of the other side's maps. Entries that it has are left out, unless they are forced."""
+        """Return the changes of the target's maps. Without `force`, entries that the target has are left out."""
         updates: list[MapUpdateRequest] = []
         how = How.SET if force else How.ADD
-        # Under other settings it needs more entries to have the same meaning.
+        # Under other settings the target needs more entries for the same meaning.
         needed = system_of(self.vcs).settings_entries(self.settings, there.settings, self.tips())
         for name, (kind, entries) in sorted(_joined(self.maps, needed).items()):
             known = there.map(name)
@@ -137,14 +138,13 @@ class CopySource:
         return updates
 
     def tips(self) -> list[RevisionId]:
-        """The tips of all refs."""
+        """Return the tips of all refs."""
         return [tip.id for value in self.refs.values() for tip in value]
 
     def requests(self, there: Knowledge, *, force: bool) -> list[Changes]:
-        """The changes of the other side, in parts that fit into a request each; at least one. Entries that belong to a
-        ref come after it. The others come first: nobody sees the refs with another meaning. Maps that are not told with
-        the refs are left out.
-        """
+        """Return the changes of the target in parts that each fit into a request; at least one part. Entries that
+        belong to a ref come after it. The other entries come first, so that nobody sees the refs with another meaning.
+        Maps that are not sent with the refs are left out."""
         untold = system_of(self.vcs).untold
         told = replace(self, maps={name: found for name, found in self.maps.items() if name not in untold})
         parts: list[Changes] = [([], [])]
@@ -175,7 +175,7 @@ def _joined(maps: Maps, more: Mapping[str, Mapping[bytes, bytes]]) -> Maps:
 
 
 def of_remote(known: Knowledge) -> CopySource:
-    """The content of a repository, as its server told it."""
+    """Return the content of a repository as its server reported it."""
     kinds = system_of(known.vcs).maps
     maps = {
         name: (MapKind(kinds[name].kind) if name in kinds else MapKind.OPAQUE, known.map(name)) for name in known.maps()
@@ -185,7 +185,7 @@ def of_remote(known: Knowledge) -> CopySource:
 
 @dataclass(frozen=True)
 class CopyEndpoint:
-    """One of the two repositories, and what the user calls it."""
+    """One of the two repositories, and the user's name for it."""
 
     place: str
     repository: RemoteRepository
@@ -193,7 +193,7 @@ class CopyEndpoint:
 
 @dataclass(frozen=True)
 class _Whole:
-    """A source that brings with the refs of the first request what those of later ones and entries of maps name."""
+    """A source whose first request also brings the revisions that later requests and map entries name."""
 
     source: PushSource
     ids: Sequence[RevisionId]
@@ -204,7 +204,7 @@ class _Whole:
 
 @contextmanager
 def of_records() -> Iterator[None]:
-    """Raise as `SourceFailed` what the target says of the records that it is sent."""
+    """Raise as `SourceFailed` the target's errors about the records of the source."""
     try:
         yield
     except (CorruptRecord, WrongParents, MissingReference) as error:
@@ -214,11 +214,11 @@ def of_records() -> Iterator[None]:
 def copy(
     copied: CopySource, source: PushSource, new: NewRepository | None, target: RemoteRepository, *, force: bool
 ) -> tuple[PushOutcome, int]:
-    """Copy what a source has; what became of it, and how many entries of maps differ and were not to be replaced. The
-    target's settings are those known, which count where `System.settings_matter`.
+    """Copy the content of a source. Return the outcome, and the number of map entries that differ and were not
+    replaced. The target's settings must be known if `System.settings_matter`.
 
     Raises:
-        SourceFailed: a record is not what its key says: nothing of the target is damaged.
+        SourceFailed: a record does not match its key; the target is not damaged.
     """
     requests = copied.requests(target.knowledge, force=force)
     several = len(requests) > 1 or (new is not None and new.part is CopyPart.MORE)
@@ -255,11 +255,12 @@ def _size(change: RefUpdate | MapUpdateRequest) -> int:
 def pull(
     source: CopyEndpoint, target: CopyEndpoint, names: Sequence[str], sent: OnSent, *, force: bool
 ) -> tuple[PushOutcome, int]:
-    """Ask one repository for what the other lacks, and put it there. `sent`: as of `RemoteRepository`.
+    """Ask the source for the revisions that the target lacks, and push them to the target. `sent` reports the progress,
+    like `RepositoryExchange.sent`.
 
     Raises:
-        CannotCopy: there is no such ref, or the two are of different kinds.
-        SourceFailed: the source failed; anything else is of the target, as of `copy`.
+        CannotCopy: there is no such ref, or the two repositories are of different systems.
+        SourceFailed: the source failed. Any other error comes from the target, as in `copy`.
     """
     there, here = source.repository, target.repository
     new: NewRepository | None = None
@@ -275,7 +276,7 @@ def pull(
     haves, vcs = here.knowledge.tips()[:MAX_HAVES], there.knowledge.vcs or here.knowledge.vcs
     with of_source():
         if names and (not vcs or system_of(vcs).graph):
-            there.learn_refs()  # Nothing can be asked while the revisions come.
+            there.learn_refs()  # No request can be made while the revisions arrive.
             copied = of_remote(there.knowledge).only(names, partial(_beyond, there))
             pulled = there.pull(haves, [], copied.tips())
         else:
@@ -305,7 +306,8 @@ def _made_as(known: Knowledge) -> NewRepository:
 
 
 def resumed(target: RemoteRepository, new: NewRepository) -> NewRepository:
-    """Go on with a copy into an incomplete repository: the target says what it has, and `copy` is given the result."""
+    """Ask an incomplete repository for what it has, to continue a copy into it. Return the argument `new` for
+    `copy`."""
     new = msgspec.structs.replace(new, part=CopyPart.MORE)
     target.push(PushRequest([], new=new))
     return new
@@ -322,7 +324,7 @@ _page = msgspec.msgpack.Decoder(tuple[dict[bytes, bytes], bool])
 
 
 def untold_entries(remote: RemoteRepository, name: str) -> dict[bytes, bytes]:
-    """All entries of a map that is not told with the refs."""
+    """Return all entries of a map that is not sent with the refs."""
     entries: dict[bytes, bytes] = {}
     for page in untold_pages(remote, name):
         entries |= page
@@ -330,7 +332,8 @@ def untold_entries(remote: RemoteRepository, name: str) -> dict[bytes, bytes]:
 
 
 def untold_pages(remote: RemoteRepository, name: str) -> Iterator[dict[bytes, bytes]]:
-    """The same in the order of their keys, a request for each part."""
+    """Yield the entries of a map that is not sent with the refs, in the order of their keys. Each page takes one
+    request."""
     selector = system_of(remote.knowledge.vcs).untold[name]
     after, is_all = b"", False
     while not is_all:
@@ -348,7 +351,8 @@ def untold_pages(remote: RemoteRepository, name: str) -> Iterator[dict[bytes, by
 def add_untold(
     pushed: PushOutcome, maps: Iterable[tuple[str, Mapping[bytes, bytes]]], target: RemoteRepository
 ) -> PushOutcome:
-    """Add the entries of such maps that the target lacks, up to the first refusal; the outcome of all."""
+    """Push the entries of `maps` that the target lacks, up to the first refusal. These maps are not sent with the refs.
+    Return `pushed` with the outcomes of these pushes."""
     if pushed.error() is not None:
         return pushed
     for name, entries in maps:
@@ -363,7 +367,7 @@ def add_untold(
 
 
 def _parts(changes: Iterable[EntryChange]) -> Iterator[list[EntryChange]]:
-    """Changes of entries, in parts that fit into a call each."""
+    """Yield the changes of entries in parts that each fit into a call."""
     part: list[EntryChange] = []
     size = 0
     for change in changes:

@@ -1,9 +1,11 @@
-"""Tokens on the client's side: when one is sent, where it comes from, and which servers want one.
+"""The client's tokens: when a token is sent, where it comes from, and which servers require one.
 
-A token goes where nobody on the way can read it: over TLS, and to this machine. It goes only to a server that asked for
-one. That it did is remembered in the user's cache, so that the next command sends its token with its first request.
+A token is sent only where nobody on the way can read it: over TLS, or to this machine. It is sent only to a server that
+asked for one. The user's cache remembers that the server asked, so that the next command sends its token with the first
+request.
 
-A tool may keep passwords for other servers in the same place. Nothing is sent that does not begin as a token does.
+A tool may store passwords for other servers in the same place. A password that does not begin like a token is never
+sent.
 """
 
 from __future__ import annotations
@@ -21,54 +23,54 @@ if TYPE_CHECKING:
     from smartserver.client.places import Place
 
 TOKEN_VARIABLE = "SMARTSERVER_TOKEN"
-"""The variable of the environment that has a token, and names the server that it is for: HOST[:PORT]=TOKEN. Else a
-repository could have it sent to a server of its choice, by the URL of a submodule."""
+"""The environment variable for a token, with the server that it is for: HOST[:PORT]=TOKEN. Without the server a
+repository could have the token sent anywhere, by the URL of a submodule."""
 
 
 def token_in(password: str) -> str:
-    """A password if it is a token, else nothing."""
+    """Return a password if it is a token, else an empty string."""
     return password if password.startswith(TOKEN_PREFIX) and password.isascii() else ""
 
 
 class NoToken(Exception):
-    """There is no token to send, and what to do about it."""
+    """There is no token to send. The message says what to do about it."""
 
 
 class Credentials(Protocol):
     """The user's token for one server."""
 
     def token(self) -> str:
-        """The one to send before the server asks; empty where none is known, or it may not be sent."""
+        """Return the token to send before the server asks; empty if none is known, or it may not be sent."""
 
     def ask(self) -> str:
-        """One to send after the server refused a request without a valid one; the user may be asked.
+        """Return a token to send after the server refused a request without a valid one. The user may be asked.
 
         Raises:
             NoToken: there is none.
         """
 
     def approve(self) -> None:
-        """The server took what `ask` gave."""
+        """Note that the server accepted the token from `ask`."""
 
     def reject(self) -> None:
-        """The server refused the last one."""
+        """Note that the server refused the last token."""
 
 
 class TokenSource(Protocol):
-    """The place where the user of a tool keeps passwords."""
+    """The place where a tool stores the user's passwords."""
 
     def stored(self) -> str:
-        """The token that is kept there for the scheme and the server; empty where that would be asked of the user, or
-        there is none. A password for another scheme, or that is no token, is none."""
+        """Return the token that is stored for the scheme and the server, without asking the user; else an empty string.
+        A password that is no token, or for another scheme, does not count."""
 
     def ask(self) -> str:
-        """The same, and the user is asked if there is none; empty where he gives none."""
+        """Return the stored token, or ask the user for one; empty if the user gives none."""
 
     def approve(self) -> None:
-        """The last token is valid: keep it."""
+        """Store the last token, which is valid."""
 
     def reject(self) -> None:
-        """The last token is not valid: forget it."""
+        """Remove the last token, which is not valid."""
 
 
 SourceOf = Callable[[str, str], TokenSource]
@@ -76,31 +78,31 @@ SourceOf = Callable[[str, str], TokenSource]
 
 
 class ServerCredentials:
-    """The token for a server over TCP: the one in the environment, or else from a source."""
+    """The token for a server over TCP, from the environment or else from a source."""
 
     def __init__(self, place: Place, folder: str | None, given: str, source: SourceOf | None) -> None:
-        """`folder`: as of `Knowledge`. `given`: what is in the environment."""
+        """`folder`: the folder of `Knowledge`. `given`: the value of `TOKEN_VARIABLE`."""
         self._place = place
         self._given = _token_for(place, given)
         self._names_another = bool(given) and not self._given
         self._is_refused = False
-        """True if the server refused that one."""
+        """True if the server refused the token from the environment."""
         self._source_of = source
         self._source: TokenSource | None = None
         self._private = is_private(served_by(place))
         name = hashlib.blake2b(served_by(place).encode(), digest_size=16).hexdigest()
         self._mark = os.path.join(os.path.dirname(folder), "tokens", name) if folder else None
-        """The file that says that the server wants one."""
+        """The file that exists if the server requires a token."""
 
     def token(self) -> str:
-        """The token that is sent to a server which asked for one before."""
+        """Return the token if the server asked for one before and nobody else can read it; else an empty string."""
         if not self._private or self._mark is None or not os.path.exists(self._mark):
             return ""
         source = self._opened()
         return token_in(self._given or (source.stored() if source is not None else ""))
 
     def ask(self) -> str:
-        """One for a server that asks.
+        """Return a token for a server that asks for one.
 
         Raises:
             NoToken: there is none, or others could read it.
@@ -123,9 +125,9 @@ class ServerCredentials:
         return found
 
     def approve(self) -> None:
-        """Remember that the server wants one, and have it kept."""
+        """Remember that the server requires a token, and have the source store it."""
         if self._mark is not None:
-            with contextlib.suppress(OSError):  # Without it the next command makes one round trip more.
+            with contextlib.suppress(OSError):  # Without the file the next command needs one more round trip.
                 os.makedirs(os.path.dirname(self._mark), mode=0o700, exist_ok=True)
                 with open(self._mark, "w", encoding="utf-8") as file:
                     file.write(f"{served_by(self._place)}\n")
@@ -133,7 +135,7 @@ class ServerCredentials:
             self._source.approve()
 
     def reject(self) -> None:
-        """Send none unasked from now on, and have it forgotten."""
+        """Send no token before the server asks for one, and have the source remove the refused one."""
         if self._mark is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self._mark)
@@ -152,27 +154,29 @@ class ServerCredentials:
 def credentials_for(
     place: Place, folder: str | None, given: str, source: SourceOf | None = None
 ) -> ServerCredentials | None:
-    """The user's token for the server of a place, as `ServerCredentials`; None where tokens say nothing."""
+    """Return the user's token for the server of a place (`ServerCredentials`), or None if the server is not reached
+    over TCP."""
     over_tcp = served_by(place).startswith((f"{PLAIN}://", f"{TLS}://"))
     return ServerCredentials(place, folder, given, source) if over_tcp else None
 
 
 def is_private(url: str) -> bool:
-    """True if nobody on the way to the server of a URL can read what is sent: it has TLS, or is this machine."""
+    """Tell whether nobody on the way to the server of a URL can read what is sent: it uses TLS, or is this machine."""
     scheme, _, rest = url.partition("://")
     host = rest.partition("/")[0].rpartition(":")[0].strip("[]")
     return scheme == TLS or host in ("localhost", "::1") or _is_loopback(host)
 
 
 def _is_loopback(host: str) -> bool:
-    """True for an address of 127.0.0.0/8. `ipaddress` would tell, for 4 ms of each command's start."""
+    """Tell whether a host is an address in 127.0.0.0/8. Importing `ipaddress` would add 4 ms to each command's
+    start."""
     parts = host.split(".")
     numbers = [int(part) for part in parts if part.isascii() and part.isdigit() and len(part) < 4]
     return len(parts) == len(numbers) == 4 and numbers[0] == 127 and max(numbers) < 256
 
 
 def _token_for(place: Place, given: str) -> str:
-    """The token of the environment, if it is for the server of a place."""
+    """Return the token from the environment if it is for the server of a place, else an empty string."""
     server, _, token = given.strip().rpartition("=")
     host, _, port = place.where.lower().rpartition(":")
     names = (f"{host}:{port}", host) if port == str(DEFAULT_PORT) else (f"{host}:{port}",)

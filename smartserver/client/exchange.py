@@ -1,4 +1,5 @@
-"""`RepositoryExchange`: requests to one repository on a server, and what is known of it. A pull is a single request."""
+"""`RepositoryExchange`: requests to one repository on a server, and the knowledge about it. A pull is a single
+request."""
 
 from __future__ import annotations
 
@@ -28,20 +29,21 @@ from transports.errors import CodedError
 
 
 class PullAnswer(msgspec.Struct, frozen=True):
-    """The answer to a pull: the state is in the knowledge, the body comes as it is read."""
+    """The answer to a pull. Its state is stored in the knowledge; the body is received as it is read."""
 
     result: PullResult
     body: Iterator[bytes]
     stats: StatsResult | None = None
 
     def common(self, haves: Sequence[RevisionId]) -> list[RevisionId]:
-        """The haves of the request that the server has too."""
+        """Return the haves of the request that the server has too."""
         common = int.from_bytes(self.result.common, "little")
         return [have for at, have in enumerate(haves) if common >> at & 1]
 
 
 class ReadAnswer(msgspec.Struct, frozen=True):
-    """The answer to a read: the state is in the knowledge, the body comes as it is read, in one of two ways."""
+    """The answer to a read. Its state is stored in the knowledge; the body is received as `graph` or `segments` is
+    read."""
 
     result: ReadResult
     body: Iterator[bytes]
@@ -49,7 +51,7 @@ class ReadAnswer(msgspec.Struct, frozen=True):
 
     @property
     def graph(self) -> Iterator[GraphNode]:
-        """The ids and parents of revisions."""
+        """The revisions of a body without records, with their parents."""
         return read_graph(self.body, self.kinds)
 
     @property
@@ -59,7 +61,7 @@ class ReadAnswer(msgspec.Struct, frozen=True):
 
 
 def read_graph(body: Iterable[bytes], kinds: Sequence[Kind]) -> Iterator[GraphNode]:
-    """The revisions of a body of segments without records, with their parents, as they come."""
+    """Yield the revisions and parents in a body of segments without records, as they arrive."""
     stream = SegmentStream(graph_first=False)
     try:
         for text in unpacked(iter(body)):
@@ -75,29 +77,31 @@ def read_graph(body: Iterable[bytes], kinds: Sequence[Kind]) -> Iterator[GraphNo
 
 
 class RepositoryExchange:
-    """Requests to one repository on a server, and what their answers say of it.
+    """Requests to one repository on a server, and the knowledge from their answers.
 
     Raises:
         CodedError: the server refused the request.
-        OutcomeUnknown: as `Client.request`.
+        OutcomeUnknown: as in `Client.request`.
         MediumError, RemoteProtocolError, NotOurProtocol: there was no answer, and no change was made.
     """
 
     def __init__(self, client: Client, path: str, knowledge: Knowledge, *, below: bool = False) -> None:
-        """`below`: the path may lead to a branch below a repository, and into it; the ref `.` is that branch."""
+        """`below`: True if the path may continue below a repository, to a branch or into one. The ref `.` is then that
+        branch."""
         self.knowledge = knowledge
         self._client = client
         self._path = path
         self.below = below
         self.advised: Callable[[Sequence[Advice]], None] = lambda advice: None
-        """Called with the server's messages for the user, where there are some."""
+        """Called with the server's messages for the user, if there are any."""
         self.sent: OnSent = lambda size, done, total: None
-        """Called as the body of a push is sent."""
+        """Called while the body of a push is sent."""
 
     # -- pull
 
     def learn_refs(self, *, stats: bool = False) -> StatsResult | None:
-        """Ask for the refs; they are in the knowledge then. `stats`: and for what the repository consists of."""
+        """Ask for the refs and store them in `knowledge`. With `stats`, also ask for the repository's statistics and
+        return them."""
         return self._pull(PullRequest(refs=[]), stats=stats).stats
 
     def pull(
@@ -113,10 +117,10 @@ class RepositoryExchange:
         expanded: bool = False,
         stats: bool = False,
     ) -> PullAnswer:
-        """Learn the refs and receive what `refs` and `ids` reach and `haves` do not.
+        """Learn the refs and receive the revisions that `refs` and `ids` reach and `haves` do not.
 
-        The arguments are those of `Repository.pull`. `stats`: ask what the repository consists of, too. The body is
-        segments, whether they travel as a bulk stream or not; one that is damaged raises Malformed as it is read.
+        The other arguments are those of `Repository.pull`; `stats` also asks for the repository's statistics. The body
+        is segments, also if they travel as a bulk stream. Reading a damaged body raises Malformed.
         """
         wanted = None if refs is None else list(refs)
         arguments = list(haves), wanted, list(ids), list(absent), list(follow), bulk, tagged, expanded
@@ -152,17 +156,17 @@ class RepositoryExchange:
         counted = next((other for other in answer.results if isinstance(other, StatsResult)), None)
         return cast("ResultT", result), counted, answer.body
 
-    # -- anything
+    # -- any calls
 
     def ask(self, *calls: tuple[AnyVerb, Arguments]) -> Answer:
-        """Make calls on this repository, in one request, and learn what the answer says of it."""
+        """Make calls on this repository in one request, and learn what the answer says of it."""
         try:
             answer = self.exchange(self.outgoing(list(calls)))
         except Refusal as refusal:
             raise refusal.error from None
         return msgspec.structs.replace(answer, results=answer.results[-len(calls) :])
 
-    # -- what a push is made of
+    # -- the parts of a push
 
     def outgoing(
         self,
@@ -172,7 +176,8 @@ class RepositoryExchange:
         at: int = 0,
         options: Sequence[str] = (),
     ) -> Outgoing:
-        """A request of these calls; the one that asks where the repository is, if that is to be asked, comes `at`."""
+        """Return a request of these calls. If the server must be asked where the repository is, that call is inserted
+        at index `at`."""
         if self.below:
             calls.insert(at, (repository_open, OpenRequest()))
             flags |= RequestFlag.BELOW
@@ -193,7 +198,7 @@ class RepositoryExchange:
         return answer
 
     def name_of(self, ref: bytes) -> bytes | None:
-        """The name in the repository of a ref of a request; None: that is not known."""
+        """Return the name in the repository of a ref in a request, or None if it is unknown."""
         return self.knowledge.named if self.below and ref == HERE else ref
 
     # -- knowledge
@@ -208,7 +213,7 @@ class RepositoryExchange:
         except RemoteProtocolError as error:
             if not outgoing.mutates:
                 raise
-            # What else it says is not to be believed either.
+            # The rest of such an answer is not to be trusted either.
             raise OutcomeUnknown(str(error)) from error
         if answer.advice:
             self.advised(answer.advice)

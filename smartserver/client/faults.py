@@ -1,4 +1,4 @@
-"""The line about faults of a push that are no reason to refuse it. Loaded when a server tells of some."""
+"""The line for the user about faults in a push that was accepted. Imported when a server reports some."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from smartserver.wire.messages import Advice as Advice
 from smartserver.wire.messages import named
 
 MOST_FAULTS = 8
-"""Faults that one line names."""
+"""The most faults that one line names."""
 
 
 def lines(found: Sequence[Advice], url: str, checker: str) -> Iterator[str]:
-    """The line for the user about the advice `faults`. `checker`: the tool's command that finds such faults."""
+    """Yield the line for the user about each advice `faults`. `checker`: the tool's command that finds such faults."""
     for advice in found:
         try:
             faults = named(advice).get("faults")
@@ -25,7 +25,7 @@ def lines(found: Sequence[Advice], url: str, checker: str) -> Iterator[str]:
 
 
 def _counted(faults: dict[object, object]) -> str:
-    """Faults by name: the number of records that have each, and the first of them."""
+    """Return the faults by name, each with the number of records that have it and the first of them."""
     parts = []
     for fault, told in list(faults.items())[:MOST_FAULTS]:
         match told:

@@ -1,4 +1,4 @@
-"""Connections that outlive a command: one that the user's agent holds is taken, and given back when it is at rest."""
+"""Connections that outlive a command. A command takes one from the user's agent, and gives it back when it is idle."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     from smartserver.client.places import Place
 
 SSH = "hpss+ssh://"
-"""The beginning of a URL whose server a program logs in at."""
+"""The beginning of the URL of a server that is reached by logging in."""
 
 OF_LOGIN = ("SSH_AUTH_SOCK", "HOME", "KRB5CCNAME", "SSL_CERT_FILE", "SSL_CERT_DIR")
-"""Variables that decide as whom ssh logs in, and which certificates TLS trusts, besides what a command says."""
+"""Environment variables that decide, like the login command itself, as whom ssh logs in and which certificates TLS
+trusts."""
 
 
 class Resumed(NamedTuple):
-    """A connection that others used before: the id of their last request, and the seconds in which a server that is
-    there gives a sign of life."""
+    """A connection that other commands used before. `last_id`: the id of their last request. `patience`: the seconds
+    within which a live server must respond."""
 
     medium: Medium
     last_id: int
@@ -32,29 +33,29 @@ class Resumed(NamedTuple):
 
 @runtime_checkable
 class Lendable(Protocol):
-    """A medium that another process can go on with."""
+    """A medium that another process can continue to use."""
 
     def lend(self) -> Sequence[int]:
-        """Its descriptors: the one to read from, the one to write to where that is another, and what else is to be
-        open as long. From then on `close` closes them and ends nothing."""
+        """Return the descriptors: one to read from, one to write to if that is another, and any that must stay open
+        with them. After that, `close` closes the descriptors without ending the connection."""
 
 
 class Holder(Protocol):
     """A keeper of connections between commands."""
 
     def take(self) -> Resumed | None:
-        """One that is at rest; None where there is none."""
+        """Return an idle connection, or None if there is none."""
 
     def give(self, medium: Medium, last_id: int, patience: float) -> bool:
-        """Keep one that is at rest; whether it is kept. It is closed here in either case."""
+        """Hand over an idle connection, and return whether it is kept. In this process it is closed in either case."""
 
 
 class AgentHolder:
-    """The user's agent, for the connections to one server."""
+    """The user's agent as the holder of connections to one server."""
 
     def __init__(self, where: str, login: Sequence[str], environment: Mapping[str, str]) -> None:
-        """`where`: the URL of all that the server serves. `login`: as of `places.login_of`; none over TCP. A connection
-        is lent only for the same."""
+        """`where`: the URL of everything that the server serves. `login`: the result of `places.login_of`, empty over
+        TCP. A connection is lent only for the same `where` and login."""
         self._where = where
         self._prepared: Resumed | None = None
         self._environment = environment
@@ -66,12 +67,12 @@ class AgentHolder:
         self._key = hashlib.blake2b("\0".join(facts).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
     def prepare(self) -> bool:
-        """Take one before it is asked for; whether there is one."""
+        """Take a connection before it is needed, and return whether there is one."""
         self._prepared = self.take()
         return self._prepared is not None
 
     def take(self) -> Resumed | None:
-        """One that the agent holds."""
+        """Return an idle connection that the agent holds, or None."""
         from smartserver.agent.lending import borrow
 
         prepared, self._prepared = self._prepared, None
@@ -81,7 +82,7 @@ class AgentHolder:
         return None if found is None else Resumed(DescriptorMedium(found.descriptors), found.last_id, found.patience)
 
     def give(self, medium: Medium, last_id: int, patience: float) -> bool:
-        """Have the agent hold one."""
+        """Give a connection to the agent, and return whether it is kept."""
         from smartserver.agent.lending import give
         from smartserver.agent.messages import Give
 
@@ -91,7 +92,7 @@ class AgentHolder:
 
 
 def holder_for(place: Place, login: Sequence[str], environment: Mapping[str, str]) -> AgentHolder | None:
-    """The keeper of connections to a place; None where none may be held, or the user wants no agent."""
+    """Return the holder of connections to a place, or None if none may be held or the user wants no agent."""
     if not is_holdable(place) or not is_wanted(environment):
         return None
     return AgentHolder(served_by(place), login, environment)

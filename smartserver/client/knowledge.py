@@ -1,8 +1,8 @@
-"""The knowledge of a remote: its refs as last seen, and a ring of tips ever seen. A hint: the server decides.
+"""The knowledge of a remote: its refs as last seen, and a ring of tips ever seen. It is a hint: the server decides.
 
-One file a repository in a folder of the user's, named after its URL. A file that is missing, damaged or of another
-repository costs one more round trip and nothing else. Where a URL leads below a repository, to a branch, the file of
-the longest prefix that has one is taken, until an answer says which the repository is.
+Each repository has one file, named after its URL, in a folder of the user's. A file that is missing, damaged or about
+another repository costs one more round trip and nothing else. A URL may lead below a repository, to a branch. Then the
+file of the longest prefix that has one is used, until an answer says where the repository is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Value = Annotated[tuple[Tip, ...], msgspec.Meta(min_length=1, max_length=MAX_TIPS)]
 
 DIGEST = 16
-"""Bytes of BLAKE2b at the start of a file, over what follows them."""
+"""Bytes of the BLAKE2b digest at the start of a file, over the rest of the file."""
 
 
 class KnowledgeFile(msgspec.Struct, array_like=True):
@@ -51,7 +51,7 @@ _tips: msgspec.msgpack.Decoder[RefValue | None] = msgspec.msgpack.Decoder(Value 
 
 
 def cache_folder(environment: Mapping[str, str]) -> str | None:
-    """The folder of this knowledge: XDG's cache folder; None where the user has no home."""
+    """Return the folder for the knowledge, in XDG's cache folder, or None if the user has no home."""
     base = environment.get("XDG_CACHE_HOME")
     if not base or not os.path.isabs(base):
         home = environment.get("HOME")
@@ -62,7 +62,8 @@ def cache_folder(environment: Mapping[str, str]) -> str | None:
 
 
 def decode(content: bytes | bytearray, url: str) -> KnowledgeFile:
-    """The content of a file about the remote at `url`; nothing where it is damaged or another's."""
+    """Decode the content of a file about the remote at `url`. A damaged file, or one about another remote, gives no
+    knowledge."""
     digest, payload = content[:DIGEST], content[DIGEST:]
     with contextlib.suppress(msgspec.DecodeError):
         if digest == _digest(payload):
@@ -73,7 +74,7 @@ def decode(content: bytes | bytearray, url: str) -> KnowledgeFile:
 
 
 def encode(remembered: KnowledgeFile) -> bytearray:
-    """The content of a file."""
+    """Encode the content of a file."""
     content = bytearray(DIGEST)
     _encoder.encode_into(remembered, content, DIGEST)
     content[:DIGEST] = _digest(memoryview(content)[DIGEST:])
@@ -85,18 +86,18 @@ def _digest(payload: bytes | bytearray | memoryview) -> bytes:
 
 
 class Knowledge:
-    """The knowledge of one remote, kept in `folder` (nowhere when that is None)."""
+    """The knowledge of one remote, stored in `folder`, or only in memory if that is None."""
 
     def __init__(self, folder: str | None, url: str, below: str | None = None) -> None:
-        """`below`: where the URL may lead below a repository, the path it ends with."""
+        """`below`: the end of the URL, if it may lead below a repository; else None."""
         self._folder = folder
         self._below = below
         self._root = url.removesuffix(below or "")
         self._url = url
         self.at: str | None = None
-        """The path of the repository, as far as known, where a URL may lead below one."""
+        """The path of the repository as far as known, if the URL may lead below one."""
         self.branch = b""
-        """The ref that `.` was in the last answer that said so; empty before."""
+        """The ref that `.` meant in the last answer that said so; empty before."""
         self.inner = ""
         """The part of the path below the branch: a file or a folder."""
         self._saved = KnowledgeFile(url)
@@ -113,7 +114,7 @@ class Knowledge:
 
     @property
     def path(self) -> str | None:
-        """The file it is kept in; nowhere as long as nobody knows where the repository is."""
+        """The file of this knowledge; None if there is no folder, or the path of the repository is unknown."""
         return None if self._below is not None and self.at is None else self._file(self._url)
 
     def _file(self, url: str) -> str | None:
@@ -129,24 +130,24 @@ class Knowledge:
 
     @property
     def named(self) -> bytes | None:
-        """The branch that `.` is in a change, as far as known: all of the path below the repository."""
+        """The branch that `.` means in a change, as far as known: the whole path below the repository."""
         if self._below is None or self.at is None:
             return None
         return self._below.strip("/")[len(self.at) :].strip("/").encode() or b"."
 
     @property
     def met(self) -> bool:
-        """True if a repository was seen there."""
+        """True if a repository was seen at the URL."""
         return bool(self._saved.incarnation)
 
     @property
     def known(self) -> KnownVersion | None:
-        """The newest version seen."""
+        """The newest version seen, or None if no repository was seen."""
         return KnownVersion(self._saved.incarnation, self._saved.version, self._saved.mark) if self.met else None
 
     @property
     def vcs(self) -> str:
-        """The name of its version-control system; empty where nothing is known."""
+        """The name of the repository's version-control system; empty if unknown."""
         return self._saved.vcs
 
     @property
@@ -159,7 +160,7 @@ class Knowledge:
         return dict(self._saved.refs)
 
     def ref(self, name: bytes) -> RefValue | None:
-        """One ref as last seen."""
+        """Return a ref as last seen, or None."""
         return self._saved.refs.get(name)
 
     def maps(self) -> list[str]:
@@ -167,7 +168,7 @@ class Knowledge:
         return list(self._saved.maps)
 
     def map(self, name: str, of: bytes | None = None) -> dict[bytes, bytes]:
-        """A map as last seen; `of`: the entries that belong to that ref, by their own keys."""
+        """Return a map as last seen. With `of`, return only the entries that belong to that ref, by their own keys."""
         entries = self._saved.maps.get(name, {})
         if of is None:
             return dict(entries)
@@ -175,29 +176,31 @@ class Knowledge:
         return {key[len(first) :]: value for key, value in entries.items() if key.startswith(first)}
 
     def beside(self, below: str) -> Knowledge:
-        """The knowledge of another path on the same server.
+        """Return the knowledge of another path on the same server.
 
-        Where that lies below the same repository it is what is in memory: the file may be older, on a full disk.
+        If that path is below the same repository, the result shares the knowledge in memory: on a full disk the file
+        may be older.
         """
         other = Knowledge(self._folder, self._root + below, below)
         if self.at is None or not (self.at == "" or f"{below}/".startswith(f"{self.at}/")):
             return other
-        if other.at is None or len(other.at) <= len(self.at):  # Else another repository lies on the way there.
+        if other.at is None or len(other.at) <= len(self.at):  # Else another repository is between them.
             other.at, other._url, other._saved = self.at, self._url, self._saved
         return other
 
     def tips(self) -> list[bytes]:
-        """Every tip seen, those of the refs first, then the ring, newest first; each once."""
+        """Return every tip seen, each once: those of the refs first, then those of the ring, newest first."""
         current = [tip.id for value in self._saved.refs.values() for tip in value]
         return list(dict.fromkeys([*current, *self._saved.tips]))
 
     def learn(self, state: State, capabilities: Iterable[str] = (), opened: OpenResult | None = None) -> None:
-        """Take in what an answer said and keep it. `opened`: what it said of the path.
+        """Take in the state from an answer, and save it. `opened`: the answer's result about the path.
 
-        The refs are taken out of `state`: of half a million neither the answer nor they are in memory twice.
+        The refs are removed from `state`, so that half a million of them are never in memory twice.
 
         Raises:
-            RemoteProtocolError: a ref it names has no tip that can be one, or its maps are malformed or too long.
+            RemoteProtocolError: a ref's tips are invalid, there are too many tips, or the maps are malformed or too
+                long.
         """
         entries_by_map = entries_of(state)
         changed: dict[bytes, RefValue] = {}
@@ -218,7 +221,7 @@ class Knowledge:
         if state.incarnation != saved.incarnation:
             saved = self._saved = KnowledgeFile(self._url, state.incarnation)
             if opened is None:
-                self.at = None  # A refusal does not say where what it tells of is.
+                self.at = None  # A refusal does not say where its repository is.
         unchanged = unchanged and state.since == state.version == saved.version and state.mark == saved.mark
         maps = {} if state.since is None else saved.maps
         for word, entries in entries_by_map.items():
@@ -250,12 +253,12 @@ class Knowledge:
             self._save()
 
     def _placed(self, opened: OpenResult, state: State) -> bool:
-        """Take in where the repository is; whether that was not known."""
+        """Take in the path of the repository, and return whether it is new."""
         self.branch, self.inner = opened.branch, opened.inner
         if self._below is None or opened.at == self.at:
             return False
         if self.at is not None and len(opened.at) < len(self.at):
-            self._unlink()  # Or it would be found first, every time.
+            self._unlink()  # Else the file of the longer path would be found first each time.
         self.at, self._url = opened.at, self._root + opened.at
         if state.since is None and self._saved.incarnation != state.incarnation:
             self._saved = self._load(self._url)
@@ -263,7 +266,7 @@ class Knowledge:
         return True
 
     def forget(self) -> None:
-        """Nothing is known any more: the repository is gone."""
+        """Forget everything: the repository is gone."""
         self._unlink()
         self.at = None
         self._saved = KnowledgeFile(self._url)
@@ -284,7 +287,7 @@ class Knowledge:
 
 
 def _value(name: bytes, value: msgspec.Raw) -> RefValue | None:
-    """A ref's value, None for one that is gone."""
+    """Decode the value of a ref; None if the ref is gone."""
     try:
         return _tips.decode(value)
     except msgspec.DecodeError as error:

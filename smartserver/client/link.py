@@ -1,6 +1,6 @@
 """`Link`: one connection, and the requests on it, one after another: encode, send, read, decode.
 
-A body is sent while reading: a refusal that comes early stops it. A body that comes is read as it is asked for.
+A body is sent while reading, so that an early refusal stops it. The body of an answer is received as it is read.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ FIRST_WRITE = 64 * 1024
 """Bytes of request and body gathered before the first write, so that a small push is one flight."""
 
 NEXT_WRITE = 32 * 1024
-"""Bytes gathered before each further one: the server works on them while this side makes the next."""
+"""Bytes gathered before each further write: the server works on them while the client makes the next ones."""
 
 LEAST_PATIENCE = 1.0
 ROUND_TRIPS = 4
-"""The time that a server may be silent on a connection that others used before, until the request is repeated on
-another: seconds at least, and as many times the fewest that it took before."""
+"""A server on a held connection may be silent for this many of the shortest round trips seen, but for `LEAST_PATIENCE`
+seconds at least. Then the request is repeated on another connection."""
 
 LAST_ID = 1 << 31
-"""The last id of a request on a connection that is given on: half of all that it can have."""
+"""The limit of request ids, half of all, from which on a connection is no longer given to a holder."""
 
 WITHOUT_A_WORD = "the server closed the connection without an answer"
 PERHAPS = "it may be too busy, or it may not speak hpss"
@@ -87,8 +87,8 @@ class Link:
         above: str = "",
         resumed: Resumed | None = None,
     ) -> None:
-        """`above`: what errors call the folder that is served (`errors.known_as`). `resumed`: what is known of a
-        connection that others used before."""
+        """`above`: the name that errors use for the served folder (`errors.known_as`). `resumed`: the facts about a
+        connection that other commands used before."""
         self._above = above
         self._medium = medium
         self._last_id = resumed.last_id if resumed else 0
@@ -96,34 +96,35 @@ class Link:
         self._progress = progress
         self._clock = clock
         self._patience = resumed.patience if resumed else None
-        """Seconds until one that is resumed counts as gone, as long as nothing came."""
+        """Seconds of silence after which a resumed connection counts as lost, if no byte came; None for a new
+        connection."""
         self._roundtrip = math.inf
         """The fewest seconds from a request to the first byte after it."""
         self._asked: float | None = None
-        """When the request was made that nothing came after."""
+        """The time of the last request; None once a byte came after it."""
         self._silent = 0.0
         self._going_away = False
         self._heard = False
-        """True once a byte came."""
+        """True once a byte was received."""
         self._why = ""
-        """The server's reason when it took no more requests here."""
+        """The server's reason for taking no more requests on this connection."""
         self._open_body = 0
         self._outbox = bytearray()
         """Bytes to be written, in order: nothing may come between the bytes of a frame."""
         self._expects = False
-        """True if something was written that nothing came after."""
+        """True if something was written, and nothing was received since."""
         self.perhaps_read = False
-        """True if the last request was sent completely, and the server did not say that it reads none: it may be
+        """True if the last request was sent completely and the server did not say that it reads none, so that it may be
         carried out."""
 
     @property
     def resumed(self) -> bool:
-        """True if others used the connection before."""
+        """True if other commands used the connection before."""
         return self._patience is not None
 
     @property
     def usable(self) -> bool:
-        """True if another request may be sent here."""
+        """True if another request may be sent on this connection."""
         return not self._going_away and not self._open_body
 
     def close(self) -> None:
@@ -131,14 +132,14 @@ class Link:
         self._medium.close()
 
     def leave(self, holder: Holder) -> bool:
-        """Give the connection on if it is at rest; whether it was."""
+        """Give the connection to a holder if it is idle, and return whether it is kept."""
         if not self.usable or self._outbox or not self._connection.at_rest or self._last_id >= LAST_ID:
             return False
         return holder.give(self._medium, self._last_id, max(LEAST_PATIENCE, ROUND_TRIPS * self._roundtrip))
 
     def exchange(self, outgoing: Outgoing, age: int, agent: str, token: str = "", traceparent: str = "") -> Answer:
-        """Send a request and read its answer; whatever else the body raises comes through. `token`: says who asks.
-        `traceparent`: the trace that it belongs to.
+        """Send a request and read its answer. Errors that the body raises are passed on. `token`: identifies the user.
+        `traceparent`: the trace that the request belongs to.
 
         Raises:
             Refusal: the server changed nothing.
@@ -200,7 +201,7 @@ class Link:
         self.perhaps_read = True
 
     def _write(self, incoming: Incoming) -> None:
-        """Write all there is to be written, reading meanwhile."""
+        """Write everything in the outbox, and read meanwhile."""
         if self._outbox:
             with span(Part.SEND):
                 self._write_all(incoming)
@@ -217,7 +218,7 @@ class Link:
                         written = self._medium.write_some(view)
                 except ConnectionLost as error:
                     self._going_away = True
-                    if incoming.final:  # The answer is here; only the connection is not.
+                    if incoming.final:  # The answer is complete; only the connection is lost.
                         self._outbox.clear()
                         return
                     raise self._told(error) from None
@@ -228,7 +229,7 @@ class Link:
     # -- receiving
 
     def _wait(self, incoming: Incoming) -> None:
-        """Read something; a silent peer is asked for a sign of life."""
+        """Wait until data can be read, and read it. Send a ping to a silent server."""
         with span(Part.LINK):
             readable, _, self._silent = self._poll(self._silent, write=False)
         if readable:
@@ -238,8 +239,8 @@ class Link:
         self._write(incoming)
 
     def _poll(self, silent: float, *, write: bool) -> tuple[bool, bool, float]:
-        """Wait for either direction: which can go on, and for how many seconds of waiting, the `silent` ones before
-        included, none could. What this side does meanwhile is not the peer's silence."""
+        """Wait until the medium is readable or writable. Return both, and the seconds of waiting in which neither was
+        true, added to `silent`. Time in which the client does other work is not counted."""
         started = self._clock()
         patience = None if self._heard else self._patience
         readable, writable = self._medium.poll(read=True, write=write, timeout=patience or PING_INTERVAL)
@@ -280,13 +281,13 @@ class Link:
             when = "in the middle of" if incoming.final else "before"
             raise ConnectionLost(f"the server closed the connection {when} its answer{self._why}") from early
         if not received and self._outbox:
-            if incoming.final:  # It says all that is to be known.
+            if incoming.final:  # The answer is complete.
                 self._outbox.clear()
                 return
             raise ConnectionLost(f"the server closed the connection while the request was sent{self._why}")
 
     def _told(self, lost: ConnectionLost) -> ConnectionLost:
-        """The error for a connection that broke: it says more where the server never said anything."""
+        """Return the error for a broken connection, with a hint if the server never sent a byte."""
         return lost if self._heard else ConnectionLost(f"{WITHOUT_A_WORD} ({lost}): {PERHAPS}")
 
     def _handle(self, event: Event, incoming: Incoming) -> None:
@@ -311,7 +312,7 @@ class Link:
                 spoken = ", ".join(map(str, event.versions))
                 raise NotOurProtocol(f"the server speaks hpss version {spoken}, this client version 1")
             case PeerClosed():
-                self._going_away = True  # Were an answer owed, this would be `Interrupted`.
+                self._going_away = True  # If an answer were due, this would be `Interrupted`.
             case _:
                 pass
 
@@ -370,7 +371,7 @@ class Link:
 
 
 class Incoming:
-    """The parts of an answer that have come so far."""
+    """The parts of an answer that were received so far."""
 
     def __init__(self, request_id: int) -> None:
         self.id = request_id
@@ -378,13 +379,13 @@ class Incoming:
         self.chunks: deque[bytes] = deque()
         self.ended: End | None = None
         self.final = False
-        """The reply or refusal is whole."""
+        """True if the reply or refusal is complete."""
         self.refused = False
         self.has_body = False
         self._size = 0
 
     def part(self, event: Reply | Error) -> None:
-        """Take a part of the reply or refusal."""
+        """Add a part of the reply or refusal."""
         if isinstance(event, Error) and not self.refused:
             self.refused = True
             self.payload.clear()  # An ERROR after the REPLY: the body ends here.
@@ -399,7 +400,8 @@ class Incoming:
 
 
 def _shortest(arguments: Arguments) -> bytes:
-    """Arguments without the defaults at their end, which the server fills in: some ten bytes of a small push."""
+    """Encode arguments without the defaults at their end, which the server fills in. This saves some ten bytes of a
+    small push."""
     values = [getattr(arguments, name) for name in arguments.__struct_fields__]
     for default in reversed(arguments.__struct_defaults__):
         factory = getattr(default, "factory", None)

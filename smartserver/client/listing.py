@@ -1,4 +1,4 @@
-"""A list of the repositories on a server: as many calls as that takes, and an end whatever the server says."""
+"""The list of repositories on a server: as many calls as it takes, but bounded whatever the server answers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ AT_ONCE = MAX_REPOSITORIES
 """Repositories asked for in one call."""
 
 MOST_ANSWERS = 1000
-"""Answers after which there is taken to be no end: a million repositories. Our server looks into 100,000 folders."""
+"""The most answers that are read, which name a million repositories. Our server looks into 100,000 folders."""
 
 
 def repositories(client: Client, path: str, *, refs: bool) -> Iterator[RepositoryField]:
-    """The repositories at and below a path, by path; `refs`: with the names of their refs."""
+    """Yield the repositories at and below a path, in the order of their paths. With `refs` each has the names of its
+    refs."""
     last = ""
     for _ in range(MOST_ANSWERS):
         answer = client.call(repository_list, ListRequest(last, AT_ONCE, refs), path)

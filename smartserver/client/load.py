@@ -1,7 +1,7 @@
-"""A dump, brought into a repository: a copy of which only what the target lacks is sent, a long one in parts.
+"""Loads a dump into a repository. A load is a copy that sends only what the target lacks, a long one in several parts.
 
-Only the last part changes refs. A load that was interrupted goes on when it is run again: the target is asked which of
-the revisions it has.
+Only the last part changes refs. An interrupted load continues when it is run again: the target is asked which of the
+revisions it has.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ from smartserver.verbs.repository_create import CopyPart
 from smartserver.wire.limits import MAX_HAVES
 
 PART: Final = 64 << 20
-"""Bytes of revisions in one request, or one revision that is larger: what an interrupted load loses at most."""
+"""Bytes of revisions in one request, unless a single revision is larger: the most that an interrupted load loses."""
 
 
 class SizedPlan(Plan, Protocol):
-    """A plan of which it is known how long each revision is."""
+    """A plan that knows the length of each revision."""
 
     @property
     def sizes(self) -> Sequence[int]:
-        """Bytes of each."""
+        """The bytes of each revision."""
 
 
 class SizedSource(PushSource, Protocol):
-    """A source with such plans."""
+    """A source whose plans are of the class `SizedPlan`."""
 
     @property
     def size(self) -> int:
-        """Bytes of all that it may bring, or more."""
+        """An upper limit for the bytes that the source may bring."""
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> SizedPlan:
-        """The plan for the segments that were dumped."""
+        """Return the plan for the dumped segments."""
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A source that brings what these tips reach, whatever else is asked for."""
+    """A source that always brings what `tips` reach, in addition to what is asked for."""
 
     source: SizedSource
     tips: Sequence[RevisionId]
     had: set[RevisionId]
     """The revisions that the target has, with all ancestors."""
     lost: Collection[RevisionId]
-    """The revisions that it once had, and has not now."""
+    """The revisions that the target once had and no longer has."""
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> SizedPlan:
         return self.source.plan([*tips, *self.tips], [*self.had, *(have for have in haves if have not in self.lost)])
@@ -64,7 +64,7 @@ class _Wanted:
 
 @dataclass(frozen=True)
 class _Segments:
-    """The segments of a plan, as often as they are asked for."""
+    """The segments of a plan, which can be iterated more than once."""
 
     plan: Plan
 
@@ -82,12 +82,12 @@ def load(
     name: str,
     force: bool,
 ) -> tuple[PushOutcome, int]:
-    """Bring what a source has to a repository, as `copy`. `name`: what the user calls it.
+    """Copy the content of a dump into a repository, as `copy` does. `name`: the user's name for the dump.
 
     Raises:
         CannotCopy: the target is of another version-control system.
-        SourceFailed, CodedError, MediumError, ProtocolError, NotOurProtocol: as `copy`; no ref was changed, but parts
-            of a long one may be stored.
+        SourceFailed, CodedError, MediumError, ProtocolError, NotOurProtocol: as in `copy`. No ref was changed, but
+            parts of a long load may be stored.
     """
     here, system = target.repository, system_of(copied.vcs)
     tips = copied.tips()
@@ -98,10 +98,10 @@ def load(
     try:
         had.update(here.pull(asked, refs=[]).common(asked))
     except NoSuchRepository:
-        here.knowledge.forget()  # Else the push would count on what was there once, and cannot be planned again.
+        here.knowledge.forget()  # Else the push would rely on deleted revisions, and cannot be planned again.
         may_ask = False
     except IncompleteRepository:
-        new, may_ask = resumed(here, new), False  # To each part it has it answers `known`.
+        new, may_ask = resumed(here, new), False  # It answers `known` to each part that it has.
     else:
         if here.knowledge.vcs != copied.vcs:
             raise CannotCopy(f"{name} is of a repository of {copied.vcs}, {target.place} one of {here.knowledge.vcs}")
@@ -119,8 +119,8 @@ def load(
         if sum(lacking.sizes) > PART:
             requests = copied.requests(here.knowledge, force=force)
             if len(requests) > 1:
-                new = msgspec.structs.replace(new, part=CopyPart.MORE)  # Nobody sees a part of it.
-            # The graph is enough to refuse a ref, as one that diverged: nothing else is sent then.
+                new = msgspec.structs.replace(new, part=CopyPart.MORE)  # Nobody sees a partial repository.
+            # The graph is enough to refuse a ref, such as one that diverged. Then nothing else is sent.
             refused = here.push(PushRequest(requests[0][0], wanted, new, check_only=True))
             if len(requests) == 1 and refused.refs and all(outcome.error for outcome in refused.refs):
                 return refused, 0
@@ -131,9 +131,10 @@ def load(
 
 
 def _lacking(wanted: _Wanted, here: RemoteRepository) -> SizedPlan:
-    """The plan for what the target lacks; for a long plan it is asked as often as that says more."""
+    """Return the plan for what the target lacks. For a long plan the target is asked again until its answer adds
+    nothing."""
     lacking = wanted.plan((), ())
-    # What an interrupted load has stored is the begin of it: a few questions find where that ends.
+    # An interrupted load has stored the beginning of the plan: a few questions find its end.
     is_exact = False
     while not is_exact and sum(lacking.sizes) > PART:
         step = -(-len(lacking.graph) // MAX_HAVES)
@@ -146,7 +147,7 @@ def _lacking(wanted: _Wanted, here: RemoteRepository) -> SizedPlan:
 
 
 def _bring_parts(wanted: _Wanted, lacking: SizedPlan, here: RemoteRepository, new: NewRepository) -> PushOutcome:
-    """Bring what the target lacks, but for the last part, and what became of it."""
+    """Push what the target lacks, except for the last part, and return the outcome."""
     revisions, created, sent = 0, False, here.sent
     size = done = 0
     for part, length in _parts(lacking):
@@ -164,7 +165,7 @@ def _bring_parts(wanted: _Wanted, lacking: SizedPlan, here: RemoteRepository, ne
 
 
 def _parts(plan: SizedPlan) -> Iterator[tuple[Sequence[GraphNode], int]]:
-    """A plan in parts of at most `PART` bytes, or one larger revision; each with its bytes."""
+    """Yield the parts of a plan, each at most `PART` bytes or one larger revision, with their sizes."""
     begin = size = 0
     for at, length in enumerate(plan.sizes):
         if size and size + length > PART:
@@ -175,5 +176,5 @@ def _parts(plan: SizedPlan) -> Iterator[tuple[Sequence[GraphNode], int]]:
 
 
 def _shifted(sent: OnSent, before: int, done: int, whole: int, size: int, of_part: int, _total: int) -> None:
-    """Say how far a part is, with so many bytes and revisions in front of it."""
+    """Report the progress of a part that comes after `before` bytes and `done` revisions."""
     sent(before + size, done + of_part, whole)

@@ -1,4 +1,4 @@
-"""`Medium`: a blocking, two-way carrier of bytes, and what goes wrong with one."""
+"""`Medium`: a blocking, two-way carrier of bytes, and its errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class MediumError(Exception):
 
 
 class CannotConnect(MediumError):
-    """There is nobody to talk to: where, and what the system said."""
+    """No connection could be made. The message names the address and the reason; `why` is the reason alone."""
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(f"cannot connect to {where}: {why}")
@@ -22,24 +22,27 @@ class ConnectionLost(MediumError):
 
 
 class Medium(Protocol):
-    """Two streams of bytes. Reading and writing never wait longer than they must; `poll` waits for either."""
+    """Two streams of bytes. `read` waits only for the first byte, and `write_some` does not wait; `poll` waits for
+    either."""
 
     def poll(self, *, read: bool, write: bool, timeout: float | None = None) -> tuple[bool, bool]:
-        """Wait until one of those asked for can go on, at most `timeout` seconds: which can, both False at the end."""
+        """Wait until a requested direction is ready, at most `timeout` seconds. Return whether each is ready; both are
+        False after the timeout."""
 
     def read(self, size: int) -> bytes:
-        """At least one byte and at most `size`; empty when the peer sends no more.
+        """Return at least one byte and at most `size`; nothing when the peer sends no more.
 
         Raises:
             ConnectionLost: the connection broke.
         """
 
     def write_some(self, data: memoryview) -> int:
-        """Hand over what the medium takes now: how many bytes, at least one after `poll` said so.
+        """Write the bytes that the medium takes now, and return their number: at least one if `poll` said that it is
+        writable.
 
         Raises:
             ConnectionLost: the connection broke.
         """
 
     def close(self) -> None:
-        """Give it up; closing twice is harmless."""
+        """Close the medium; closing twice is harmless."""

@@ -1,8 +1,8 @@
-"""The folders of mirrors: copies of repositories on servers, kept to be read. Their sizes are bounded.
+"""The folders of mirrors: local copies of repositories on servers, for reading. Their sizes are bounded.
 
-The rule of this file: a mirror may be gone at any time, and that is no loss; what is there was made whole before it got
-its name. There is a folder for each, named after its repository's URL and incarnation: a recreated one never meets what
-was copied of the one before. A lock says that it is in use, another that it is written to; both end with the process.
+A mirror may be removed at any time without loss, and it is complete before it gets its name. Each has a folder named
+after the URL and incarnation of its repository, so that a recreated repository never meets copies of the old one. A
+lock says that a mirror is in use, and another that it is written to; both end with the process.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 MIRROR_BYTES: Final = 1_000_000_000
-"""Bytes of one mirror, unless the user says otherwise: a history of 3,000 revisions and 270 files takes 3.1 MB."""
+"""Bytes of one mirror, unless the user sets another limit. A history of 3,000 revisions and 270 files takes 3.1 MB."""
 
 ALL_MIRRORS: Final = 4
-"""The limit of all mirrors of a user, in limits of one."""
+"""The limit of all mirrors of a user together, as a multiple of the limit of one."""
 
 USE = ".use"
 WRITE = ".write"
@@ -35,29 +35,29 @@ URL_FILE = "url"
 
 
 class MirrorEntry(NamedTuple):
-    """A mirror that is there."""
+    """An existing mirror."""
 
     name: str
     url: str
     size: int
     used: float
-    """When it was last used, in seconds since 1970."""
+    """The time of the last use, in seconds since 1970."""
 
 
 class Mirrors:
     """The mirrors of one user, in a folder that nobody else may read."""
 
     def __init__(self, folder: str, limit: int = MIRROR_BYTES) -> None:
-        """`limit`: bytes of one; all together may take `ALL_MIRRORS` times that."""
+        """`limit`: the most bytes of one mirror. All together may take `ALL_MIRRORS` times that."""
         self.folder = folder
         self.limit = limit
 
     def place(self, url: str, incarnation: bytes) -> MirrorFolder:
-        """The folder of the mirror of one repository, which may not be there."""
+        """Return the folder of one repository's mirror, which may not exist."""
         return MirrorFolder(self, f"{_digest(url)}-{incarnation.hex()}", url)
 
     def kept(self) -> list[MirrorEntry]:
-        """All that are there, the one used last first."""
+        """Return all existing mirrors, the last used first."""
         found = []
         for name in self._names():
             path = os.path.join(self.folder, name)
@@ -66,7 +66,7 @@ class Mirrors:
         return sorted(found, key=lambda mirror: mirror.used, reverse=True)
 
     def remove(self, name: str) -> bool:
-        """Remove one, unless it is in use; whether it is gone."""
+        """Remove a mirror unless it is in use, and return whether it is gone."""
         path = os.path.join(self.folder, name)
         with contextlib.suppress(OSError), _locked(path + USE) as alone:
             if alone:
@@ -74,15 +74,16 @@ class Mirrors:
         return not os.path.isdir(path)
 
     def remove_beside(self, name: str) -> None:
-        """Remove those of the same URL but this one."""
+        """Remove the other mirrors of the same URL."""
         for other in self._names():
             if "." not in other and other != name and other.partition("-")[0] == name.partition("-")[0]:
                 self.remove(other)
 
     def make_room(self, wanted: int, best: str = "") -> bool:
-        """Remove mirrors, the least recently used first, until there is room for so many bytes more; whether there is.
+        """Remove mirrors, the least recently used first, until there is room for `wanted` more bytes. Return whether
+        there is.
 
-        `best`: the one that stays in any case.
+        `best`: the name of a mirror that is not removed.
         """
         self._sweep()
         left = self.limit * ALL_MIRRORS - wanted - size_of(self.folder)
@@ -94,7 +95,7 @@ class Mirrors:
         return left >= 0
 
     def _sweep(self) -> None:
-        """Remove what processes left that were ended."""
+        """Remove the files that killed processes left."""
         for name in self._names():
             path = os.path.join(self.folder, name)
             if GONE in name:
@@ -112,7 +113,7 @@ class Mirrors:
 
 
 class MirrorFolder:
-    """The folder of the mirror of one repository, which may not be there."""
+    """The folder of one repository's mirror, which may not exist."""
 
     def __init__(self, mirrors: Mirrors, name: str, url: str) -> None:
         self.name = name
@@ -122,11 +123,11 @@ class MirrorFolder:
         self._in_use = False
 
     def use(self) -> bool:
-        """Keep it from being removed as long as this object lives; whether there is one."""
+        """Keep the mirror from being removed as long as this object lives, and return whether the mirror exists."""
         if not self._in_use and os.path.isdir(self.path):
             lock = _lock(self.path + USE, fcntl.LOCK_SH)
             if lock is None:
-                return False  # Somebody removes it.
+                return False  # Another process is removing it.
             self._in_use = True
             weakref.finalize(self, _end_use, self._mirrors, self.name, lock)
             with contextlib.suppress(OSError):
@@ -134,17 +135,18 @@ class MirrorFolder:
         return self._in_use and os.path.isdir(self.path)
 
     def size(self) -> int:
-        """Bytes it takes."""
+        """Return the bytes of the mirror."""
         return size_of(self.path)
 
     def takes(self, more: int) -> bool:
-        """True if it may grow by so many bytes; others are removed for that."""
+        """Tell whether the mirror may grow by `more` bytes. Other mirrors are removed for that."""
         return self.size() + more <= self._mirrors.limit and self._mirrors.make_room(more, self.name)
 
     @contextmanager
     def adding(self, tidy: Callable[[], None], *, known: bool = True) -> Iterator[None]:
-        """Around what adds to it. Other processes wait if it is `known` content, which they may be about to add, too.
-        `tidy`: called first where no process adds anything. It removes what was left by those that were ended."""
+        """Hold the locks for adding to the mirror. With `known`, wait for other processes, which may be about to add
+        the same content. `tidy`: called first if no other process is adding, to remove the files that killed processes
+        left."""
         with _locked(self.path + WRITE) as alone:
             if alone:
                 tidy()
@@ -159,7 +161,8 @@ class MirrorFolder:
 
     @contextmanager
     def writing(self) -> Iterator[bool]:
-        """Around what makes it; False: another process does, or adds to it. What is not published is removed."""
+        """Hold the lock for making the mirror; yield False if another process makes it or adds to it. At the end an
+        unpublished folder is removed."""
         os.makedirs(self._mirrors.folder, mode=0o700, exist_ok=True)
         with _locked(self.path + WRITE) as alone:
             try:
@@ -169,30 +172,30 @@ class MirrorFolder:
                     shutil.rmtree(self.path + NEW, ignore_errors=True)
 
     def begin(self) -> str:
-        """A new folder to make it in; to be called in `writing`."""
+        """Return a new folder in which to make the mirror; call this in `writing`."""
         path = self.path + NEW
         shutil.rmtree(path, ignore_errors=True)
         os.mkdir(path, mode=0o700)
         return path
 
     def publish(self, path: str) -> None:
-        """Give what was made in that folder its name; to be called in `writing`."""
+        """Give a folder from `begin` the name of the mirror; call this in `writing`."""
         with open(os.path.join(path, URL_FILE), "w", encoding="utf-8") as file:
             file.write(self._url)
         os.rename(path, self.path)
         self.remove_older()
 
     def remove_older(self) -> None:
-        """Remove those of repositories that were at this URL before."""
+        """Remove the mirrors of repositories that were at this URL before."""
         self._mirrors.remove_beside(self.name)
 
     def throw_away(self) -> None:
-        """Remove it, whoever uses it: it is damaged."""
+        """Remove the mirror because it is damaged, even if it is in use."""
         discard(self.path)
 
 
 def discard(path: str) -> None:
-    """Remove a folder, its name at once; nothing is left of it where that can be done."""
+    """Remove a folder as far as possible. It is renamed first, so that its name is free at once."""
     gone = f"{path}{GONE}{os.getpid()}-{time.monotonic_ns()}"
     try:
         os.rename(path, gone)
@@ -202,7 +205,7 @@ def discard(path: str) -> None:
 
 
 def size_of(folder: str) -> int:
-    """Bytes of all files in a folder and below it."""
+    """Return the bytes of all files in a folder and below it."""
     total = 0
     for path, _, files in os.walk(folder):
         for name in files:
@@ -212,7 +215,7 @@ def size_of(folder: str) -> int:
 
 
 def _end_use(mirrors: Mirrors, name: str, lock: int) -> None:
-    """Let it be removed; it is, where it has become larger than it may be."""
+    """Release a mirror, and remove it if it has exceeded its limit."""
     os.close(lock)
     if size_of(os.path.join(mirrors.folder, name)) > mirrors.limit:
         mirrors.remove(name)
@@ -236,7 +239,8 @@ def _read(path: str) -> str:
 
 
 def _lock(path: str, how: int, *, wait: bool = False) -> int | None:
-    """Lock a file, which is made, and stays; None: another process holds it, and this one is not to `wait`."""
+    """Lock a file, which is created if missing and never deleted. Return its descriptor, or None if another process
+    holds the lock and `wait` is false."""
     file = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, how if wait else how | fcntl.LOCK_NB)
@@ -250,7 +254,7 @@ def _lock(path: str, how: int, *, wait: bool = False) -> int | None:
 
 @contextmanager
 def _locked(path: str) -> Iterator[bool]:
-    """Hold a lock alone; False: another process holds it."""
+    """Lock a file exclusively; yield False if another process holds a lock."""
     lock = _lock(path, fcntl.LOCK_EX)
     try:
         yield lock is not None

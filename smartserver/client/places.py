@@ -1,6 +1,6 @@
-"""Any URL of ours: where it leads to, and what carries the bytes there.
+"""The URLs of hpss: the place that each names, and the medium that leads there.
 
-What a scheme but hpss:// needs is loaded when one is met.
+Modules for other schemes than hpss:// are imported when a URL needs them.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 OF_BUCKETS = "hpss+s3"
 OF_STORES = ("hpss+sftp", OF_BUCKETS, "hpss+vfs")
-"""The schemes of repositories in somebody's files: `store_url`."""
+"""The schemes of repositories whose files a local process reads and writes (`store_url`)."""
 
 SCHEMES = (PLAIN, TLS, "hpss+ssh", *OF_STORES)
-"""Some tools have a program named after each."""
+"""All schemes of hpss. Some tools have a program named after each."""
 
 
 def is_ours(url: str) -> bool:
-    """True if a URL has one of our schemes."""
+    """Tell whether a URL has one of the schemes of hpss."""
     scheme, colon, _ = url.partition("://")
     return bool(colon) and scheme.lower() in SCHEMES
 
 
 def parse_place(url: str) -> Place:
-    """Read a URL.
+    """Parse a URL of hpss.
 
     Raises:
-        BadUrl: it is none of ours, or not a right one.
+        BadUrl: the URL has another scheme, or is malformed.
     """
     scheme = url.partition("://")[0].lower()
     if scheme == "hpss+ssh":
@@ -58,34 +58,36 @@ def parse_place(url: str) -> Place:
 
 
 def path_in_words(place: Place) -> str:
-    """The name of the path of a place in messages."""
+    """Return the name of the path of a place in messages."""
     return known_as(place.above, place.path)
 
 
 def served_by(place: Place) -> str:
-    """The URL of all that its server serves, in the one spelling that names it."""
+    """Return the URL of everything that the server of a place serves, in its canonical spelling."""
     return place.key.removesuffix(place.path)
 
 
 def how_to_serve(place: Place, push: str) -> str:
-    """That something is not served, and what to do; `push`: the command that would make a repository of it."""
+    """Return the part of a message that says that something is not served, and how to change that. `push`: the command
+    that would create a repository from it."""
     return f"which is not served: to have it served, run `{push} {served_by(place)}ANOTHER-PATH` in it"
 
 
 def behind(place: Place) -> str:
-    """The store that a process of this machine works on for a place; empty where a server is connected to."""
+    """Return the store that a process on this machine works on for a place; empty if there is a server to connect
+    to."""
     return place.above if place.key.startswith(tuple(f"{scheme}://" for scheme in OF_STORES)) else ""
 
 
 def is_holdable(place: Place) -> bool:
-    """True if a connection may be held for later commands. One to a process that reads files by SFTP or by another
-    server may not: it ends with its command."""
+    """Tell whether a connection may be held for later commands. A process that reads files by SFTP or from another
+    server may not be held: it ends with its command."""
     return not behind(place) or place.key.startswith(f"{OF_BUCKETS}://")
 
 
 def of_buckets(environment: Mapping[str, str] | None = None) -> list[str]:
-    """The variables that may decide the bucket and its user: the library reads all of AWS. `environment`: else this
-    process's."""
+    """Return the names of the variables that may decide the bucket and its user: the library reads all of AWS's.
+    `environment`: by default that of this process."""
     return [
         name
         for name in sorted(foreign_environment(environment))
@@ -94,9 +96,9 @@ def of_buckets(environment: Mapping[str, str] | None = None) -> list[str]:
 
 
 def login_of(place: Place, environment: Mapping[str, str], ssh: Callable[[], Sequence[str]]) -> Sequence[str]:
-    """The words of the command that logs in at a place, what TLS trusts there, or the keys of a bucket.
+    """Return the words of the command that logs in at a place, the trust settings of TLS, or the variables of a bucket.
 
-    SMARTSERVER_SSH: the program that logs in, else what `ssh` gives.
+    The variable SMARTSERVER_SSH names the program that logs in; without it `ssh` gives the words.
     """
     if isinstance(place, TcpLocation) or behind(place):
         is_bucket = place.key.startswith(f"{OF_BUCKETS}://")
@@ -114,12 +116,12 @@ def login_of(place: Place, environment: Mapping[str, str], ssh: Callable[[], Seq
 def connect(
     place: Place, login: Sequence[str], *, fast_open: bool = False, flags: Iterable[str] = (), lends: bool = False
 ) -> Medium:
-    """A connection to a place. `login`: as of `login_of`. `fast_open`: as
-    `TcpMedium`. `flags`: of `-D`, for a server that is started on this machine, whose calls for files belong to this
-    command. `lends`: it may be lent on when this process ends.
+    """Connect to a place. `login`: the result of `login_of`. `fast_open`: as in `TcpMedium`. `flags`: the flags of `-D`
+    for a server that is started on this machine, whose calls for files belong to this command. `lends`: True if the
+    connection may be lent on when this process ends.
 
     Raises:
-        CannotConnect: nobody is there.
+        CannotConnect: no server answers.
     """
     if isinstance(place, TcpLocation):
         return TcpMedium(place.host, place.port, fast_open=fast_open)
@@ -136,7 +138,7 @@ def connect(
 
 
 def _over_tls(place: TlsLocation, login: Sequence[str], *, lends: bool) -> Medium:
-    """TLS in this process, or in a relay that outlives it."""
+    """Connect with TLS in this process, or with `lends` in a relay that outlives it."""
     from smartserver.client.trust import Trust
 
     trust = Trust(*login)

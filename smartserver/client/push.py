@@ -1,7 +1,7 @@
-"""A push, planned on what is known of the remote.
+"""A push, planned on the client's knowledge of the remote.
 
-Where that was wrong the refusal carries what is right, and the push is planned again: one more round trip, and what the
-server holds is not sent twice.
+If the knowledge was wrong, the refusal carries the current state and the push is planned again. This costs one more
+round trip, and nothing that the server holds is sent twice.
 """
 
 # Theory of operation
@@ -93,8 +93,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PLANS = 4
-"""Times a push is planned: at first, after `known`, and after `missing-base`. The fourth is for a remote that was
-made again, or where others push some of the same."""
+"""The most plans of a push: the first, one after `known`, and one after `missing-base`. The fourth is for a recreated
+remote, or for concurrent pushes of the same revisions."""
 
 
 Changes = tuple[Sequence[RefUpdate], "Sequence[MapUpdateRequest]"]
@@ -102,22 +102,23 @@ Changes = tuple[Sequence[RefUpdate], "Sequence[MapUpdateRequest]"]
 
 
 class PushSource(Protocol):
-    """The local repository a push reads."""
+    """The local repository that a push reads."""
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:
-        """The plan for what the remote lacks of `tips` when it holds `haves`; those that are not here are ignored."""
+        """Return the plan for what the remote lacks of `tips` if it has `haves`. Haves that are missing locally are
+        ignored."""
 
 
 class PushRequest(msgspec.Struct, frozen=True):
-    """A push that is to be done."""
+    """The updates that a push makes, and their conditions."""
 
     updates: Sequence[RefUpdate]
-    """Empty: revisions alone are brought, which no ref reaches yet."""
+    """If this is empty, only revisions are pushed, which no ref reaches yet."""
     source: PushSource = EmptyBody()
     new: NewRepository | None = None
-    """The form in which the repository is made where there is none; None: it is not made."""
+    """The form of the repository that is created if there is none; None if none is to be created."""
     maps: Sequence[MapUpdateRequest] = ()
-    """Changed after the refs."""
+    """The changes of maps, made after those of the refs."""
     maps_first: bool = False
     """True if maps are changed before the refs, whose rules depend on them."""
     atomic: bool = False
@@ -125,12 +126,12 @@ class PushRequest(msgspec.Struct, frozen=True):
     options: Sequence[str] = ()
     """Push options, for the hooks of the server."""
     bulk: bool = False
-    """True if it goes as a bulk stream, where that is shorter."""
+    """True to send the body as a bulk stream, if that is shorter."""
     is_likely: bool = False
-    """True if the remote is likely to be there and to have a part of it: where nothing is known of it, the client asks
+    """True if the remote probably exists and has some of the revisions. If nothing is known of it, the client then asks
     for its refs before a long push."""
     replan: Callable[[], Changes] | None = None
-    """Says what is to be changed where the remote turned out to be another than it was taken for."""
+    """Returns new changes if the remote is not as expected."""
 
 
 class Push:
@@ -140,21 +141,21 @@ class Push:
         self._remote = remote
         self._request = request
         self._bulk = request.bulk
-        """No more once a bulk stream was too much."""
+        """True to send a bulk stream, until one was too large."""
         known = remote.knowledge
         self._is_likely = request.is_likely and not known.met
         self._haves = known.tips()
-        """The revisions that the remote is taken to hold."""
+        """The revisions that the remote is assumed to have."""
         self._creating = self._to_be_made()
-        """The form in which the repository is made, where it is not taken to be there."""
+        """The form of the repository to create, if it is assumed not to exist."""
         self._unusable: set[Key] = set()
-        """Records that the remote has no use for as delta bases."""
+        """Records that the remote cannot use as delta bases."""
 
     def run(self) -> PushOutcome:
-        """Send it, as often as it takes."""
+        """Send the push, planned again as often as needed, and return the outcome."""
         for left in reversed(range(PLANS)):
-            # Others may push some of the same without a pause, so that each plan is answered by `known`. The last one
-            # announces nothing: it is taken as it is.
+            # Concurrent pushes of the same revisions may get each plan answered by `known`. The last plan announces no
+            # graph, so that it is accepted as it is.
             plan = self._plan()
             if not (self._request.updates or self._request.maps or self._creating or plan.graph):
                 return PushOutcome([], [])
@@ -178,20 +179,20 @@ class Push:
         raise AssertionError("the last attempt returns or raises")
 
     def _to_be_made(self) -> NewRepository | None:
-        # Where another system was seen, making it is what the server refuses by name.
+        # If a repository of another system was seen, the server must refuse the creation with a clear error.
         new = self._request.new
         if new is None or new.part is not CopyPart.WHOLE:
             return new
         return new if self._remote.knowledge.vcs != new.vcs else None
 
     def _meets(self, plan: Plan) -> bool:
-        """Ask what the remote has of a long push, before much of that is sent; whether there is one."""
+        """Ask which revisions of a long push the remote has, before much is sent. Return whether the remote exists."""
         self._is_likely = False
         asked = [node.revision for node in _spread(plan.graph)]
         try:
-            pulled = self._remote.pull(asked, refs=[])  # It wants nothing, so nothing comes but which it has.
+            pulled = self._remote.pull(asked, refs=[])  # It wants nothing, so the answer only says which it has.
         except CodedError:
-            return False  # Which the push is going to be told, too.
+            return False  # The push will get the same error.
         self._haves = [*self._remote.knowledge.tips(), *pulled.common(asked)]
         self._creating = self._to_be_made()
         self._replan()
@@ -228,7 +229,7 @@ class Push:
         refs: list[tuple[AnyVerb, Arguments]] = [call_of(update) for update in self._request.updates]
         maps: list[tuple[AnyVerb, Arguments]] = []
         if self._request.maps:
-            from smartserver.verbs.map_update import map_update  # Which some systems never need.
+            from smartserver.verbs.map_update import map_update  # Some systems never need it.
 
             maps += [(map_update, update) for update in self._request.maps]
         calls += [*maps, *refs] if self._request.maps_first else [*refs, *maps]
@@ -244,10 +245,10 @@ class Push:
         form, body = sending(plan, bulk=self._bulk, announced=announced)
         return form, reported(body, len(plan.graph), self._remote.sent)
 
-    # -- where it was refused
+    # -- after a refusal
 
     def _is_settled(self) -> bool:
-        """True if all that is asked for is there already."""
+        """Tell whether the remote already has everything that is asked for."""
         updates = self._request.updates
         if not updates or self._request.maps or self._to_be_made() is not None:
             return False
@@ -256,7 +257,7 @@ class Push:
     def _is_there(self, update: RefUpdate) -> bool:
         name = self._remote.name_of(update.ref)
         if name is None or (update.tip is None and update.expected):
-            return False  # An absent ref is not at the expected tip: the server says so.
+            return False  # A missing ref is not at the expected tip, which the server reports.
         value = self._remote.knowledge.ref(name)
         if update.heads:
             return {tip.id for tip in update.heads} <= {tip.id for tip in value or ()}
@@ -264,35 +265,35 @@ class Push:
         return (value[0] if value else None) == tip
 
     def _learns(self, refusal: Refusal, flags: RequestFlag, *, is_first: bool) -> bool:
-        """True if another plan is worth it, on what the refusal says and what the remote has learnt of it."""
+        """Tell whether another plan is worthwhile after a refusal, and take in what it says."""
         error, known, new = refusal.error, self._remote.knowledge, self._request.new
         if new is not None and new.exclusive:
             return False
         if new is not None and self._creating is None and known.vcs and known.vcs != new.vcs:
-            # It was recreated, for another system: whatever the body met there, making it is refused by that name.
+            # It was recreated for another system: creating it gets a clear error, whatever error the body got.
             self._creating = new
         elif isinstance(error, KnownRevisions):
             self._haves = [*error.tips, *known.tips()]
             self._creating = self._to_be_made()
         elif isinstance(error, LimitExceeded) and error.what == BULK_BYTES and flags & RequestFlag.BULK:
-            self._bulk = False  # What is there many times over says more than a stream may: `wire.limits`.
+            self._bulk = False  # Very repetitive content exceeds the limit of a stream: `wire.limits`.
         elif isinstance(error, MissingBase):
             self._unusable.update(error.keys)
         elif _names(refusal, NoSuchRepository) and new is not None and self._creating is None:
             known.forget()
             self._haves, self._creating = [], new
         elif is_first and (isinstance(error, MissingParents) or _names(refusal, MissingRevision)):
-            # The remote was recreated or restored: only what it says it has now counts. Where that is what it was taken
-            # to have, the same plan would be refused once more.
+            # The remote was recreated or restored: only the tips that it reports now count. If they are the same as
+            # before, the same plan would be refused again.
             before, self._haves = set(self._haves), [tip.id for value in known.refs().values() for tip in value]
             return before != set(self._haves)
         else:
-            # Somebody may have made one above it meanwhile, of which this is a branch.
+            # A repository may have been created above this path meanwhile, so that the path is its branch.
             return is_first and self._remote.below and isinstance(error, NestedRepository)
         return True
 
     def _refused(self, refusal: Refusal, outgoing: Outgoing) -> PushOutcome:
-        """Each update's own refusal; where the request as a whole was refused, that error."""
+        """Return each update's own error. If the request as a whole was refused, raise its error."""
         updates, maps = self._request.updates, self._request.maps
         if not updates and not maps:
             raise refusal.error
@@ -312,12 +313,12 @@ class Push:
         )
 
     def _parted(self, of_calls: Sequence[T]) -> tuple[Sequence[T], Sequence[T]]:
-        """The outcomes of calls that are about refs, and those about maps."""
+        """Split the outcomes of calls into those about refs and those about maps."""
         refs, maps = len(self._request.updates), len(self._request.maps)
         found = of_calls[len(of_calls) - refs - maps :]
         return (found[maps:], found[:maps]) if self._request.maps_first else (found[:refs], found[refs:])
 
-    # -- where it was answered
+    # -- after an answer
 
     def _done(self, answer: Answer) -> PushOutcome:
         updates, maps = self._request.updates, self._request.maps
@@ -329,7 +330,7 @@ class Push:
         revisions, created = brought(answer.results)
         if not lacking or len(lacking) + len(later) == len(updates) + len(maps):
             return PushOutcome(done, mapped, revisions, created)
-        # Recreated, and something could be done there all the same: what is known now plans the rest.
+        # The remote was recreated, but some updates succeeded: the rest is planned on the new knowledge.
         rest = msgspec.structs.replace(
             self._request,
             updates=[updates[number] for number in lacking],
@@ -345,7 +346,7 @@ class Push:
                 [msgspec.structs.replace(mapped[number], error=unknown) for number in later],
             )
         except (CodedError, MediumError, ProtocolError, NotOurProtocol):
-            # What was done is done, and why the rest was not is said already.
+            # The successful updates stay done, and `done` has the errors of the others already.
             return PushOutcome(done, mapped, revisions, created)
         for number, of_ref in zip(lacking, again.refs, strict=True):
             done[number] = of_ref
@@ -355,7 +356,7 @@ class Push:
 
 
 def _spread(graph: Sequence[GraphNode]) -> Iterator[GraphNode]:
-    """Some of a graph, the newest first, each a fifth as far again from the end as the one before."""
+    """Yield some revisions of a graph, the newest first. Each is a fifth farther from the end than the one before."""
     back = 1
     while back <= len(graph):
         yield graph[-back]
@@ -363,5 +364,5 @@ def _spread(graph: Sequence[GraphNode]) -> Iterator[GraphNode]:
 
 
 def _names(refusal: Refusal, error: type[CodedError]) -> bool:
-    """True if a request, or one of its calls, was refused for that."""
+    """Tell whether a request, or one of its calls, was refused with this class of error."""
     return any(isinstance(reason, error) for reason in (refusal.error, *refusal.outcomes))

@@ -1,4 +1,4 @@
-"""A file is replaced in one step: readers see the old content or the new one, and a failure leaves the old one.
+"""Replaces a file in one step: readers see the old content or the new one, and a failure leaves the old one.
 
 The new content is written to a temporary file beside the target, where a rename replaces the target at once. The
 temporary file is removed on failure; only a killed process or a power cut leaves it.
@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 @contextmanager
 def new_file(path: str, *, durable: bool = False) -> Iterator[BinaryIO]:
-    """A file to write, which replaces the one at the path when the block ends without an error.
+    """Open a file that replaces the one at the path when the block ends without an error.
 
     A symbolic link is followed. A device or a pipe is written directly. `durable`: the new file survives a power cut.
     """
@@ -43,14 +43,14 @@ def new_file(path: str, *, durable: bool = False) -> Iterator[BinaryIO]:
 
 
 def check_folder(path: str) -> None:
-    """Check that a file can have its place there."""
+    """Check that the folder of a file exists."""
     folder = os.path.dirname(os.path.realpath(path))
     if not os.path.isdir(folder):
         raise FileNotFoundError(errno.ENOENT, "there is no such folder: create it first", folder)
 
 
 def sync_file(file: BinaryIO) -> None:
-    """Write what is in memory to the disk, where the file is on one: a full disk is noticed now."""
+    """Flush a file, and sync it if it is on a disk, so that a full disk is noticed now."""
     file.flush()
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         os.fsync(file.fileno())

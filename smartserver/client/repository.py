@@ -1,4 +1,4 @@
-"""One repository on a server: what is asked of it (`exchange`), and pushes to it."""
+"""One repository on a server: requests to it (`exchange`), and pushes."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ class RemoteRepository(RepositoryExchange):
     """One repository on a server."""
 
     def push(self, request: PushRequest) -> PushOutcome:
-        """Bring what refs need, move them and change maps, in one request."""
+        """Push revisions, move refs and change maps in one request."""
         return Push(self, request).run()

@@ -13,10 +13,10 @@ from smartserver.wire.messages import Advice, Counters, KnownVersion, RequestFla
 from transports.errors import CodedError
 
 BodySource = Callable[[], Iterable[tuple[bytes, int]]]
-"""Makes the body again for each sending: pieces, and how many segments end in each."""
+"""Makes the body again for each sending: pieces, each with the number of segments that end in it."""
 
 ProgressReport = Callable[[str, int, int], None]
-"""Called with the phase, how much is done, and of how much (0: unknown)."""
+"""Called with the phase, the amount done and the total amount (0 if unknown)."""
 
 
 class Outgoing(msgspec.Struct, frozen=True):
@@ -33,17 +33,17 @@ class Outgoing(msgspec.Struct, frozen=True):
 
     @property
     def repeatable(self) -> bool:
-        """True if the server knows a repetition, or that does no harm: of file-level changes it keeps nothing."""
+        """True if repeating the request is safe. The server keeps no log of file-level changes."""
         return not (self.mutates and any(verb.is_vfs for verb, _ in self.calls))
 
     @property
     def mutates(self) -> bool:
-        """True if it may change something."""
+        """True if the request may change something."""
         return any(verb.effect is Effect.MUTATE for verb, _ in self.calls) and not self.flags & RequestFlag.CHECK_ONLY
 
 
 class Refusal(Exception):
-    """The server changed nothing: the error of the request, what became of each call, and the state it left."""
+    """The server changed nothing. `outcomes` has the error of each call, and `state` is the state of the repository."""
 
     def __init__(self, error: CodedError, outcomes: Sequence[CodedError | None], state: State | None) -> None:
         super().__init__(str(error))
@@ -53,14 +53,14 @@ class Refusal(Exception):
 
     @property
     def reason(self) -> CodedError:
-        """The error of the first call that was refused for itself, which says more than that of the request."""
+        """The error of the first call that was itself refused, which says more than the error of the request."""
         return next(
             (error for error in self.outcomes if error is not None and not isinstance(error, NotDone)), self.error
         )
 
     @property
     def of_tokens(self) -> list[AccessDenied]:
-        """Its errors that another token may take away."""
+        """The errors that another token may avoid."""
         errors = (self.error, *self.outcomes)
         return [error for error in errors if isinstance(error, AccessDenied) and error.token]
 
@@ -73,7 +73,7 @@ class Answer(msgspec.Struct):
     counters: Counters
     capabilities: list[str]
     body: Iterator[bytes]
-    """The body as it comes; reading it is what receives it."""
+    """The body, which is received as it is read."""
     advice: Sequence[Advice] = ()
     """Messages of the server for the user."""
 

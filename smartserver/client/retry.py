@@ -1,6 +1,6 @@
-"""When a request is sent again. A repeat is safe: the request's id tells the server that it is one.
+"""The rules for sending a request again. A repeat is safe: the request's id tells the server that it is one.
 
-Only of file-level changes (VFS) no log can tell: they are not sent again once they may have been read.
+File-level changes (VFS) are in no log, so they are not sent again once they may have been read.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from smartserver.client.medium import ConnectionLost, MediumError
 from smartserver.wire.errors import RemoteProtocolError
 
 PAUSES = (0.2, 1.0)
-"""Seconds before the second and third sending. There is no fourth, but for one at once where the first went to a held
-connection. A restarted server listens again within a second."""
+"""Seconds before the second and third sending. There is no fourth, except that a request on a held connection is first
+repeated at once. A restarted server listens again within a second."""
 
 
 def may_help(error: Exception, *, lost: bool, doubtful: bool, repeatable: bool = True) -> bool:
-    """True if it helps to send again after a sending that got no answer.
+    """Tell whether a retry helps after a sending that got no answer.
 
-    `lost`: an earlier one got none either. `doubtful`: one may have been carried out. `repeatable`: a server that got
-    it twice would know.
+    `lost`: an earlier sending got no answer either. `doubtful`: a sending may have been carried out. `repeatable`: the
+    server would recognize a repeat.
     """
     if doubtful and not repeatable:
         return False
@@ -25,8 +25,8 @@ def may_help(error: Exception, *, lost: bool, doubtful: bool, repeatable: bool =
         case ConnectionLost():
             return True
         case MediumError():
-            return lost  # Who was there a moment ago may come back.
+            return lost  # A server that was there a moment ago may come back.
         case RemoteProtocolError():
-            return doubtful  # The log of the repository may still tell.
+            return doubtful  # The log of the repository may have the answer.
         case _:
             return False

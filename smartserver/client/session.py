@@ -1,12 +1,12 @@
-"""`open_client`: the client of a command for one server. Every tool sets it up here, so that a variable of the
-environment has one meaning for all of them.
+"""`open_client`: the client of a command for one server. Every tool opens its client here, so that each environment
+variable means the same to all tools.
 
 SMARTSERVER_AGENT=0: no connection is taken from the user's agent, or given to it.
 SMARTSERVER_FAST_OPEN (not empty, not 0): the first request may travel with the handshake of TCP.
 SMARTSERVER_SSH: the program that logs in at the server of an hpss+ssh:// URL.
-SMARTSERVER_TOKEN: HOST[:PORT]=TOKEN, for that server if it wants one.
+SMARTSERVER_TOKEN: HOST[:PORT]=TOKEN, the token for that server if it requires one.
 
-A tool that has settings of its own for these gives an environment in which they stand.
+A tool with its own settings for these passes an environment that contains them.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Tool(NamedTuple):
     """The program that talks to a server."""
 
     agent: str
-    """Its name and release, as requests say."""
+    """The name and release of the program, as sent in requests."""
     ssh: Callable[[], Sequence[str]] = lambda: ("ssh",)
-    """The words of the command that logs in where SMARTSERVER_SSH names none."""
+    """Returns the words of the login command if SMARTSERVER_SSH is not set."""
     source: SourceOf | None = None
-    """The place where its user keeps tokens, besides the environment."""
+    """The place where the tool stores tokens, in addition to the environment."""
 
 
 class Traced(Protocol):
@@ -48,7 +48,7 @@ class Traced(Protocol):
 
     @property
     def traceparent(self) -> str:
-        """The trace that requests belong to (W3C Trace Context); empty where none is recorded."""
+        """The trace that requests belong to (W3C Trace Context); empty if none is recorded."""
 
 
 def open_client(
@@ -59,10 +59,10 @@ def open_client(
     flags: Collection[str] = (),
     holder: Holder | None = None,
 ) -> Client:
-    """A client for the server of a place, which connects when it first needs to.
+    """Return a client for the server of a place, which connects at its first request.
 
-    `flags`: of `-D`, for a server that is started on this machine. `holder`: keeps connections between commands;
-    default: the user's agent, where it may hold them.
+    `flags`: the flags of `-D` for a server that is started on this machine. `holder`: keeps connections between
+    commands; by default the user's agent, if it may hold them.
     """
     login = login_of(place, environment, tool.ssh)
     keeper = holder or holder_for(place, login, environment)

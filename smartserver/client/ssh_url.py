@@ -1,6 +1,6 @@
 """`hpss+ssh://[user@]host[:port]/path`: a repository of an account on another machine, reached by logging in there.
 
-The path is that machine's own: `/srv/code/project`, or `/~/code/project` below the account's home.
+The path is one on that machine: `/srv/code/project`, or `/~/code/project` below the account's home.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ SCHEME = "hpss+ssh"
 HOME = "~/"
 
 FOR_SHELL = re.compile(r"[^\w@+,./:-]")
-"""A character that only a shell can read."""
+"""A character for which a command needs a shell."""
 
 
 def of_shell(command: str) -> list[str]:
-    """A command that may have arguments of its own, as words to which others are added."""
+    """Return the words of a command that may have arguments of its own. More words can be appended."""
     return ["sh", "-c", f'{command} "$@"', command] if FOR_SHELL.search(command) else [command]
 
 
 class Login(NamedTuple):
-    """The parts of a URL before and after the slash behind its host; `port` 0 and `user` empty: none."""
+    """The user, host, port and path of a URL. `port` 0 and an empty `user` mean that the URL has none."""
 
     user: str
     host: str
@@ -36,16 +36,15 @@ class Login(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Account, host and port in the one spelling that names them."""
+        """User, host and port in their canonical spelling."""
         host = f"[{self.host}]" if ":" in self.host else self.host.lower()
         user = f"{self.user}@" if self.user else ""
         return f"{user}{host}:{self.port}" if self.port else user + host
 
 
 class SshLocation(NamedTuple):
-    """The place of a repository; `port` 0 and `user` empty leave them to ssh. `root` is the folder that is served
-    there, and `path` leads on from it, decoded, without a slash at either end.
-    """
+    """The place of a repository. ssh chooses the port if `port` is 0, and the user if `user` is empty. `root` is the
+    served folder there. `path` continues from `root`, decoded, without a slash at either end."""
 
     user: str
     host: str
@@ -60,21 +59,21 @@ class SshLocation(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The one spelling under which knowledge of the remote is kept."""
+        """The canonical URL, under which the knowledge of the remote is stored."""
         return f"{SCHEME}://{self.where}/{'~' if self.root == '.' else self.root[1:]}/{self.path}"
 
     @property
     def where(self) -> str:
-        """The server, as messages name it."""
+        """The name of the server in messages."""
         return Login(self.user, self.host, self.port, "").where
 
     @property
     def above(self) -> str:
-        """The user's name for the folder that is served (`errors.known_as`)."""
+        """The user's name for the served folder (`errors.known_as`)."""
         return f"{self.where}:{HOME if self.root == '.' else f'{self.root}/'}"
 
     def command(self, ssh: Sequence[str]) -> list[str]:
-        """The command that logs in there and serves."""
+        """Return the command that logs in and starts the server."""
         words = [*ssh, "-T", "-o", "ForwardX11=no"]
         if self.port:
             words += ["-p", str(self.port)]
@@ -85,7 +84,7 @@ class SshLocation(NamedTuple):
 
 
 def parse_login(url: str, scheme: str) -> Login:
-    """Read a URL of a scheme whose user and port may be named."""
+    """Parse a URL of a scheme that allows a user and a port."""
     found, colon, rest = url.partition("://")
     if not colon or found.lower() != scheme:
         raise BadUrl(url, f"it does not begin with {scheme}://")
@@ -97,7 +96,7 @@ def parse_login(url: str, scheme: str) -> Login:
         user = percent_decode(user)
     except ValueError:
         raise BadUrl(url, f"{user!r} is not the name of a user") from None
-    # As USER@example.org and DOMAIN\USER of a directory. A shell would take a last \ for what follows it.
+    # A directory has USER@example.org and DOMAIN\USER. In a shell a last \ would change the next character.
     if (
         (at and not user)
         or user.startswith("-")
@@ -109,7 +108,7 @@ def parse_login(url: str, scheme: str) -> Login:
         there = parse(f"hpss://{host}{slash}{path}")
     except BadUrl as error:
         raise BadUrl(url, error.why) from None
-    # ssh puts it into a `ProxyCommand`, for a shell: a URL may come from a repository.
+    # ssh passes the host to a shell in a `ProxyCommand`, and a URL may come from a repository.
     if there.host.startswith("-") or not all(character.isalnum() or character in "._-:%" for character in there.host):
         raise BadUrl(url, f"{there.host!r} is not the name of a host")
     port = there.port if host.rpartition(":")[2].isdigit() and not host.endswith("]") else 0
@@ -117,7 +116,7 @@ def parse_login(url: str, scheme: str) -> Login:
 
 
 def below_a_folder(url: str, path: str) -> tuple[str, str]:
-    """The folder of a machine that is served, `.` being the account's home, and the path that leads on from it."""
+    """Split a path into the served folder of a machine (`.` is the account's home) and the path below it."""
     if path == "~" or path.startswith(HOME):
         return ".", path[len(HOME) :]
     top, _, below = path.partition("/")
@@ -127,7 +126,7 @@ def below_a_folder(url: str, path: str) -> tuple[str, str]:
 
 
 def parse_ssh(url: str) -> SshLocation:
-    """Read a URL."""
+    """Parse an hpss+ssh:// URL."""
     user, host, port, path = parse_login(url, SCHEME)
     root, below = below_a_folder(url, path)
     return SshLocation(user, host, port, root, below)

@@ -1,8 +1,8 @@
 """`hpss+sftp://[user@]host[:port]/path`, `hpss+s3://bucket/path` and `hpss+vfs://host[:port]/path`: a repository in the
-files of a machine that runs nothing of ours, in a bucket, or on a server that only gives its files.
+files of a machine without smartserver, in a bucket, or on a server that only serves its files.
 
-The server is a subprocess of the client's, which reads and writes these files over the link: `smartserver serve
---stdio` of the same place as a transport names it, `sftp://...`, `s3://...` or `vfs://...`. So every verb works there.
+The server is a subprocess of the client, which reads and writes these files over the link. It is `smartserver serve
+--stdio` with the URL of a transport: `sftp://...`, `s3://...` or `vfs://...`. So every verb works there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from smartserver.client.url import BadUrl
 from smartserver.programs import python
 
 PREFIX = "hpss+"
-"""The text before the scheme of a store in the URL by which the plugins reach it."""
+"""The prefix before the scheme of a store in the URLs for the plugins."""
 
 SFTP, S3, VFS = "sftp", "s3", "vfs"
 
@@ -25,37 +25,36 @@ HOST_KEY = "host-key="
 
 
 class StoreLocation(NamedTuple):
-    """The place of a repository. `above` is the URL of the folder that is served, as a transport reads it, and `path`
-    leads on from it, decoded, without a slash at either end; `folder` is the name of that folder in `key`.
-    """
+    """The place of a repository. `above` is the URL of the served folder for a transport. `path` continues from that,
+    decoded, without a slash at either end. `folder` is the name of the served folder in `key`."""
 
     scheme: str
     where: str
-    """The machine, as messages name it."""
+    """The name of the machine in messages."""
     folder: str
     above: str
-    """The user's name for the folder, too (`errors.known_as`)."""
+    """The URL of the served folder, which is also the user's name for it (`errors.known_as`)."""
     path: str
 
     @property
     def query(self) -> str:
-        """With its `?`: what is said of the machine besides (`?host-key=...`)."""
+        """The query of the URL with its `?`, which describes the machine (`?host-key=...`); empty if there is none."""
         _, mark, said = self.above.partition("?")
         return mark + said
 
     @property
     def key(self) -> str:
-        """The one spelling under which knowledge of the remote is kept."""
+        """The canonical URL, under which the knowledge of the remote is stored."""
         return f"{self.scheme}://{self.where}/{self.folder}{self.path}"
 
     def command(self, flags: Iterable[str] = ()) -> list[str]:
-        """The command that serves it, told these flags of `-D`."""
+        """Return the command that serves the place, with these flags of `-D`."""
         ours = python("-m", "smartserver.cli.main", *(f"-D{flag}" for flag in flags))
         return [*ours, "serve", "--stdio", "--", self.above]
 
 
 def parse_store(url: str) -> StoreLocation:
-    """Read a URL."""
+    """Parse a URL of a store."""
     scheme = url.partition("://")[0].lower()
     whole, mark, said = url.partition("?") if scheme == PREFIX + SFTP else (url, "", "")
     if scheme == PREFIX + S3 and "@" in whole.split("/")[2]:

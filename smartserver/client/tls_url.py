@@ -8,12 +8,12 @@ from typing import NamedTuple
 from smartserver.client.url import TLS, BadUrl, TcpLocation, parse
 
 CA = "ca="
-"""The option in the query: the file with the certificate of the authority that the server's must come from."""
+"""The option in the query: a file with the certificate of the authority that must have issued the server's."""
 
 
 class TlsLocation(NamedTuple):
-    """The place of a repository; `ca` empty: the system's authorities. `path` is decoded, without a slash at either
-    end."""
+    """The place of a repository. An empty `ca` means the system's authorities. `path` is decoded, without a slash at
+    either end."""
 
     host: str
     port: int
@@ -22,30 +22,30 @@ class TlsLocation(NamedTuple):
 
     @property
     def above(self) -> str:
-        """The user's name for the folder that is served (`errors.known_as`): the path of the URL begins there."""
+        """The user's name for the served folder (`errors.known_as`); empty, since the path of the URL begins there."""
         return ""
 
     @property
     def query(self) -> str:
-        """With its `?`: what is said of the machine besides."""
+        """The query of the URL with its `?`; empty if there is none."""
         return f"?{CA}{self.ca}" if self.ca else ""
 
     @property
     def key(self) -> str:
-        """The one spelling under which knowledge of the remote is kept."""
+        """The canonical URL, under which the knowledge of the remote is stored."""
         return f"{TLS}://{self.where.lower()}/{self.path}"
 
     @property
     def where(self) -> str:
-        """The server, as messages name it."""
+        """The name of the server in messages."""
         return TcpLocation(self.host, self.port, "").where
 
 
 def parse_tls(url: str) -> TlsLocation:
-    """Read a URL.
+    """Parse an hpss+tls:// URL.
 
     Raises:
-        BadUrl: as `url.parse`, or its query is not `ca=` and the full path of a file.
+        BadUrl: as in `url.parse`, or the query is not `ca=` and the full path of a file.
     """
     whole, mark, said = url.partition("?")
     if mark and not (said.startswith(CA) and os.path.isabs(said.removeprefix(CA))):

@@ -1,8 +1,9 @@
-"""The check of a server's certificate: by its fingerprint where the user confirmed that once (`smartserver trust`),
-else by a file of authorities that the URL names, else by those that the system trusts. A URL never undoes what the user
-confirmed.
+"""The check of a server's certificate. The fingerprint that the user confirmed (`smartserver trust`) decides, else a
+file of authorities that the URL names, else the authorities of the system. A URL never overrides a confirmed
+fingerprint.
 
-Fingerprints are in a file of the user's, a line a server: `example.org:4155 SHA256:...`, as ssh's known_hosts has keys.
+Fingerprints are in a file of the user's, one line for each server: `example.org:4155 SHA256:...`, like ssh's
+known_hosts.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PREFIX = "SHA256:"
 
 
 class Trust(NamedTuple):
-    """The trust that a certificate is checked by: one of both, or neither."""
+    """The trust for a certificate: a fingerprint, a file of authorities, or neither."""
 
     fingerprint: str = ""
     ca: str = ""
@@ -32,7 +33,7 @@ class Trust(NamedTuple):
 
 
 def known_servers(environment: Mapping[str, str]) -> str:
-    """The path of the file; empty where the user has no home."""
+    """Return the path of the file of fingerprints; empty if the user has no home."""
     base = environment.get("XDG_CONFIG_HOME", "")
     if not os.path.isabs(base):
         home = environment.get("HOME")
@@ -43,25 +44,26 @@ def known_servers(environment: Mapping[str, str]) -> str:
 
 
 def fingerprint_known(where: str, environment: Mapping[str, str]) -> str:
-    """The fingerprint that the user confirmed of a server (HOST:PORT); empty: none.
+    """Return the fingerprint that the user confirmed for a server (HOST:PORT); empty if there is none.
 
     Raises:
-        OSError, CannotConnect: the file is there and cannot be read.
+        OSError, CannotConnect: the file exists and cannot be read.
     """
     return _read(known_servers(environment)).get(where.lower(), "")
 
 
 def trust_of(place: TlsLocation, environment: Mapping[str, str]) -> Trust:
-    """The trust that the certificate of a place is checked by."""
+    """Return the trust for the certificate of a place."""
     known = fingerprint_known(place.where, environment)
     return Trust(known) if known else Trust(ca=place.ca)  # A URL may come from a repository.
 
 
 def trust(where: str, fingerprint: str, environment: Mapping[str, str]) -> str:
-    """Remember a fingerprint of a server, or (empty) forget it: the path of the file. Its other lines stay.
+    """Store the fingerprint of a server, or remove it if it is empty. Return the path of the file. Other lines are
+    kept.
 
     Raises:
-        OSError: it cannot be written, or the user has no home.
+        OSError: the file cannot be written, or the user has no home.
     """
     path = known_servers(environment)
     if not path:
@@ -91,7 +93,7 @@ def _lines(path: str) -> list[str]:
 
 
 def _server_of(path: str, number: int, line: str) -> tuple[str, str]:
-    """The server of a line and its fingerprint; both empty where it is blank or a comment."""
+    """Return the server and the fingerprint of a line; both are empty for a blank line or a comment."""
     words = line.split()
     if not words or words[0].startswith("#"):
         return "", ""

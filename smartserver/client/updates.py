@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 class RefUpdate(msgspec.Struct, frozen=True):
-    """One ref to be moved, made, or (`tip` None) removed; `expected` is for the rule `lease`, None: no expectation.
-    With `create` MUST no rule counts: the ref is made, or it is so already."""
+    """A ref to be moved, created, or (with `tip` None) deleted. `expected` is for the rule `lease`; None means no
+    expectation. With `create` MUST no rule applies: the ref is created, or exists with this tip already."""
 
     ref: bytes
     tip: RevisionId | None
@@ -40,12 +40,12 @@ class RefUpdate(msgspec.Struct, frozen=True):
     attributes: bytes = b""
     """Attributes of the new tip; the store does not read them."""
     heads: Sequence[Tip] = ()
-    """Tips to be added, `tip` among them, to a ref that may have several: `growth` counts, and no rule."""
+    """Tips to add, `tip` among them, to a ref that may have several. `growth` applies to them, and no rule."""
     growth: Growth = Growth.NONE
 
     @property
     def stays(self) -> bool:
-        """True if the ref is only to be where it is, so that nothing of its tip is sent."""
+        """True if the update only requires the ref to stay where it is, so that no revisions are sent for it."""
         return self.rule is Rule.LEASE and self.create is not Create.MUST and self.tip == self.expected
 
 
@@ -58,7 +58,7 @@ class Outcome(enum.Enum):
 
 
 class UpdateOutcome(msgspec.Struct, frozen=True):
-    """The outcome of one update; `old` is what the ref held before, `error` why it was refused."""
+    """The outcome of one update. `old`: the tip before it. `error`: the reason for a refusal."""
 
     update: RefUpdate
     outcome: Outcome
@@ -67,7 +67,7 @@ class UpdateOutcome(msgspec.Struct, frozen=True):
 
 
 class MapUpdateOutcome(msgspec.Struct, frozen=True):
-    """The outcomes of the entries of a map; none where `error` says why the update was refused."""
+    """The outcomes of the entries of a map; there are none if the update was refused with `error`."""
 
     update: MapUpdateRequest
     entries: list[EntryOutcome]
@@ -75,36 +75,37 @@ class MapUpdateOutcome(msgspec.Struct, frozen=True):
 
 
 class PushOutcome(msgspec.Struct, frozen=True):
-    """The outcome of each update, in their order, and the size of what came with them."""
+    """The outcome of each update, in their order, and the number of new revisions."""
 
     refs: list[UpdateOutcome]
     maps: list[MapUpdateOutcome]
     revisions: int = 0
-    """Revisions that are new there."""
+    """Revisions that are new to the remote."""
     created: bool = False
-    """True if the repository was made."""
+    """True if the repository was created."""
 
     def error(self) -> CodedError | None:
-        """Why something was refused, None where nothing was. `NotDone`, of one that another kept back, says least."""
+        """Return the first error of a refused update, or None. `NotDone`, for an update that another one held back,
+        comes last."""
         said = [*[outcome.error for outcome in self.refs], *[outcome.error for outcome in self.maps]]
         errors = [error for error in said if error is not None]
         return next((error for error in errors if not isinstance(error, NotDone)), errors[0] if errors else None)
 
 
 class NewRepository(msgspec.Struct, frozen=True):
-    """The form in which a repository is made when the push finds none."""
+    """The form in which a push creates a repository if there is none."""
 
     vcs: str
     kinds: Sequence[Kind]
     settings: dict[str, bytes] = msgspec.field(default_factory=dict)
     exclusive: bool = False
-    """True if a repository that exists is an error."""
+    """True if an existing repository is an error."""
     part: CopyPart = CopyPart.WHOLE
-    """The part of a copy that this request is; of several each says how the repository is made."""
+    """The part of a copy that this request is. Each of several parts says how the repository is created."""
 
 
 def call_of(update: RefUpdate) -> tuple[AnyVerb, Arguments]:
-    """The call that asks for an update of a ref."""
+    """Return the call for an update of a ref."""
     if update.tip is None:
         return branch_delete, BranchDeleteRequest(update.ref, update.expected)
     if update.heads:
@@ -120,13 +121,13 @@ def call_of(update: RefUpdate) -> tuple[AnyVerb, Arguments]:
 
 
 def brought(results: Sequence[Result | CodedError]) -> tuple[int, bool]:
-    """The number of revisions that the calls of one request brought, and whether they made the repository."""
+    """Return the number of revisions that the calls of one request brought, and whether they created the repository."""
     new = sum(result.new for result in results if isinstance(result, InsertPackResult))
     return new, any(result.created for result in results if isinstance(result, CreateResult))
 
 
 def updated(update: RefUpdate, result: Result | CodedError) -> UpdateOutcome:
-    """The outcome in the result of such a call."""
+    """Return the outcome of an update, from the result of its call."""
     if isinstance(result, CodedError):
         return UpdateOutcome(update, Outcome.REFUSED, error=result)
     if isinstance(result, AddHeadsResult):
@@ -141,7 +142,7 @@ def updated(update: RefUpdate, result: Result | CodedError) -> UpdateOutcome:
 
 
 def map_updated(update: MapUpdateRequest, result: Result | CodedError) -> MapUpdateOutcome:
-    """The outcome in the result of an update of a map."""
+    """Return the outcome of an update of a map, from the result of its call."""
     if isinstance(result, CodedError):
         return MapUpdateOutcome(update, [], result)
     return MapUpdateOutcome(update, cast("MapUpdateResult", result).entries)

@@ -1,4 +1,4 @@
-"""`hpss://host[:port]/path`: where a repository is."""
+"""`hpss://host[:port]/path`: the URL of a repository."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ TOKEN_PREFIX = "hpss_"
 """The prefix of every token that a server makes (`smartserver token`)."""
 
 DEFAULT_PORT = 4155
-"""The port of an older protocol: a server of that is told by its first bytes (`wire.frames`)."""
+"""The default port, which an older protocol uses, too. A server of that protocol is recognized by its first bytes
+(`wire.frames`)."""
 
 
 ZONE = re.compile("%25(?=.)")
-"""The mark before the zone of an IPv6 address in a URL (RFC 6874). Systems, and many programs, have % there."""
+"""The mark before the zone of an IPv6 address in a URL (RFC 6874). Systems, and many programs, use % instead."""
 
 
 class BadUrl(ValueError):
-    """A URL that names no repository, and why; passwords in it are not shown."""
+    """The URL names no repository. The message says why, without passwords; `why` is the reason alone."""
 
     def __init__(self, url: str, why: str) -> None:
         super().__init__(f"{_hidden(url)!r} is not a URL of a repository: {without_secrets(why)}")
@@ -31,19 +32,19 @@ class BadUrl(ValueError):
 
 _SECRETS = (
     (r"""(://[^/:@\['"]*):(?!\d*(?:[/?'"]|$))(?:[^/]*@|[^@]*@)""", r"\1:***@"),  # A password may have a slash.
-    (r"""([?&](?!ca=|host-key=)[^=&]*=)[^&'"]*""", r"\1***"),  # Somebody may take a query for a place for tokens.
+    (r"""([?&](?!ca=|host-key=)[^=&]*=)[^&'"]*""", r"\1***"),  # Users may put a token into a query.
     (rf"\b{TOKEN_PREFIX}[\w-]{{16,}}", f"{TOKEN_PREFIX}***"),
 )
-"""The parts of a URL that are not shown, and the text that is shown instead."""
+"""Patterns for the parts of a URL that are hidden, and their replacements."""
 
 
 def without_secrets(text: str) -> str:
-    """A text with `***` for the passwords of the URLs in it, and for tokens wherever they are."""
+    """Return a text with `***` for the passwords of URLs in it, and for tokens anywhere in it."""
     return re.sub(rf"\w://\S*|{TOKEN_PREFIX}\S*", lambda found: _hidden(found[0]), text)
 
 
 def _hidden(url: str) -> str:
-    """The same for one URL, which may have blanks in it."""
+    """Hide the secrets of one URL, which may contain blanks."""
     scheme, between, rest = url.partition("://")
     authority, slash, path = rest.partition("/")
     login, at, host = authority.rpartition("@")
@@ -63,27 +64,27 @@ class TcpLocation(msgspec.Struct, frozen=True):
     path: str
 
     above: ClassVar[str] = ""
-    """The user's name for the folder that is served (`errors.known_as`): the path of the URL begins there."""
+    """The user's name for the served folder (`errors.known_as`); empty, since the path of the URL begins there."""
 
     query: ClassVar[str] = ""
-    """Options about the machine: none."""
+    """The query of the URL about the machine; always empty."""
 
     @property
     def key(self) -> str:
-        """The one spelling under which knowledge of the remote is kept."""
+        """The canonical URL, under which the knowledge of the remote is stored."""
         return f"hpss://{self.where.lower()}/{self.path}"
 
     @property
     def where(self) -> str:
-        """The server, as messages name it."""
+        """The name of the server in messages."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse(url: str, scheme: str = "hpss") -> TcpLocation:
-    """Read a URL of this scheme.
+    """Parse a URL of this scheme.
 
     Raises:
-        BadUrl: it has no host, a port that is no port, or a host or path that is not UTF-8.
+        BadUrl: the host is missing, the port is invalid, or the host or the path is not UTF-8.
     """
     its, colon, rest = url.partition("://")
     if not colon or its.lower() != scheme:
@@ -101,9 +102,9 @@ def parse(url: str, scheme: str = "hpss") -> TcpLocation:
         host, _, port_text = authority.partition(":")
     if not host:
         raise BadUrl(url, "it has no host")
-    if any("\ud800" <= character <= "\udfff" for character in host):  # As Python has bytes that are not UTF-8.
+    if any("\ud800" <= character <= "\udfff" for character in host):  # Python's form of bytes that are not UTF-8.
         raise BadUrl(url, "its host is not UTF-8")
-    if " " in host or not host.isprintable():  # It becomes a word of a line in files and for programs.
+    if " " in host or not host.isprintable():  # It must be a single word in files and for programs.
         raise BadUrl(url, "its host has a blank or a control character")
     if port_text and not (
         port_text.isascii() and port_text.isdigit() and len(port_text) < 6 and 0 < int(port_text) < 65536
@@ -121,10 +122,10 @@ def parse(url: str, scheme: str = "hpss") -> TcpLocation:
 
 
 def percent_decode(text: str) -> str:
-    """RFC 3986, 2.1; urllib.parse would do it, for 8 ms of each command's start.
+    """Decode percent-encoding (RFC 3986, 2.1). Importing urllib.parse for it would add 8 ms to each command's start.
 
     Raises:
-        UnicodeError: it is not UTF-8.
+        UnicodeError: the result is not UTF-8.
         ValueError: a % is not followed by two hexadecimal digits.
     """
     first, *rest = text.encode().split(b"%")

@@ -1,6 +1,6 @@
-"""`VfsLink`: how calls of the file-level verbs go to a server, and how what they gave comes back.
+"""`VfsLink`: sends calls of the file-level verbs to a server, and returns their results.
 
-What is asked at once is one request. Of a change whose answer was lost nobody can tell whether it was made.
+Calls that are made together are one request. If the answer to a change was lost, nobody can tell whether it was made.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from transports.base import EntryKind
 from transports.errors import CodedError, TransportFailed
 
 PIECE = 64 * 1024
-"""Bytes of a body between two looks for a refusal."""
+"""Bytes of a body between two checks for a refusal."""
 
 KINDS = frozenset(kind.value for kind in EntryKind)
 """The kinds of a path that a `stat` may give."""
@@ -33,60 +33,62 @@ KINDS = frozenset(kind.value for kind in EntryKind)
 
 @dataclass(eq=False, slots=True)
 class FileCall:
-    """One call: what it asks, what it brings for a file, and, once it is done, its result and what a file gave."""
+    """One call of a file-level verb. `brings`: the content for a file. `result` and `content` (of a file) are set when
+    the call is done."""
 
     verb: AnyVerb
     arguments: Arguments
     brings: IO[bytes] | None = None
     size: int = 0
-    """Bytes of it."""
+    """The bytes of `brings`."""
     result: Result | None = None
     content: bytes = b""
 
 
 class UnsentFile(Protocol):
-    """A file of which something was not sent."""
+    """A file with bytes that were not sent."""
 
     path: str
 
     def send(self) -> None:
-        """Send it."""
+        """Send the bytes that were not sent yet."""
 
 
 class VfsLink:
-    """A connection to a server, and the folder there from which all paths count; for any number of threads."""
+    """A connection to a server, and the folder there that all paths start from; for any number of threads."""
 
     def __init__(self, client: Client, base: str, name: str) -> None:
-        """`name`: what the folder is called in messages."""
+        """`name`: the name of the folder in messages."""
         self._client = client
         self._base = base
         self.name = name
         self._of: VfsLink | None = None
         self.mutex = threading.RLock()
-        """Held while something is asked, and while a new file is written to."""
+        """Held during a request, and while a new file is written to."""
         self.unsent: weakref.WeakSet[UnsentFile] = weakref.WeakSet()
-        """New files of which something was not sent."""
+        """New files with bytes that were not sent."""
         weakref.finalize(self, client.close)
 
     def whole(self) -> tuple[VfsLink, str]:
-        """The same connection with paths that count from all that is served, and where this one's folder is in that."""
+        """Return the same connection with paths that start at the top of all that is served, and the path of this
+        folder there."""
         made = copy.copy(self)
         made._base, made.name = "", self.name.removesuffix(self._base).rstrip("/")
-        made._of = self  # Whose end closes the connection.
+        made._of = self  # The connection is closed when this object is collected.
         return made, self._base
 
     @property
     def connections(self) -> int:
-        """The number of connections so far."""
+        """The number of connections made so far."""
         return self._client.connections
 
     def ask(self, calls: Sequence[FileCall]) -> None:
-        """Have all calls done, in order, in one request or as few as there must be.
+        """Do all calls in order, in one request or as few as possible.
 
         Raises:
-            TransportError, InvalidPath: as the first that fails; those before it are done.
+            TransportError, InvalidPath: the first error of a call; the calls before it are done.
             AccessDenied, Unsupported: the server does not do such calls.
-            TransportFailed: there was no answer; what was asked may be done.
+            TransportFailed: there was no answer; the calls may be done.
         """
         with self.mutex:
             self._send_first(calls)
@@ -115,35 +117,35 @@ class VfsLink:
             raise refusal.error from None
         except (MediumError, RemoteProtocolError, NotOurProtocol, OutcomeUnknown) as error:
             if isinstance(error, RemoteProtocolError):
-                self._client.close()  # Where its answer ends nobody knows.
+                self._client.close()  # The end of its answer is unknown.
             said = str(error) if isinstance(error, CannotConnect) else f"{self.name}: {error}"
             raise TransportFailed("", said) from error
 
     def _send_first(self, calls: Iterable[FileCall]) -> None:
-        """Send what was written to the files that the calls are about, or that lie in the folders they are about."""
+        """Send the unsent bytes of files that the calls name, and of files in folders that they name."""
         about = [path for call in calls for path in _paths(call.arguments)] if self.unsent else ()
         for file in list(self.unsent) if about else ():
             if any(f"{file.path}/".startswith(f"{path}/") for path in about):
                 file.send()
 
     def close(self) -> None:
-        """Close the connection; what is asked next opens another."""
+        """Close the connection; the next call opens another."""
         with self.mutex:
             self._client.close()
 
 
 class _Contents:
-    """The content of files, from the body of an answer."""
+    """The contents of files, from the body of an answer."""
 
     def __init__(self, body: Iterator[bytes]) -> None:
         self._body = body
         self._rest = b""
 
     def take(self, size: int) -> bytes:
-        """The next bytes.
+        """Return the next `size` bytes.
 
         Raises:
-            RemoteProtocolError: there are no more.
+            RemoteProtocolError: the body is shorter.
         """
         pieces, missing = [self._rest], size - len(self._rest)
         while missing > 0:
@@ -160,7 +162,7 @@ class _Contents:
         """Read the end of the body; without that no other request can be made on the connection.
 
         Raises:
-            RemoteProtocolError: there is more than was said.
+            RemoteProtocolError: the body is longer than expected.
         """
         more = len(self._rest) + sum(map(len, self._body))
         if more:
@@ -168,7 +170,7 @@ class _Contents:
 
 
 def _packed(calls: Sequence[FileCall]) -> tuple[list[tuple[AnyVerb, Arguments]], list[FileCall]]:
-    """The calls as they are sent, small contents within; and those whose content goes in the body."""
+    """Return the calls as they are sent, with small contents in them, and the calls whose content goes in the body."""
     made: list[tuple[AnyVerb, Arguments]] = []
     brings: list[FileCall] = []
     room = vfs.MAX_CONTENT
@@ -205,7 +207,7 @@ def _size(arguments: Arguments, result: Result) -> int:
 
 
 def _body(calls: Sequence[FileCall]) -> Iterator[tuple[bytes, int]]:
-    """The content that the calls bring, in pieces, from its beginning at each sending."""
+    """Yield the content that the calls bring, in pieces, from its beginning at each sending."""
     for call in calls:
         assert call.brings is not None
         call.brings.seek(0)

@@ -1,7 +1,7 @@
 """`VfsTransport`: a `Transport` made of the file-level verbs of an hpss server.
 
-It is behind a link (`vfs_link`). What a new file gets is kept here until the file is synced, closed or asked about; and
-an open file is a name, not a file, so that it cannot be read any more when the name is gone (no `Capability.HANDLES`).
+The server is behind a link (`vfs_link`). Bytes written to a new file are kept here until the file is synced, closed or
+asked about. An open file is only a name, so it cannot be read after the name is gone (no `Capability.HANDLES`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SIMPLE: dict[type[Step], Verb[vfs.PathRequest, vfs.NoResult]] = {
     Delete: vfs.delete,
     SyncDirectory: vfs.sync_dir,
 }
-"""Steps that are a path and give nothing."""
+"""The verbs of steps that have only a path and no result."""
 
 RequestT = TypeVar("RequestT", bound=Arguments)
 ResultT = TypeVar("ResultT", bound=Result)
@@ -73,7 +73,7 @@ class VfsTransport(Transport):
         return self._link.connections
 
     def close(self) -> None:
-        """Close the connection, which children share; what is asked next opens another."""
+        """Close the connection, which children share; the next call opens another."""
         self._link.close()
 
     def child(self, path: str) -> VfsTransport:
@@ -116,7 +116,7 @@ class VfsTransport(Transport):
         return VfsWriteFile(self._link, full)
 
     def put(self, path: str, chunks: Iterable[bytes]) -> None:
-        """Write a file, in one trip."""
+        """Write a file in one round trip."""
         full = self._full(path)
         with tempfile.SpooledTemporaryFile(HELD) as held:
             for chunk in chunks:
@@ -164,11 +164,11 @@ class VfsTransport(Transport):
     # -- many at once
 
     def perform(self, steps: Sequence[Step]) -> None:
-        """Do the steps, in one request for as many as a request takes."""
+        """Do the steps, in as few requests as possible."""
         asked: list[tuple[Step, list[FileCall]]] = []
         for step in steps:
             calls = self._calls(step)
-            if calls is None:  # A step this knows nothing of.
+            if calls is None:  # No verb does this step.
                 self._perform(asked)
                 asked = []
                 step.do(self)
@@ -238,14 +238,14 @@ class _VfsReadFile(ReadFile):
 
 
 class VfsWriteFile(WriteFile):
-    """A file that is written to; what it gets is held here until somebody must have it."""
+    """A file that is written to. Its bytes are held here until they must be on the server."""
 
     def __init__(self, link: VfsLink, path: str) -> None:
         self._link = link
         self.path = path
         self._held = tempfile.SpooledTemporaryFile(HELD)  # noqa: SIM115  # Closed with this file.
         self._broken = ""
-        """Why nothing more is taken."""
+        """The reason why no more bytes are accepted; empty while they are."""
 
     def __del__(self) -> None:
         self._held.close()
@@ -256,7 +256,7 @@ class VfsWriteFile(WriteFile):
             self._link.unsent.add(self)
 
     def send(self) -> None:
-        """Have everything on the server; it is durable then."""
+        """Send all held bytes to the server, where they are durable then."""
         with self._link.mutex:
             self._link.unsent.discard(self)
             size = self._held.tell()
@@ -294,7 +294,7 @@ class VfsWriteFile(WriteFile):
 
 
 def _reads(path: str, ranges: Sequence[tuple[int, int]]) -> Iterator[FileCall]:
-    """The calls that give so many ranges; one at least, which says that there is such a file."""
+    """Yield the calls that read the ranges; at least one, which fails if the file is missing."""
     for at in range(0, max(len(ranges), 1), vfs.MAX_RANGES):
         wanted = [vfs.RangeField(offset, size) for offset, size in ranges[at : at + vfs.MAX_RANGES]]
         yield FileCall(vfs.readv, vfs.ReadvRequest(path, wanted))
@@ -319,7 +319,7 @@ def _readv(call: FileCall) -> vfs.ReadvResult:
 
 
 def _settle(step: Step, calls: Sequence[FileCall]) -> None:
-    """Tell a step what came of it."""
+    """Give a step its result."""
     match step, calls[0].result:
         case Get() | GetPublished(), vfs.GetResult(size):
             step.settle(None if size is None else calls[0].content)
@@ -334,10 +334,11 @@ def _settle(step: Step, calls: Sequence[FileCall]) -> None:
 
 
 def from_url(url: str, observers: Sequence[Observer] = ()) -> VfsTransport:
-    """A folder of an hpss server: `vfs://example.org/repositories`. `observers` see each call, before it is sent.
+    """Return a folder of an hpss server, such as `vfs://example.org/repositories`. `observers` see each call before it
+    is sent.
 
     Raises:
-        BadUrl: it is not one.
+        BadUrl: the URL is malformed.
     """
     location = parse(url, "vfs")
     client = Client(lambda: TcpMedium(location.host, location.port), observers)

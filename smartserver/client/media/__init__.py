@@ -1,1 +1,1 @@
-"""Byte carriers: TCP and a pipe to a subprocess."""
+"""Byte carriers: TCP, TLS, a pipe to a subprocess, and descriptors from another process."""

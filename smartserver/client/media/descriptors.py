@@ -1,4 +1,4 @@
-"""A connection that another process made: its descriptors, of a socket or of a pipe to a program."""
+"""A connection that another process made, by its descriptors: those of a socket, or of a pipe to a program."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from smartserver.client.medium import ConnectionLost
 
 
 class DescriptorMedium:
-    """Bytes over descriptors, the first to read from, the second (or the same) to write to; implements `Medium`. Those
-    after them are held open with it."""
+    """Bytes over descriptors; implements `Medium`. The first descriptor is read from, and the second (or the only one)
+    is written to. Further ones are only held open."""
 
     def __init__(self, descriptors: Sequence[int]) -> None:
         self._descriptors = list(descriptors)
@@ -20,11 +20,11 @@ class DescriptorMedium:
             os.set_blocking(descriptor, False)
 
     def poll(self, *, read: bool, write: bool, timeout: float | None = None) -> tuple[bool, bool]:
-        """Wait for either direction."""
+        """Wait until a requested direction is ready; see `Medium.poll`."""
         return ready(self._in if read else None, self._out if write else None, timeout)
 
     def read(self, size: int) -> bytes:
-        """Read the next bytes, waiting for the first."""
+        """Read at most `size` bytes, and wait for the first."""
         while True:
             try:
                 return os.read(self._in, size)
@@ -34,7 +34,7 @@ class DescriptorMedium:
                 raise ConnectionLost(error.strerror or str(error)) from None
 
     def write_some(self, data: memoryview) -> int:
-        """Hand over what fits."""
+        """Write as many bytes as fit now, and return their number."""
         try:
             return os.write(self._out, data)
         except BlockingIOError:
@@ -43,11 +43,11 @@ class DescriptorMedium:
             raise ConnectionLost(error.strerror or str(error)) from None
 
     def lend(self) -> Sequence[int]:
-        """All of them."""
+        """Return all descriptors."""
         return self._descriptors
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all descriptors."""
         closing, self._descriptors = self._descriptors, []
         for descriptor in closing:
             os.close(descriptor)

@@ -16,31 +16,33 @@ from smartserver.client.medium import CannotConnect, ConnectionLost
 from smartserver.programs import foreign_environment
 
 TIME_TO_END = 5.0
-"""Seconds a subprocess that is waited for has to end once its input is closed, or it has closed its output."""
+"""Seconds that the client waits for a subprocess to end, after one of its pipes was closed."""
 
 TIME_TO_END_UNNOTICED = 600.0
-"""The same for one that has answered, which delays nobody. It is long, since ssh may lead others, too: as a master with
-ControlPersist it forks, and what was started here ends; as one without, it stays for the sessions that share it."""
+"""Seconds for a subprocess that has answered to end; the wait delays nobody. The time is long, since ssh may serve
+other connections, too. As a master with ControlPersist it forks, and the process started here ends. As another master,
+it stays for the sessions that share it."""
 
 TIME_TO_BE_HEARD = 1.0
-"""Seconds in which the words of a subprocess that ended are passed on."""
+"""Seconds in which the last messages of a subprocess that ended are passed on."""
 
 HOLDS = 1 << 16
-"""Bytes a pipe takes that nobody reads."""
+"""Bytes that fit into a pipe that nobody reads."""
 
 OWN_NAME = "smartserver: "
 """The prefix that our own program puts before the line that says why it failed."""
 
 FAILED = range(1, 129)
-"""Statuses of a server that cannot begin, of a shell that cannot find one, and of one that may not start it (128 from a
-restricted one). A shell has more than 128 for a program that a signal ended."""
+"""Exit statuses of a server that cannot begin, and of a shell that cannot find or may not start one (128 from a
+restricted shell). A status above 128 means that a signal ended the program."""
 
 OF_SSH = 255
-"""The status of ssh both where it could not log in and where it lost its connection: the server may have begun."""
+"""The exit status of ssh, both if it could not log in and if it lost its connection. So the server may have begun."""
 
 
 class PipeMedium:
-    """A subprocess; implements `Medium`. Its standard error is this process's, unless it is quoted."""
+    """A subprocess; implements `Medium`. It shares this process's standard error, unless `quotes` or `passes_on` is
+    set."""
 
     def __init__(
         self,
@@ -52,30 +54,32 @@ class PipeMedium:
         passes_on: bool = False,
         waits: bool = False,
     ) -> None:
-        """Start it. `environment`: its variables, without those for a repository (`programs.foreign_environment`);
-        None: those of this process.
-        `where`: what it leads to, as messages name it. `quotes`: the last line of a program that cannot
-        begin is why, in the error that is raised; what one says that began goes to standard error when it is closed.
-        `passes_on`: it has no standard error of this process's, which gets its words while it is here, so that one that
-        is lent on keeps nobody waiting who reads that to its end. `waits`: it says one byte once it leads anywhere, and
-        nothing is handed to it before.
+        """Start the subprocess.
+
+        `environment`: its variables, by default those of this process; those for a repository are removed
+        (`programs.foreign_environment`). `where`: the name of its destination in messages.
+        `quotes`: the error for a program that cannot begin has the last line of its standard error. The standard error
+        of a program that began is written out by `close`.
+        `passes_on`: this process copies the program's standard error to its own as long as it runs. So a program that
+        is lent on does not hold that open, and keeps nobody waiting who reads it to its end.
+        `waits`: the program sends one byte once it is connected, and nothing is sent to it before.
 
         Raises:
-            CannotConnect: it cannot be started, or it ends without that byte.
+            CannotConnect: the program cannot be started, or it ends without that byte.
         """
         self._where = where or command[0]
         self._program = command[0]
         self._heard = False
-        """True once a byte came."""
+        """True once a byte was received."""
         self._taken = 0
-        """Bytes the pipe has taken."""
+        """The number of bytes that the pipe has taken."""
         self._said: IO[bytes] | None = tempfile.TemporaryFile() if quotes else None  # noqa: SIM115  # See `_take_words`.
         self._lent = False
         self._words: threading.Thread | None = None
-        """Passes on what it says."""
+        """The thread that passes on the program's standard error."""
         said, says = os.pipe() if passes_on else (None, None)
         self._said_to = said
-        """The end that it is read from; that thread closes it."""
+        """The pipe end from which the program's standard error is read; the thread in `_words` closes it."""
         try:
             self._process = subprocess.Popen(
                 list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -118,14 +122,14 @@ class PipeMedium:
             raise
 
     def poll(self, *, read: bool, write: bool, timeout: float | None = None) -> tuple[bool, bool]:
-        """Wait for either direction."""
+        """Wait until a requested direction is ready; see `Medium.poll`."""
         return ready(self._out.fileno() if read else None, self._in.fileno() if write else None, timeout)
 
     def read(self, size: int) -> bytes:
-        """Read the next bytes, waiting for the first.
+        """Read at most `size` bytes, and wait for the first.
 
         Raises:
-            CannotConnect: it ended with an error and without a word.
+            CannotConnect: the program failed before it sent a byte.
         """
         got = os.read(self._out.fileno(), size)
         self._heard = self._heard or bool(got)
@@ -133,7 +137,7 @@ class PipeMedium:
         return got
 
     def write_some(self, data: memoryview) -> int:
-        """Hand over what the pipe takes."""
+        """Write as many bytes as the pipe takes now, and return their number."""
         try:
             taken = os.write(self._in.fileno(), data)
         except BlockingIOError:
@@ -145,7 +149,7 @@ class PipeMedium:
         return taken
 
     def _check_began(self) -> None:
-        """Raise an error for a server that never began, when one direction is closed: to begin again helps nobody."""
+        """After one direction was closed, raise an error for a server that never began: a retry would not help."""
         if self._heard or self._taken > HOLDS:
             return
         try:
@@ -161,29 +165,30 @@ class PipeMedium:
             raise CannotConnect(self._where, f"{self._program} ended with status {status}: {why}")
 
     def lend(self) -> Sequence[int]:
-        """Its output, its input and what it says besides; from now on it goes on without this process."""
+        """Return the descriptors of its output, its input and its standard error. From now on it runs without this
+        process."""
         self._lent = True
         said = [] if self._said_to is None else [self._said_to]
         return [self._out.fileno(), self._in.fileno(), *said]
 
     def close(self) -> None:
-        """Close its input. A program that has answered ends by itself (ssh needs another round trip for it); one that
-        never did, or whose words are quoted, is waited for, and ended when it does not end."""
+        """Close its input. A program that has answered ends by itself (ssh needs another round trip for it). If it
+        never answered, or its messages are quoted, wait for its end, and terminate it after a timeout."""
         if self._in.closed:
             return
         self._in.close()
         self._out.close()
         if self._lent:
-            self._process.returncode = 0  # Whoever has it then sees its end.
+            self._process.returncode = 0  # The process that has it now notices its end.
             sys.stderr.write(self._take_words())
             return
         if self._heard and self._said is None:
-            # In a thread, so that a process that goes on keeps no zombie, and no server that ignores the end of its
-            # input; as a daemon it delays no exit.
+            # A thread waits, so that a long-lived process keeps no zombie, and no server that ignores the end of its
+            # input. As a daemon it delays no exit.
             name, seconds = f"end of process {self._process.pid}", (TIME_TO_END_UNNOTICED,)
             try:
                 threading.Thread(target=self._end, args=seconds, name=name, daemon=True).start()
-            except RuntimeError:  # The interpreter shuts down, and starts none.
+            except RuntimeError:  # The interpreter is shutting down, and starts no thread.
                 self._end(TIME_TO_END)
             return
         self._end(TIME_TO_END)
@@ -191,12 +196,13 @@ class PipeMedium:
         sys.stderr.write(self._take_words())
 
     def _hear_out(self) -> None:
-        """Have the last words of one that ended passed on; what it started may go on and say nothing."""
+        """Wait up to `TIME_TO_BE_HEARD` until the last messages of an ended program are passed on. Its children may
+        keep the pipe open."""
         if self._words is not None:
             self._words.join(TIME_TO_BE_HEARD)
 
     def _end(self, seconds: float) -> None:
-        """Wait for its end; one that takes longer is ended."""
+        """Wait for the program to end, and terminate it after `seconds`."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -204,7 +210,7 @@ class PipeMedium:
             self._process.wait()
 
     def _take_words(self) -> str:
-        """The new text of its standard error, where that is kept."""
+        """Return the quoted standard error, once; empty if it is not quoted."""
         said, self._said = self._said, None
         if said is None:
             return ""
@@ -214,7 +220,7 @@ class PipeMedium:
 
 
 def _pass_on(words: int) -> None:
-    """Write to standard error what is said there, to its end."""
+    """Copy a pipe to standard error, until the end of the pipe."""
     with contextlib.suppress(OSError, ValueError):  # Nobody listens any more.
         while said := os.read(words, HOLDS):
             sys.stderr.write(said.decode("utf-8", "replace"))

@@ -1,4 +1,5 @@
-"""Waiting for file descriptors: `poll`, which takes those above 1,023 too and is in a module that is loaded anyway."""
+"""Waits for file descriptors with `poll`, which takes those above 1,023 too and is in a module that is loaded
+anyway."""
 
 from __future__ import annotations
 
@@ -7,9 +8,10 @@ import select
 
 
 def ready(read: int | None, write: int | None, timeout: float | None) -> tuple[bool, bool]:
-    """Wait until one can be read from or the other written to, at most `timeout` seconds: which; they may be the same.
+    """Wait until `read` is readable or `write` is writable, at most `timeout` seconds, and return both. They may be the
+    same.
 
-    One whose other end is gone can be: what is read or written next says so.
+    A descriptor whose other end is closed counts as ready: the next read or write reports that.
     """
     asked = select.poll()
     if read is not None:

@@ -1,4 +1,4 @@
-"""TCP. One write leaves as one flight: no Nagle, and little lies in the kernel unsent."""
+"""TCP. One write leaves as one flight: Nagle's algorithm is off, and the kernel holds few unsent bytes."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from smartserver.spans import Part, measured, span
 from smartserver.wire.limits import NOTSENT_LOWAT
 
 CONNECT_TIMEOUT = 60.0
-"""Seconds; Linux itself gives up after about 130, and no link in use has a round trip near a minute."""
+"""Seconds to connect. Linux itself gives up after about 130, and no link in use has a round trip near a minute."""
 
 TCP_NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
 TCP_FASTOPEN_CONNECT = 30
-"""An option of Linux (linux/tcp.h), which Python has no name for: `connect` waits for the first write, and goes with
+"""An option of Linux (linux/tcp.h) that Python has no name for: `connect` waits for the first write and travels with
 it."""
 
 SYN_RETRIES = 5
-"""Repetitions of a handshake that goes with the first write, where no timeout of ours is: Linux gives up after 63 s, or
-67."""
+"""Repetitions of a handshake that travels with the first write, where our timeout does not apply: Linux gives up after
+63 or 67 s."""
 
 WAS_MADE = (errno.ECONNRESET, errno.EPIPE)
-"""Errors that only a connection has which was made."""
+"""Errors that only an established connection has."""
 
 SocketAddress = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
 """An address in the form of `socket.getaddrinfo`."""
@@ -37,21 +37,21 @@ class TcpMedium:
     """A TCP connection; implements `Medium`."""
 
     def __init__(self, host: str, port: int, *, fast_open: bool = False) -> None:
-        """Connect; `fast_open`: where this machine has met the server before, not until the first write.
+        """Connect. With `fast_open`, and if this machine has met the server before, connect only at the first write.
 
-        What is then written first travels with the handshake, up to one packet of it, and may arrive twice. Should it
-        find nobody, it is sent to the next address of the name, by the read or write that hears of it.
+        That write then travels with the handshake, up to one packet of it, and may arrive twice. If nobody answers, the
+        read or write that notices it sends the packet to the next address of the host.
 
         Raises:
-            CannotConnect: the name is unknown or none, nobody listens, or nothing answers.
+            CannotConnect: the host name is unknown or invalid, nobody listens, or nothing answers.
         """
         self._where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._is_measured = False
-        """True once a tracer looked at it for the last time."""
+        """True once the tracer has measured the socket, which is done only once."""
         self._others: Sequence[SocketAddress] = ()
-        """The other addresses of the server, as long as nobody has answered."""
+        """The other addresses of the server, until one has answered."""
         self._first = b""
-        """The bytes that have gone with a handshake which nobody has answered."""
+        """The bytes that were sent with a handshake that nobody has answered."""
         try:
             with span(Part.CONNECT, "name"):
                 places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -60,24 +60,24 @@ class TcpMedium:
             self._others = others if fast_open else ()
         except OSError as error:
             raise CannotConnect(self._where, _why(error)) from None
-        except UnicodeError:  # Of the encoding of names, whose own words (IDNA) help nobody.
+        except UnicodeError:  # The message of the codec for host names (IDNA) would not help the user.
             raise CannotConnect(self._where, "it is not a valid host name") from None
         self._made = not fast_open or _is_made(self._socket)
         self._set_up()
 
     def _set_up(self) -> None:
-        with contextlib.suppress(OSError):  # It may be reset by now, which the first read tells.
+        with contextlib.suppress(OSError):  # It may be reset by now; the first read reports that.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with contextlib.suppress(OSError):  # An older kernel: a refusal is then noticed a socket buffer later.
             self._socket.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, NOTSENT_LOWAT)
         self._socket.setblocking(False)
 
     def poll(self, *, read: bool, write: bool, timeout: float | None = None) -> tuple[bool, bool]:
-        """Wait for either direction."""
+        """Wait until a requested direction is ready; see `Medium.poll`."""
         return ready(self._socket.fileno() if read else None, self._socket.fileno() if write else None, timeout)
 
     def read(self, size: int) -> bytes:
-        """Read the next bytes, waiting for the first."""
+        """Read at most `size` bytes, and wait for the first."""
         while True:
             try:
                 got = self._socket.recv(size)
@@ -90,7 +90,7 @@ class TcpMedium:
                 return got
 
     def write_some(self, data: memoryview) -> int:
-        """Send what fits."""
+        """Send as many bytes as fit now, and return their number."""
         while True:
             try:
                 sent = self._socket.send(data)
@@ -99,7 +99,7 @@ class TcpMedium:
             except OSError as error:
                 self._try_others(error)
             else:
-                if self._first:  # What comes after it is not taken before the answer to the handshake.
+                if self._first:  # The kernel takes more bytes only after the answer to the handshake.
                     self._answered()
                 elif not self._made:
                     self._first = bytes(data[:sent])
@@ -109,7 +109,8 @@ class TcpMedium:
         self._made, self._first, self._others = True, b"", ()
 
     def _try_others(self, error: OSError) -> None:
-        """Connect to another address if this one never answered, and send again what went with its handshake."""
+        """Connect to another address if this one never answered, and send again the bytes that went with its
+        handshake."""
         if self._made or error.errno in WAS_MADE:
             raise ConnectionLost(_words(error)) from None
         if not self._others:
@@ -123,17 +124,17 @@ class TcpMedium:
         first = self._first
         self._answered()
         try:
-            self._socket.sendall(first)  # Of one packet, into an empty buffer.
+            self._socket.sendall(first)  # At most one packet, into an empty buffer.
         except OSError as lost:
             raise ConnectionLost(_words(lost)) from None
         self._set_up()
 
     def detach(self) -> socket.socket:
-        """The socket, for a layer above TCP; this medium is of no use from then on."""
+        """Return the socket for a layer above TCP; the medium must not be used afterwards."""
         return self._socket
 
     def lend(self) -> Sequence[int]:
-        """The socket."""
+        """Return the descriptor of the socket."""
         self._measure()
         return [self._socket.fileno()]
 
@@ -143,16 +144,16 @@ class TcpMedium:
             measured(self._socket)
 
     def close(self) -> None:
-        """Close it here."""
+        """Close the socket in this process."""
         self._measure()
         self._socket.close()
 
 
 def _open(places: Sequence[SocketAddress], *, fast_open: bool) -> tuple[socket.socket, Sequence[SocketAddress]]:
-    """A connection to the first of them that answers, and those after it; `fast_open`: it may wait for its first write.
+    """Connect to the first address that answers. Return the connection and the addresses after that one.
 
-    The kernel decides that: without a cookie of the server's, or where it has learned that the way there does not let
-    such packets through, this waits for the handshake as ever.
+    With `fast_open` the connection may wait for its first write, if the kernel agrees. Without a cookie from the
+    server, or if such packets did not get through before, this waits for the handshake as usual.
     """
     last = OSError("the name has no address")
     for tried, (family, kind, protocol, _, place) in enumerate(places, 1):
@@ -173,7 +174,7 @@ def _open(places: Sequence[SocketAddress], *, fast_open: bool) -> tuple[socket.s
 
 
 def _is_made(connection: socket.socket) -> bool:
-    """True if the connection is made, and not only to be made with the first write."""
+    """Tell whether the connection is established, and not waiting for its first write."""
     try:
         connection.getpeername()
     except OSError:

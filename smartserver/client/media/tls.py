@@ -1,4 +1,4 @@
-"""TLS over TCP, by the standard library. Nothing is sent before the server's certificate was checked."""
+"""TLS over TCP, by the standard library. Nothing is sent before the server's certificate is checked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from smartserver.wire.limits import RECEIVE_CHUNK
 from smartserver.wire.tls import ALPN, fingerprint
 
 NO_TLS = ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
-"""OpenSSL's words for a server that does not speak TLS: its first bytes are no record, or it closes."""
+"""OpenSSL's reasons for a server that does not speak TLS: its first bytes are no record, or it closes."""
 
 OF_TIME = (9, 10)
 """X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL."""
@@ -24,10 +24,10 @@ class TlsMedium:
     """A TLS connection; implements `Medium`."""
 
     def __init__(self, host: str, port: int, trust: Trust) -> None:
-        """Connect, and check who is there."""
+        """Connect, and check the server's certificate."""
         self._where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._got = b""
-        """Decrypted and not read yet."""
+        """Decrypted bytes that were not read yet."""
         self._ended = False
         try:
             context = _context(trust)
@@ -73,11 +73,12 @@ class TlsMedium:
         return f"{error.strerror or error}, in the handshake of TLS"
 
     def fileno(self) -> int:
-        """The descriptor of its socket."""
+        """Return the descriptor of the socket."""
         return self._socket.fileno()
 
     def poll(self, *, read: bool, write: bool, timeout: float | None = None) -> tuple[bool, bool]:
-        """Wait for either direction. What TLS itself says (new keys, tickets) is nothing to be read."""
+        """Wait until a requested direction is ready; see `Medium.poll`. Messages of TLS itself (new keys, tickets) do
+        not count."""
         while True:
             number = self._socket.fileno()
             if read and self.fill():
@@ -89,28 +90,28 @@ class TlsMedium:
                 return False, True
 
     def fill(self) -> bool:
-        """Decrypt what is there; whether a read would not wait."""
+        """Decrypt the received bytes, and return whether a read would not wait."""
         if not self._got and not self._ended:
             try:
                 self._got = self._socket.recv(RECEIVE_CHUNK)
                 self._ended = not self._got
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 pass
-            except ssl.SSLEOFError:  # The end of TCP without that of TLS: the protocol knows what is whole.
+            except ssl.SSLEOFError:  # TCP ended without the end of TLS: our protocol knows if it is complete.
                 self._ended = True
             except OSError as error:
                 raise ConnectionLost(error.strerror or str(error)) from None
         return bool(self._got) or self._ended
 
     def read(self, size: int) -> bytes:
-        """Read the next bytes, waiting for the first."""
+        """Read at most `size` bytes, and wait for the first."""
         while not self.fill():
             ready(self._socket.fileno(), None, None)
         got, self._got = self._got[:size], self._got[size:]
         return got
 
     def write_some(self, data: memoryview) -> int:
-        """Send what fits."""
+        """Send as many bytes as fit now, and return their number."""
         try:
             return self._socket.send(data)
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
@@ -119,7 +120,7 @@ class TlsMedium:
             raise ConnectionLost(error.strerror or str(error)) from None
 
     def close(self) -> None:
-        """Close it, without waiting for the peer to do so."""
+        """Close the connection, without waiting for the peer to do so."""
         measured(self._socket)
         self._socket.close()
 

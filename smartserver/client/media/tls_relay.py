@@ -1,7 +1,7 @@
-"""A TLS connection in a process of its own, for as long as it or its standard streams last.
+"""A TLS connection in a process of its own, which ends with the connection or with its standard streams.
 
-The keys and counters of TLS are in a process, so that the descriptor of a connection alone cannot be lent to another.
-The agent holds the pipes to this process instead, as it does those to `ssh`.
+The keys and counters of TLS are in a process, so a connection cannot be lent to another process by its descriptor
+alone. The agent holds the pipes to this process instead, like those to `ssh`.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from smartserver.wire.limits import RECEIVE_CHUNK
 PROGRAM = "smartserver.cli.tls_relay"
 
 CONNECTED = b"+"
-"""The first byte of a relay that is connected. Nothing is sent to it before."""
+"""The first byte that a connected relay sends. Nothing is sent to the relay before."""
 
 
 def command(host: str, port: int, trust: Trust) -> list[str]:
-    """The command that starts it."""
+    """Return the command that starts a relay."""
     return python("-m", PROGRAM, host, str(port), *trust)
 
 
 def relay(server: TlsMedium, source: int, sink: int) -> None:
-    """Carry bytes until either side ends."""
+    """Carry bytes in both directions until either side ends."""
     for side in (source, sink):
         os.set_blocking(side, False)
     up = down = b""
     while True:
         asked = select.poll()
         events = (0 if down else select.POLLIN) | (select.POLLOUT if up else 0)
-        if events:  # Its end shows without, too, and would be shown again and again.
+        if events:  # `poll` reports the server's end without any event, too, and would do so again and again.
             asked.register(server.fileno(), events)
         if not up:
             asked.register(source, select.POLLIN)
-        # Its end shows even where nothing is to be written.
+        # `poll` reports the end of `sink` even if nothing is to be written.
         asked.register(sink, select.POLLOUT if down else 0)
         found = dict(asked.poll())
         if found.get(sink, 0) & (select.POLLERR | select.POLLHUP):

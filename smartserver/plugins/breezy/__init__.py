@@ -1,1 +1,1 @@
-"""The adapter of Breezy: what its plugin `hpss` (`breezy_shim`) loads when an hpss:// URL is met."""
+"""The adapter for Breezy. Its plugin `hpss` (`breezy_shim`) imports this package when an hpss:// URL is used."""

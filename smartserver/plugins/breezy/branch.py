@@ -1,6 +1,6 @@
-"""`HpssBranch`: Breezy's own branch, whose files are a server's (`remote`) and whose repository is a mirror's.
+"""`HpssBranch`: Breezy's own branch class, with the files of a server (`remote`) and a mirror as its repository.
 
-Its locks are this process's alone: a change is decided by the server, on what is there when it comes.
+Its locks exist only in this process. The server decides each change, on the state at that time.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class HpssBranchFormat(BzrBranchFormat8):
     supports_reference_locations = False
 
     def get_format_description(self) -> str:
-        """One line for a person."""
+        """Return the name of the format for users."""
         return "branch of an hpss server"
 
     def network_name(self) -> bytes:
-        """No server of Breezy's own knows it."""
+        """Return the name for Breezy's smart protocol, which no server of Breezy's knows."""
         return b"hpss"
 
     def supports_stacking(self) -> bool:
@@ -46,24 +46,25 @@ class HpssBranchFormat(BzrBranchFormat8):
         return False
 
     def make_tags(self, branch: HpssBranch) -> HpssTags:
-        """The tags of a branch."""
+        """Return the tags of a branch."""
         return HpssTags(branch)
 
     def initialize(self, controldir: object, *arguments: object, **options: object) -> NoReturn:
-        """The first push makes a branch."""
+        """Refuse: the first push creates a branch."""
         raise errors.UninitializableFormat(self)
 
 
 class HpssTags(BasicTags):
-    """Breezy's own tags, of a branch that may be taken for what is remembered."""
+    """Breezy's own tags, for a branch whose remembered state may still be assumed."""
 
     branch: HpssBranch
 
     def lookup_tag(self, tag_name: str) -> RevisionId:
-        """The revision of one tag. `brz tag` does nothing where that is the tip: the server is asked before.
+        """Return the revision of a tag. If it is the assumed tip, ask the server first: `brz tag` does nothing for a
+        tag at the tip.
 
         Raises:
-            NoSuchTag: there is none of that name.
+            NoSuchTag: there is no tag of that name.
         """
         found: RevisionId = super().lookup_tag(tag_name)
         remote = self.branch.remote
@@ -75,7 +76,7 @@ class HpssTags(BasicTags):
         """Set a tag.
 
         Raises:
-            BzrError: a server takes none of that name.
+            BzrError: a server does not accept that name.
         """
         if why := objection(tag_name):
             raise errors.BzrError(why)
@@ -104,7 +105,7 @@ class HpssBranch(BzrBranch8):
 
     @property
     def user_transport(self) -> Any:
-        """The place of its control directory."""
+        """The transport of the control directory."""
         return self._user_transport
 
     def _get_base(self) -> str:
@@ -112,23 +113,24 @@ class HpssBranch(BzrBranch8):
         return url
 
     def forget_files(self) -> None:
-        """Read the files again: they are others now."""
+        """Drop the cached content of the files, which have changed."""
         self._clear_cached_state()
         self._tags_bytes = None
         if self.conf_store is not None and not self.conf_store.dirty_sections:
             self.conf_store.unload()
 
     def outdated(self) -> Outdated:
-        """The error that makes the command run again; options that it set, given the old state, are dropped."""
+        """Return the error that makes the command run again. Options that the command set are dropped: they were based
+        on the old state."""
         if self.conf_store is not None:
             self.conf_store.unload()
         return Outdated(self.remote.url)
 
     def number_of(self, revision: RevisionId | None) -> int | None:
-        """The number that a revision has as a tip; None where it is the tip, or none is named.
+        """Return the number that a revision would have as the tip; None for the tip itself and for None.
 
         Raises:
-            RevisionNotThere: it is not there.
+            RevisionNotThere: the repository does not have the revision.
         """
         revno, tip = self.last_revision_info()
         if revision in (None, tip):
@@ -138,7 +140,7 @@ class HpssBranch(BzrBranch8):
             raise RevisionNotThere(f"The branch {self.user_url.rstrip('/')}", revision)
         return int(self.repository.get_graph().find_distance_to_null(revision, [(tip, revno)]))
 
-    # -- what a branch on a server is not
+    # -- features that a branch on a server lacks
 
     def get_bound_location(self) -> None:
         """Return None: a branch on a server is bound to no other."""
@@ -155,7 +157,7 @@ class HpssBranch(BzrBranch8):
         raise BindingUnsupported(self)
 
     def set_bound_location(self, location: str | None) -> NoReturn:
-        """Refuse: a server does not do that."""
+        """Refuse: a branch on a server cannot be bound."""
         raise BindingUnsupported(self)
 
     def unbind(self) -> bool:
@@ -167,7 +169,7 @@ class HpssBranch(BzrBranch8):
         raise UnstackableBranchFormat(self._format, self.base)
 
     def set_stacked_on_url(self, url: str) -> NoReturn:
-        """Refuse: a server does not do that."""
+        """Refuse: a branch on a server cannot be stacked."""
         raise UnstackableBranchFormat(self._format, self.base)
 
     def get_physical_lock_status(self) -> bool:
@@ -193,13 +195,13 @@ class HpssBranch(BzrBranch8):
         return []
 
     def reconcile(self, thorough: bool = True) -> ReconcileReport:
-        """Have the server verify the repository. Where nothing is damaged, nothing is to be reconciled."""
+        """Have the server verify the repository. An undamaged one needs no reconciling."""
         return reconcile(self.remote)
 
     # -- its options
 
     def get_config_stack(self) -> EffectiveStack:
-        """The options of the branch that have an effect at a client, and the user's own."""
+        """Return the options of the branch that have an effect on a client, and the user's own."""
         return EffectiveStack(self)
 
     def _get_config(self) -> OptionConfig:
@@ -208,7 +210,7 @@ class HpssBranch(BzrBranch8):
     # -- locks
 
     def lock_write(self, token: object = None) -> BranchWriteLockResult:
-        """Lock this object; a command that locks it before it looks at it wants to change it."""
+        """Lock this object, and count in `remote.writes` that a command is going to change the branch."""
         if not self.is_locked():
             self.remote.writes += 1
         try:
@@ -223,7 +225,8 @@ class HpssBranch(BzrBranch8):
         return super().lock_read()
 
     def unlock(self) -> None:
-        """Undo one lock; the last one sends the options. Breezy's own hides what goes wrong then."""
+        """Release one lock; releasing the last one sends the options. Errors of sending are raised, unlike in Breezy's
+        own method."""
         is_last = self.control_files._lock_count == 1
         is_write = is_last and self.control_files._lock_mode == "w"
         try:
@@ -250,17 +253,17 @@ class HpssBranch(BzrBranch8):
             raise
 
     def get_commit_builder(self, parents: Sequence[RevisionId], *arguments: Any, **options: Any) -> Any:
-        """Begin a commit. Its revision is sent with the move of the tip."""
+        """Begin a commit. Its revision is sent together with the move of the tip."""
         self.repository.have(parents)
         self._commits = True
         self.repository.builds = True
         return super().get_commit_builder(parents, *arguments, **options)
 
     def set_last_revision_info(self, revno: int, revision_id: RevisionId) -> None:
-        """Move the tip, to a revision that was just made or to one that is there (`brz uncommit`).
+        """Move the tip to a revision that was just made, or to an existing one (`brz uncommit`).
 
         Raises:
-            OutOfDateTree: of a commit: the tip has moved since it was read.
+            OutOfDateTree: in a commit, the tip has moved since it was read.
         """
         commits, self._commits = self._commits, False
         try:
@@ -273,10 +276,10 @@ class HpssBranch(BzrBranch8):
     def import_last_revision_info_and_tags(
         self, source: Branch, revno: int, revid: RevisionId, lossy: bool = False
     ) -> tuple[int, RevisionId]:
-        """Take a commit made in a branch that is bound to this one, and its tags, in one request.
+        """Take over a commit from a branch that is bound to this one, and its tags, in one request.
 
         Raises:
-            BoundBranchOutOfDate: this one has moved since.
+            BoundBranchOutOfDate: this branch has moved since.
         """
         try:
             push(source, self, stop_revision=revid, revno=revno, lossy=lossy, hooks=False, commits=True)
@@ -286,12 +289,12 @@ class HpssBranch(BzrBranch8):
 
 
 class OptionConfig(EffectiveConfig):
-    """The options to what of Breezy's is older (`Branch.get_config`): each change of it is written at once."""
+    """The options for Breezy's older interface (`Branch.get_config`). Each change is written at once."""
 
     def __init__(self, transport: Any) -> None:
         super().__init__(transport, OPTIONS_FILE)
         self._whole = TransportConfig(transport, OPTIONS_FILE)
-        """The whole file, into which changes are written: options without an effect are kept."""
+        """The whole file, to which changes are written, so that options without an effect are kept."""
 
     def set_option(self, value: Any, name: str, section: str | None = None) -> None:
         """Set an option."""

@@ -21,14 +21,14 @@ class Owner(Protocol):
     url: str
 
     def look(self) -> None:
-        """Learn what the branch is, and load the files."""
+        """Learn the state of the branch, and load the files."""
 
     def write(self, name: str, content: bytes) -> None:
         """Change a file."""
 
 
 class BranchFiles(MemoryTransport):  # type: ignore[misc]  # Breezy is not typed.
-    """The transport that Breezy's own branch reads and writes its files by."""
+    """The transport by which Breezy's own branch reads and writes its files."""
 
     def __init__(self, owner: Owner) -> None:
         super().__init__()
@@ -41,13 +41,13 @@ class BranchFiles(MemoryTransport):  # type: ignore[misc]  # Breezy is not typed
         return super().get(relpath)
 
     def has(self, relpath: str) -> bool:
-        """Say whether a file exists."""
+        """Tell whether a file exists."""
         if relpath in FILES:
             self._owner.look()
         return bool(super().has(relpath))
 
     def put_file(self, relpath: str, f: Any, mode: object = None) -> int:
-        """Change the branch.
+        """Write a file of the branch, which is a request to the server.
 
         Raises:
             Outdated: the branch has changed since it was last seen.
@@ -60,7 +60,7 @@ class BranchFiles(MemoryTransport):  # type: ignore[misc]  # Breezy is not typed
         return len(content)
 
     def load(self, files: Mapping[str, bytes]) -> None:
-        """Replace the content of files; empty options are no file."""
+        """Replace the content of files. The file of empty options is removed."""
         for name, content in files.items():
             if content or name != OPTIONS_FILE:
                 super().put_file(name, BytesIO(content))
@@ -68,13 +68,13 @@ class BranchFiles(MemoryTransport):  # type: ignore[misc]  # Breezy is not typed
                 self.delete(name)
 
     def clone(self, offset: str | None = None) -> MemoryTransport:
-        """A folder below, which has no files."""
+        """Return a folder below the branch, which has no files."""
         return MemoryTransport()
 
     def abspath(self, relpath: str) -> str:
-        """The URL that a file of the branch would have."""
+        """Return the URL that a file of the branch would have."""
         return f"{self._owner.url}{relpath}"
 
     def external_url(self) -> str:
-        """The URL of the branch."""
+        """Return the URL of the branch."""
         return self._owner.url

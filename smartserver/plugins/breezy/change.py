@@ -1,7 +1,7 @@
 """The request of a change: the difference between two states of a branch, as updates with conditions.
 
-A change goes with what makes the server refuse it where the branch is another by now: a lease on the tip, equal values
-of tags and options. The options go with a change of the tip as a condition, since they may forbid it.
+The server refuses a change if the branch has changed meanwhile. The conditions are a lease on the tip, and the old
+values of tags and options. A change of the tip also requires that the options are as known, since they may forbid it.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from smartserver.verbs.map_update import EntryChange, EntryOutcome, How, MapKind
 from smartserver.verbs.rules import Create, Rule
 
 TIP_FILE, TAGS_FILE, OPTIONS_FILE = "last-revision", "tags", "branch.conf"
-"""The files in which Breezy keeps what a branch is."""
+"""The files in which Breezy stores the state of a branch."""
 
 SHOWN = 40
-"""Characters of a name that is too long that a message shows."""
+"""The most characters that a message shows of a name that is too long."""
 
 UNMADE = b"new"
-"""Attributes of a tip that no branch has: theirs are numbers."""
+"""Attributes of a tip that no branch has: real ones are numbers."""
 
 _TAGS = BasicTags.__new__(BasicTags)
 
 
 class Outdated(errors.BzrError):  # type: ignore[misc]  # Breezy is not typed.
-    """A change was decided on what the branch is not any more. What it is is known now."""
+    """A change was based on an old state of the branch. The new state is known now."""
 
     _fmt = "%(url)s has changed since it was last seen from here: nothing was changed; try again"
     is_outdated = True
@@ -49,14 +49,15 @@ class Outdated(errors.BzrError):  # type: ignore[misc]  # Breezy is not typed.
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """The part of a local repository that a server lacks, as a push is given it; `only`: of these revisions."""
+    """The part of a local repository that a server lacks, as the source of a push. `only`: revisions whose history is
+    sent instead of that of the tips."""
 
     repository: BrzRepository
     only: Sequence[RevisionId] | None = None
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:
-        """The revisions to be sent, given what the server is thought to have."""
-        from smartserver.vcs.bzr.plan import plan  # A push of nothing new needs it not.
+        """Return the plan for the revisions to send, given those that the server is assumed to have."""
+        from smartserver.vcs.bzr.plan import plan  # A push without new revisions does not need it.
 
         return plan(self.repository, tips if self.only is None else self.only, haves)
 
@@ -65,7 +66,7 @@ class Lacking:
 
 
 def files_of(state: BranchState) -> dict[str, bytes]:
-    """The content of the files of a branch; empty options are no file."""
+    """Return the content of the files of a branch; empty options mean no file."""
     tags = dict(state.tags)
     return {
         TIP_FILE: b"%d %s\n" % (state.revno, state.tip or NULL_REVISION),
@@ -75,7 +76,7 @@ def files_of(state: BranchState) -> dict[str, bytes]:
 
 
 def tip_of(content: bytes) -> tuple[int, RevisionId]:
-    """The number and the revision that a file names as the tip."""
+    """Return the number and the revision of the tip, from the content of its file."""
     number, revision = content.rstrip(b"\n").split(b" ", 1)
     if revision == NULL_REVISION:
         raise NotOnServer(HAS_A_REVISION)
@@ -83,24 +84,26 @@ def tip_of(content: bytes) -> tuple[int, RevisionId]:
 
 
 def changed_tags(before: Mapping[str, RevisionId], content: bytes) -> list[EntryChange]:
-    """The changes that make the tags of a file of those that were there; what a server does not take is left out."""
+    """Return the changes from the tags `before` to those in a file. Names that a server does not accept are left
+    out."""
     now: dict[str, RevisionId] = _TAGS._deserialize_tag_dict(content)
     names = [name for name in {**before, **now} if before.get(name) != now.get(name) and not objection(name)]
     return [EntryChange(name.encode(), now.get(name), How.EQUAL, before.get(name)) for name in names]
 
 
-# -- what is sent
+# -- the updates
 
 
 def stays(state: BranchState) -> RefUpdate:
-    """The update that does nothing where the branch's tip is this one, and else is refused."""
+    """Return the update that does nothing if the branch's tip is unchanged, and is refused otherwise."""
     return RefUpdate(HERE, state.tip, Rule.LEASE, Create.NO, state.tip or b"", state.attributes)
 
 
 def made(tip: RevisionId, attributes: bytes) -> list[RefUpdate]:
-    """Updates that create a branch, and fail with the rest of the request if there is one.
+    """Return updates that create a branch, and fail with the rest of the request if there is one.
 
-    To make what is there already, attributes included, is success; so it is made with others first.
+    Creating a branch that is there already, attributes included, is a success. So it is created with other attributes
+    first.
     """
     return [
         RefUpdate(HERE, tip, create=Create.MUST, attributes=UNMADE),
@@ -109,17 +112,17 @@ def made(tip: RevisionId, attributes: bytes) -> list[RefUpdate]:
 
 
 def options_are(content: bytes) -> MapUpdateRequest:
-    """The condition that these are the branch's options: a change that changes nothing."""
+    """Return the condition that these are the branch's options: a change that changes nothing."""
     return options_change(content, content)
 
 
 def options_become(content: bytes) -> list[MapUpdateRequest]:
-    """The options of a branch that has none."""
+    """Return the change that gives options to a branch that has none."""
     return [options_change(content, b"")] if content else []
 
 
 def options_change(content: bytes, before: bytes) -> MapUpdateRequest:
-    """A change of the options where they are as they were."""
+    """Return a change of the options, on the condition that they are still `before`."""
     change = EntryChange(b"", content or None, How.EQUAL, before or None)
     return MapUpdateRequest(CONFIG, MapKind.OPAQUE, [change], HERE, True)
 
@@ -127,13 +130,14 @@ def options_change(content: bytes, before: bytes) -> MapUpdateRequest:
 def tags_updates(
     entries: Sequence[EntryChange], branch: bytes = HERE, *, strict: bool = False
 ) -> list[MapUpdateRequest]:
-    """Changes of a branch's tags as calls, each with no more of them than one takes; `strict`: a conflict refuses."""
+    """Return changes of a branch's tags as calls, each with as many as one call takes. With `strict` a conflict refuses
+    the request."""
     parts = [entries[at : at + MAX_IDS] for at in range(0, len(entries), MAX_IDS)]
     return [MapUpdateRequest(TAGS, MapKind.IDS, list(part), branch, strict) for part in parts]
 
 
 def outcomes(done: Sequence[MapUpdateOutcome]) -> dict[str, EntryOutcome]:
-    """The outcome of each tag in calls that were done."""
+    """Return the outcome of each tag in finished calls."""
     return {
         change.key.decode("utf-8", "replace"): outcome
         for map_outcome in done
@@ -142,7 +146,7 @@ def outcomes(done: Sequence[MapUpdateOutcome]) -> dict[str, EntryOutcome]:
 
 
 def objection(tag: str) -> str:
-    """The reason why a server takes no tag of that name; empty if it does."""
+    """Return the reason why a server accepts no tag of that name; empty if it does."""
     try:
         tag.encode()
     except UnicodeEncodeError:
@@ -153,11 +157,11 @@ def objection(tag: str) -> str:
     return plain(f"the tag {tag[:SHOWN]}...: its name has {size} bytes, expected no more than {MAX_NAME}")
 
 
-# -- which way a tip moves
+# -- the direction in which a tip moves
 
 
 def is_on_top(graph: Any, revision: RevisionId, tip: RevisionId) -> bool:
-    """Say whether `tip` is in the line of first parents of a revision."""
+    """Tell whether `tip` is on the line of first parents of a revision."""
     at: RevisionId = revision
     while at != tip:
         parents = graph.get_parent_map([at]).get(at)
@@ -168,9 +172,9 @@ def is_on_top(graph: Any, revision: RevisionId, tip: RevisionId) -> bool:
 
 
 def is_linear(graph: Any, revision: RevisionId, tip: RevisionId | None) -> bool:
-    """Say whether nothing was merged between `tip` (None: the begin of the history) and a revision.
+    """Tell whether nothing was merged between `tip` (None: the beginning of the history) and a revision.
 
-    Whatever branch can be moved ahead on that way has its tip on it.
+    Any branch that can be moved forward along that line has its tip on it.
     """
     at: RevisionId = revision
     while at != tip:

@@ -1,7 +1,8 @@
-"""`Checkouts`: the lightweight checkouts of a branch on a server that a command has open, and what their trees rest on.
+"""`Checkouts`: the lightweight checkouts of a branch on a server that a command has open, and the parents of their
+trees.
 
-A branch may have lost the revision that a tree was made from: by an overwrite, or by an uncommit of somebody else. The
-mirror has it, unless it was deleted; then the server is asked for it by its id.
+A branch may have lost the revision that a tree is based on, by an overwrite or by another user's uncommit. The mirror
+has it, unless the mirror was deleted; then the server is asked for it by its id.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ GONE = (
 
 
 class Checkouts:
-    """The open checkouts of one branch. They count as true while one is open."""
+    """The open checkouts of one branch; true while at least one is open."""
 
     def __init__(self) -> None:
         self._trees: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -34,7 +35,7 @@ class Checkouts:
         self.ghosts: set[RevisionId] = set()
         """Parents of trees that are in no repository."""
         self.gone = ""
-        """The line that a user is told of a base that is not on the server; empty while none is missing."""
+        """The message for the user about a tree's base that is not on the server; empty if none is missing."""
 
     def __bool__(self) -> bool:
         return bool(self._trees)
@@ -50,11 +51,11 @@ class Checkouts:
             self._bases.update(parents[:1])
 
     def lacking(self, has: Callable[[RevisionId], bool]) -> list[RevisionId]:
-        """The parents of trees that a mirror has not."""
+        """Return the parents of trees that a mirror lacks, given its `has`."""
         return [parent for parent in self._parents if not has(parent)]
 
     def tell_gone(self, revisions: Iterable[RevisionId], url: str) -> None:
-        """Warn the user of bases that are nowhere. Other parents were merged, and may not have been sent yet."""
+        """Warn the user of missing bases. Other parents of trees were merged, and may not have been sent yet."""
         for revision in revisions:
             if revision in self._bases:
                 self.gone = GONE.format(shown(revision), url)

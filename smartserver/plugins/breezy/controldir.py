@@ -1,4 +1,4 @@
-"""`HpssDir`: what a URL leads to, to Breezy a control directory. Opening one asks nothing."""
+"""`HpssDir`: the place that a URL names, as a control directory for Breezy. Opening one makes no request."""
 
 from __future__ import annotations
 
@@ -51,39 +51,39 @@ class HpssDirFormat(BzrDirMetaFormat1):
     colocated_branches = True
 
     def get_format_description(self) -> str:
-        """One line for a person."""
+        """Return the name of the format for users."""
         return "hpss server"
 
     def network_name(self) -> bytes:
-        """No server of Breezy's own knows it."""
+        """Return the name for Breezy's smart protocol, which no server of Breezy's knows."""
         return NAME.encode()
 
     def check_support_status(self, *arguments: object, **options: object) -> None:
         """Accept the format."""
 
     def is_initializable(self) -> bool:
-        """The first push makes one."""
+        """Return False: the first push creates a control directory."""
         return False
 
     def supports_transport(self, transport: Transport) -> bool:
-        """Ours alone."""
+        """Tell whether a transport belongs to an hpss:// URL."""
         return isinstance(transport, HpssTransport)
 
     def open(self, transport: HpssTransport, _found: bool = False) -> HpssDir:
-        """Open a URL. The server is not asked."""
+        """Open a URL, without asking the server."""
         if runs("push") and (given("stacked") or given("stacked_on")):
-            raise NotOnServer(STACKED)  # Breezy would push a branch that is not.
+            raise NotOnServer(STACKED)  # Breezy would push an unstacked branch.
         if runs("reconfigure") and is_ours(given("location")):
             raise NotOnServer(RECONFIGURED)  # Breezy removes the branch before it asks for its replacement.
         return HpssDir(transport, self)
 
     def get_branch_format(self) -> HpssBranchFormat:
-        """The format of its branches."""
+        """Return the format of its branches."""
         return HpssBranchFormat()
 
     @property
     def repository_format(self) -> Any:
-        """Format 2a."""
+        """The format of its repository, which is 2a."""
         return format_2a().repository_format
 
 
@@ -93,18 +93,18 @@ class HpssDir(BzrDir):
     root_transport: HpssTransport
 
     def __init__(self, transport: HpssTransport, format: HpssDirFormat, remote: Remote | None = None) -> None:  # noqa: A002
-        """`remote`: the branch of that URL, asked already."""
+        """`remote`: the branch at the URL, if the server was already asked for it."""
         super().__init__(transport, format)
         self._remotes: dict[str, Remote] = {"": remote} if remote is not None else {}
 
     @property
     def user_url(self) -> str:
-        """The URL."""
+        """The URL of the control directory."""
         url: str = self.root_transport.base
         return url
 
     def remote(self, name: str) -> Remote:
-        """The branch of that name, the one of the URL itself where it is empty."""
+        """Return the branch of that name; an empty name means the branch at the URL itself."""
         if name not in self._remotes:
             self._remotes[name] = remote_at(self.root_transport, name)
         return self._remotes[name]
@@ -112,10 +112,10 @@ class HpssDir(BzrDir):
     # -- branches
 
     def open_branch(self, name: str | None = None, *arguments: object, **options: object) -> HpssBranch:
-        """A branch. One that is remembered is opened without asking.
+        """Open a branch. The server is not asked for a branch that is remembered.
 
         Raises:
-            NotBranchError: there is none.
+            NotBranchError: there is no branch.
         """
         name = self._get_selected_branch() if name is None else name
         remote = self.remote(name)
@@ -132,7 +132,7 @@ class HpssDir(BzrDir):
         return self._branch(name, makes=True)
 
     def unasked(self, name: str | None = None) -> HpssBranch:
-        """A branch that need not be there: it is pushed to."""
+        """Return a branch that may be missing, as the target of a push, without asking the server."""
         return self._branch(self._get_selected_branch() if name is None else name, makes=False)
 
     def _branch(self, name: str, *, makes: bool) -> HpssBranch:
@@ -140,25 +140,25 @@ class HpssDir(BzrDir):
         return HpssBranch(self, name, remote, HpssRepository(self, remote, makes=makes))
 
     def branch_names(self) -> list[str]:
-        """The names of the branches at and below the URL, that of the one at it being empty."""
+        """Return the names of the branches at and below the URL; the branch at the URL has an empty name."""
         remote = self.remote("")
         remote.look()
         own = remote.path[len(remote.knowledge.at or "") :].strip("/")
         return below(map(path_of, remote.knowledge.refs()), own)
 
     def get_branches(self) -> dict[str, Branch]:
-        """The branches at and below the URL, by name."""
+        """Return the branches at and below the URL, by name."""
         return {name: self.unasked(name) for name in self.branch_names()}
 
     def find_branch_format(self, name: str | None = None) -> HpssBranchFormat:
-        """The format of all branches."""
+        """Return the format of all branches."""
         return HpssBranchFormat()
 
     def get_branch_reference(self, name: str | None = None) -> None:
-        """There are none."""
+        """Return None: a server has no branch references."""
 
     def set_branch_reference(self, target_branch: Branch, name: str | None = None) -> NoReturn:
-        """There are none."""
+        """Refuse: a server has no branch references."""
         raise errors.IncompatibleFormat(target_branch._format, self._format)
 
     def create_branch(self, name: str | None = None, repository: object = None, **options: object) -> NoReturn:
@@ -166,7 +166,7 @@ class HpssDir(BzrDir):
         raise NotOnServer(made_by_a_push(self.user_url))
 
     def destroy_branch(self, name: str | None = None) -> None:
-        """Remove a branch."""
+        """Delete a branch."""
         name = self._get_selected_branch() if name is None else name
         remote = self.remote(name)
         if not remote.delete():
@@ -175,7 +175,7 @@ class HpssDir(BzrDir):
     # -- the repository, the tree, the rest
 
     def open_repository(self, unsupported: bool = False) -> HpssRepository:
-        """The repository the URL leads to or below."""
+        """Return the repository at the URL, or the one above it."""
         remote = self.remote(self._get_selected_branch())
         if remote.seen is None and not remote.knowledge.met and not asks_itself():
             remote.look()
@@ -184,7 +184,7 @@ class HpssDir(BzrDir):
     find_repository = open_repository
 
     def create_repository(self, shared: bool = False) -> HpssRepository:
-        """Make a repository at the URL itself."""
+        """Create a repository at the URL itself."""
         if not self.remote("").make():
             raise errors.AlreadyControlDirError(self.user_url)
         return self.open_repository()
@@ -192,19 +192,19 @@ class HpssDir(BzrDir):
     def destroy_repository(self) -> NoReturn:
         """Refuse: branches of other users may be in the repository."""
         repository = self.open_repository()
-        repository.remote.look()  # Which tells where it begins.
+        repository.remote.look()  # The answer tells where the repository begins.
         raise NotOnServer(deleted_by(repository.user_url.rstrip("/")))
 
     def open_workingtree(self, *arguments: object, **options: object) -> NoReturn:
-        """There is none."""
+        """Refuse: a server has no working trees."""
         raise errors.NoWorkingTree(self.root_transport.base)
 
     def create_workingtree(self, *arguments: object, **options: object) -> NoReturn:
-        """There can be none."""
+        """Refuse: a server has no working trees."""
         raise NoTrees(self.root_transport.base)
 
     def has_workingtree(self) -> bool:
-        """There is none."""
+        """Return False: a server has no working trees."""
         return False
 
     def needs_format_conversion(self, format: object = None) -> bool:  # noqa: A002
@@ -212,12 +212,12 @@ class HpssDir(BzrDir):
         return False
 
     def _get_file_mode(self) -> None:
-        """The files of a mirror are as the user's are."""
+        """Return None: the files of a mirror get the user's default mode."""
 
     _get_dir_mode = _get_mkdir_mode = _get_file_mode
 
     def cloning_metadir(self, require_stacking: bool = False) -> Any:
-        """The format of what is branched from it."""
+        """Return the format of branches and checkouts that are made from a branch on a server."""
         if require_stacking:
             raise NotOnServer(STACKED)
         return format_2a()
@@ -241,9 +241,10 @@ class HpssDir(BzrDir):
         tag_selector: Selector | None = None,
         name: str | None = None,
     ) -> PushResult:
-        """Push a branch, which makes what is not there.
+        """Push a branch, and create everything that is missing.
 
-        `remember`: the place, though another is. Only `brz push` means by False that it is not to be remembered at all.
+        `remember`: True to remember the target even if another push location is set. Only for `brz push`, False means
+        to remember nothing.
         """
         target = self.unasked(name)
         try:
@@ -261,7 +262,7 @@ class HpssDir(BzrDir):
 
 
 def options_of_new(parent: str) -> bytes:
-    """The options of a new branch: the location it is made from."""
+    """Return the options of a new branch: the location that it is made from."""
     place = MemoryTransport()
     store = TransportIniFileStore(place, OPTIONS_FILE)
     store.get_mutable_section().set("parent_location", store.quote(parent))
@@ -271,8 +272,8 @@ def options_of_new(parent: str) -> bytes:
 
 
 def _remember(source: Branch, target: HpssBranch, remember: bool | None) -> None:
-    """Let a branch remember where it is pushed to; `remember`: though it remembers another place."""
-    is_not_to = remember is False and runs("push")  # By False a program does not mean that.
+    """Let a branch remember where it is pushed to. `remember`: as in `HpssDir.push_branch`."""
+    is_not_to = remember is False and runs("push")  # Other programs do not mean that by False.
     if not remember and (is_not_to or source.get_push_location() is not None):
         return
     try:
@@ -284,9 +285,10 @@ def _remember(source: Branch, target: HpssBranch, remember: bool | None) -> None
 
 
 def _sprout_there(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones: bool = False) -> HpssDir:
-    """A new branch on a server, made from one that is anywhere: by a push, unless it lies beside that.
+    """Create a branch on a server from any other branch, by a push unless both are in one repository of the server.
 
-    `asked`: the arguments of `BzrDir.sprout`, or with `clones` of `BzrDir.clone_on_transport`: the parent is the same.
+    `asked`: the arguments of `BzrDir.sprout`, or with `clones` those of `BzrDir.clone_on_transport`, which keeps the
+    parent.
     """
     if asked.get("stacked") or asked.get("stacked_on"):
         raise NotOnServer(STACKED)
@@ -300,7 +302,7 @@ def _sprout_there(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones:
 
 
 def _fill(branch: Branch, target: HpssBranch, asked: Mapping[str, Any], *, clones: bool) -> None:
-    """Make a branch on a server what another one is."""
+    """Create a branch on a server with the content of another one."""
     parent = branch.get_parent() if clones else branch.get_bound_location() or branch.user_url
     options = options_of_new(urlutils.relative_url(target.base, parent)) if parent else b""
     revision: RevisionId | None = asked.get("revision_id")
@@ -319,10 +321,10 @@ def _fill(branch: Branch, target: HpssBranch, asked: Mapping[str, Any], *, clone
 
 
 def _sprout(stock: Any, source: Any, url: str, *arguments: Any, **options: Any) -> Any:
-    """Make a branch on a server from one that is anywhere (`brz branch`, `brz switch -b`).
+    """Create a branch on a server from any other branch (`brz branch`, `brz switch -b`).
 
-    What is asked is the directory it is made from, which is one of Breezy's own. It makes an empty repository, fills
-    that, makes a branch, and reads the new tree.
+    Breezy calls this on the source's directory, whose class is Breezy's own. Its method would create an empty
+    repository, fill it, create a branch, and read the new tree.
     """
     if is_ours(url):
         return _sprout_there(source, url, inspect.signature(stock).bind(source, url, *arguments, **options).arguments)
@@ -330,12 +332,12 @@ def _sprout(stock: Any, source: Any, url: str, *arguments: Any, **options: Any) 
         return stock(source, url, *arguments, **options)
     except OSError as error:
         if error.filename is None and isinstance(source.root_transport, HpssTransport):
-            error.filename = urlutils.unescape_for_display(url, "utf-8")  # Nobody says which disk is full.
+            error.filename = urlutils.unescape_for_display(url, "utf-8")  # The error does not name the full disk.
         raise
 
 
 def _clone(stock: Any, source: Any, transport: Any, *arguments: Any, **options: Any) -> Any:
-    """Make a copy of a branch on a server (`Branch.create_clone_on_transport`), as `_sprout` does."""
+    """Copy a branch to a server (`Branch.create_clone_on_transport`), as `_sprout` does."""
     if not isinstance(transport, HpssTransport):
         return stock(source, transport, *arguments, **options)
     asked = inspect.signature(stock).bind(source, transport, *arguments, **options).arguments
@@ -343,10 +345,10 @@ def _clone(stock: Any, source: Any, transport: Any, *arguments: Any, **options: 
 
 
 def _open_containing(stock: Any, cls: Any, a_transport: Any, probers: object = None) -> Any:
-    """The branch a path leads to or into, and the rest of the path: found by one request.
+    """Return the branch that a path leads to or into, and the rest of the path, with one request.
 
-    Breezy opens one place after the other, further up each time; of ours the first can be opened, whether anything is
-    there or not, and a place that is opened is not told whether it is where the path ends.
+    Breezy opens one place after the other, each one level further up. On a server the first can always be opened,
+    whether or not something is there, so Breezy would not learn where the branch ends.
     """
     if not isinstance(a_transport, HpssTransport):
         return stock(cls, a_transport, probers)
@@ -363,7 +365,7 @@ def _open_containing(stock: Any, cls: Any, a_transport: Any, probers: object = N
         remote.look()
     inner = remote.seen.inner if remote.seen is not None else named or ""
     if remote.seen is not None and remote.seen.tip is None:
-        inner = ""  # There is no branch.
+        inner = ""  # The branch is missing.
     above = a_transport.above(len(inner.split("/")) if inner else 0)
     if remote.seen is not None:
         share(above, remote)
@@ -371,9 +373,9 @@ def _open_containing(stock: Any, cls: Any, a_transport: Any, probers: object = N
 
 
 def _find_branches(stock: Any, cls: Any, transport: Any) -> Any:
-    """The branches at and below a place, each at its own, by one request (`brz branches -R`).
+    """Return the branches at and below a place, with one request (`brz branches -R`).
 
-    Breezy lists folders and opens each; of a place on a server there are none to be listed.
+    Breezy would list folders and open each, but a server has no folders to list.
     """
     if not isinstance(transport, HpssTransport):
         return stock(cls, transport)
@@ -382,9 +384,9 @@ def _find_branches(stock: Any, cls: Any, transport: Any) -> Any:
 
 
 def _initialize(stock: Any, wanted: Any, transport: Any, *arguments: Any, **options: Any) -> Any:
-    """Make a repository on a server, at a path itself (`brz init-shared-repository`).
+    """Create a repository at a path on a server (`brz init-shared-repository`).
 
-    The format is one of Breezy's own, and it asks nobody but Bazaar's smart protocol before it writes files.
+    The format is one of Breezy's own, which asks only Bazaar's smart protocol before it writes files.
     """
     if not isinstance(transport, HpssTransport):
         return stock(wanted, transport, *arguments, **options)
@@ -395,19 +397,19 @@ def _initialize(stock: Any, wanted: Any, transport: Any, *arguments: Any, **opti
 
 
 def change_breezy() -> None:
-    """Make those changes of Breezy's classes that every use of a server may need."""
+    """Make the changes to Breezy's classes that every use of a server may need."""
     put_around(ControlDir, "open_containing_from_transport", _open_containing)
     put_around(ControlDir, "find_branches", _find_branches)
     put_around(BzrDirMetaFormat1, "initialize_on_transport_ex", _initialize)
     put_around(BzrDir, "sprout", _sprout)
     put_around(BzrDir, "clone_on_transport", _clone)
-    if (kind := git_directory()) is not None:  # The source is opened before the target's URL is met.
+    if (kind := git_directory()) is not None:  # The source is opened before the target's URL is used.
         put_around(kind, "sprout", _sprout)
     watch_uncommit()
 
 
 def _register() -> None:
-    """Let Breezy find what goes between a server and here, and name the format in `brz info`."""
+    """Register the classes for transfers with a server, and the name of the format for `brz info`."""
     inter.register()
     controldir.format_registry.register(NAME, HpssDirFormat, "A branch on a server (hpss://).", hidden=True)
     change_breezy()

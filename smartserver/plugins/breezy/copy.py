@@ -1,4 +1,5 @@
-"""A branch made from another of the same repository on the server: a ref and its tags, and no record travels."""
+"""Creates a branch from another one of the same repository on the server. Only a ref and its tags are sent, no
+records."""
 
 from __future__ import annotations
 
@@ -17,27 +18,28 @@ from smartserver.verbs.rules import Create, Rule
 
 
 def copy(source: Remote, target: Remote, revision: RevisionId | None, revno: int | None, options: bytes = b"") -> bool:
-    """Make `target` what `commit` is, in one request if that is as known, else in two; False: it needs a push.
+    """Create `target` as a copy of `source`, at `revision` or else at its tip. This takes one request if the source is
+    as known, else two. Return False if a push is needed instead.
 
     `revno`: the number of `revision`. `options`: those of `target`.
 
     Raises:
-        AlreadyBranchError: there is a branch.
+        AlreadyBranchError: the target exists.
     """
     if source.name() == HERE:
-        source.confirm()  # What is sent to the new branch can give it no name: that it stays cannot be a condition.
+        source.confirm()  # A request to the new branch cannot name the source, so no condition can be on its tip.
     state = source.state()
     is_below = not state.at or target.path.startswith(f"{state.at}/")
     if not is_below or not source.is_beside(target):
         return False
-    if revision not in (None, state.tip):  # The repository has it, whatever the other branch is now.
+    if revision not in (None, state.tip):  # The repository has the revision, whatever the source's tip is now.
         maps = [*_added(state.tags), *options_become(options)]
         return revno is not None and _is_made(target, made(revision, b"%d" % revno), maps)
     assert state.tip is not None, "there is a branch"
     ref, tip = source.name(), Tip(state.tip, state.attributes)
     if _send(target, ref, tip, state.tags, options):
         return True
-    # Its tip or a tag has changed, or the new branch would be another repository's.
+    # The source's tip or a tag has changed, or the new branch would be in another repository.
     value = target.knowledge.ref(ref)
     if value is None or target.knowledge.at not in (None, state.at):
         return False
@@ -47,17 +49,17 @@ def copy(source: Remote, target: Remote, revision: RevisionId | None, revno: int
 
 
 def _send(target: Remote, ref: bytes, tip: Tip, tags: Mapping[str, RevisionId], options: bytes) -> bool:
-    """Make the branch if the other one still has that tip and these tags; False: it has not."""
+    """Create the branch if the source still has that tip and these tags, and return whether it has."""
     stays, same = [], []
     if ref != HERE:
         stays = [RefUpdate(ref, tip.id, Rule.LEASE, Create.NO, tip.id, tip.attributes)]
-        # No tag has an empty value: what is not the same is refused.
+        # No tag has an empty value, so this is refused unless the tag is the same already.
         same = [EntryChange(name.encode(), tag, How.EQUAL, b"") for name, tag in tags.items()]
     conditions = tags_updates(same, ref, strict=True)
     updates = [*stays, *made(tip.id, tip.attributes)]
     if not _is_made(target, updates, [*conditions, *_added(tags), *options_become(options)]):
         return False
-    # No condition says that there are no other tags; the answer tells them.
+    # No condition says that there are no other tags; the answer has them.
     new = {name: tag for name, tag in tags_of(target.knowledge, ref).items() if ref != HERE and name not in tags}
     if new:
         with target.words():
@@ -66,7 +68,7 @@ def _send(target: Remote, ref: bytes, tip: Tip, tags: Mapping[str, RevisionId], 
 
 
 def _is_made(target: Remote, updates: Sequence[RefUpdate], maps: Sequence[MapUpdateRequest]) -> bool:
-    """Send what makes the branch; False: what it is made of is not there, or not what it was."""
+    """Send the request that creates the branch. Return False if its source is missing or has changed."""
     with target.words():
         try:
             target.change(updates, maps)

@@ -1,9 +1,9 @@
-"""Which options of a branch on a server have an effect at a client: those of an allow list.
+"""The allow list of options of a branch on a server that have an effect on a client.
 
-A server stores a branch's options for everybody who may write to it, and Breezy obeys what it reads there as if its own
-user had set it. Some options name programs (`post_commit_mailer`, `editor`, `po_merge.command`) or Python code
-(`post_commit`). Others choose keys, turn off checks of signatures, upload files or say who commits. So an option that
-is not listed here, of a plugin too, has no effect. `brz config` of the branch's URL shows and changes all of them.
+A server stores a branch's options for all users who may write to it. Breezy would obey them as if its own user had set
+them. Some options name programs (`post_commit_mailer`, `editor`, `po_merge.command`) or Python code (`post_commit`).
+Others choose keys, turn off checks of signatures, upload files or say who commits. So an option that is not listed
+here, even a plugin's, has no effect. `brz config` of the branch's URL shows and changes all options.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from breezy import config
 from smartserver.plugins.breezy.running import runs
 
 RULES = frozenset({"append_revisions_only", "branch.fetch_tags", "nickname"})
-"""Two that are yes or no, one that forbids something and one that says what is copied; and a word for people."""
+"""An option that forbids something, one that says whether tags are copied, and a name for users."""
 
 PLACES = frozenset({"parent_location", "public_branch", "push_location", "submit_branch"})
-"""Locations. Breezy prints the location before it goes there."""
+"""Locations. Breezy prints a location before it uses it."""
 
 
 def has_effect(name: str, value: object) -> bool:
-    """Say whether an option from a server is obeyed. A section or a list, which a file can have in its place, is not.
+    """Tell whether an option from a server is obeyed. A section or a list in place of a text is not.
 
     A reference to another option (`{smtp_password}`) would put the user's own options into a location. A query
     (`?host-key=any`) would weaken the check of a machine's key.
@@ -36,7 +36,7 @@ def has_effect(name: str, value: object) -> bool:
 
 
 class EffectiveSection(config.Section):  # type: ignore[misc]  # Breezy is not typed.
-    """The options of a store that have an effect. The store is read when one of these is asked for, no sooner."""
+    """The options of a store that have an effect. The store is read only when one of these options is asked for."""
 
     def __init__(self, store: Any) -> None:
         self.id = None
@@ -44,24 +44,24 @@ class EffectiveSection(config.Section):  # type: ignore[misc]  # Breezy is not t
 
     @property
     def options(self) -> dict[str, str]:
-        """Their values by name."""
+        """The options that have an effect, by name."""
         sections = config.NameMatcher(self._store, None).get_sections()
         found = [(name, section.get(name)) for _, section in sections for name in section.iter_option_names()]
         return {name: value for name, value in found if has_effect(name, value)}
 
     def get(self, name: str, default: Any = None, expand: bool = True) -> Any:
-        """The value of an option; the default where it has no effect."""
+        """Return the value of an option; the default if it has no effect."""
         return self.options.get(name, default) if name in RULES | PLACES else default
 
 
 class EffectiveStack(config.BranchStack):  # type: ignore[misc]
     """The user's options for a branch, then those of the branch that have an effect, then the user's for all branches.
 
-    `brz config` sees all options of the branch: it shows them and does nothing else with them.
+    `brz config` sees all options of the branch, since it only shows them.
     """
 
     def iter_sections(self) -> Iterator[tuple[Any, Any]]:
-        """Each section with its store."""
+        """Yield each section with its store."""
         *first, _, last = self.sections_def
         if runs("config"):
             yield from super().iter_sections()
@@ -73,7 +73,7 @@ class EffectiveStack(config.BranchStack):  # type: ignore[misc]
 
 
 class EffectiveConfig(config.TransportConfig):  # type: ignore[misc]
-    """The same for Breezy's older interface (`Branch.get_config`), for reading."""
+    """The options that have an effect, for reading by Breezy's older interface (`Branch.get_config`)."""
 
     def _get_configobj(self) -> Any:
         found = super()._get_configobj()
@@ -84,7 +84,7 @@ class EffectiveConfig(config.TransportConfig):  # type: ignore[misc]
 
 
 class _Options:
-    """The stack of configurations from which Breezy reads the options of a branch."""
+    """The part of a branch from which Breezy's stack of configurations reads its options."""
 
     def __init__(self, url: str, content: bytes) -> None:
         self.base = url
@@ -97,5 +97,5 @@ class _Options:
 
 
 def only_appends(url: str, content: bytes) -> bool:
-    """Say whether a branch with these options may only get revisions on top."""
+    """Tell whether a branch with these options accepts only revisions on top of its tip."""
     return bool(EffectiveStack(_Options(url, content)).get("append_revisions_only"))

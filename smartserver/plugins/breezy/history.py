@@ -1,8 +1,9 @@
-"""`BranchHistory`: the history of a branch on a server, and the one request by which its mirror receives what is new.
+"""`BranchHistory`: the history of a branch on a server, and the single request by which its mirror receives new
+revisions.
 
-The haves of the request are of two places: the mirror, and the local branches that the command has opened. What the
-user has in a local branch need not come again; but then the mirror lacks parents of what comes (`mirror.py` says how
-that is inserted).
+The haves of the request come from the mirror, and from the local branches that the command has opened. Revisions of a
+local branch need not be sent again, but then the mirror lacks parents of received revisions. `mirror.py` says how these
+are inserted.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from smartserver.verbs.repository_pull import MAX_HAVES
 from smartserver.verbs.repository_stats import StatsResult
 
 TRIES: Final = 3
-"""Requests for the history, where the mirror turns out to be damaged or a revision to be missing."""
+"""The most requests for the history, if the mirror turns out to be damaged."""
 
 MAX_BRANCHES: Final = 4
-"""Local branches whose tips are named to a server, the newest first."""
+"""The most local repositories whose tips are named to a server, those opened last first."""
 
 READ_WITHOUT: Final = "`smartserver cat`, `ls`, `log` and `export` of a URL read without it"
 
@@ -43,35 +44,36 @@ class BranchHistory:
 
     def __init__(self, branch: Place) -> None:
         self.checkouts = Checkouts()
-        """The lightweight checkouts of the branch, whose parents have to be in the mirror as well."""
+        """The lightweight checkouts of the branch. The mirror must have the parents of their trees as well."""
         self.absent: set[RevisionId] = set()
-        """Ghosts of what the mirror and the local branches have."""
+        """Ghosts of the mirror and of the local branches."""
         self.refused: set[RevisionId] = set()
-        """Revisions that the server was asked for by id, and has not."""
+        """Revisions that the server was asked for by id and does not have."""
         self.stats: StatsResult | None = None
-        """The contents of the repository, if a command asked for them."""
+        """The statistics of the repository, if a command asked for them."""
         self._branch: Place = weakref.proxy(branch)
         self._mirror: Mirror | None = None
 
     def mirror(self, *, makes: bool = True) -> Mirror:
-        """The mirror of the repository. `makes`: it is created on the disk if there is none."""
+        """Return the mirror of the repository. With `makes`, create it on the disk if there is none."""
         if self._mirror is None:
             self._mirror = mirror_of(self._branch, makes=makes)
         return self._mirror
 
     def lacking_of_checkouts(self) -> list[RevisionId]:
-        """The parents of trees that the mirror has not."""
+        """Return the parents of trees that the mirror lacks."""
         return self.checkouts.lacking(lambda revision: self._branch.knowledge.met and self.mirror().has(revision))
 
     def tell_gone(self, revisions: Sequence[RevisionId]) -> None:
-        """Warn of those parents of trees that the server has refused."""
+        """Warn of the given parents of trees that the server does not have."""
         self.checkouts.tell_gone([revision for revision in revisions if revision in self.refused], self._branch.url)
 
     def receive(self, ids: Sequence[RevisionId] = ()) -> None:
-        """Request what the mirror lacks of the branch, and insert it. `ids`: these revisions instead.
+        """Request the revisions of the branch that the mirror lacks, and insert them. `ids`: request these revisions
+        instead.
 
         Raises:
-            MissingRevision: one of `ids` is not there.
+            MissingRevision: the server does not have one of `ids`.
         """
         tries = TRIES
         while True:
@@ -94,7 +96,7 @@ class BranchHistory:
                     raise
                 self.refused.add(missing.revision)
                 self.tell_gone([missing.revision])
-                continue  # Without it.
+                continue  # The next request leaves it out.
             self.stats = pulled.stats
             self._branch.learned()
             spool = Spool(pulled)
@@ -113,9 +115,10 @@ class BranchHistory:
     def _insert(
         self, spool: Spool, common: Sequence[RevisionId], haves: Sequence[RevisionId], local: dict[RevisionId, Any]
     ) -> bool:
-        """Insert an answer; False if the mirror was damaged, and is empty now.
+        """Insert an answer. Return False if the mirror was damaged, and is empty now.
 
-        `common`: the haves that the server has. `haves`: those of the mirror. `local`: those of local repositories.
+        `common`: the haves that the server has. `haves`: those of the mirror. `local`: the local haves, each with its
+        repository.
         """
         before, mirror = self._replaced(), self.mirror()
         old = None if before is None else before.open()
@@ -142,7 +145,8 @@ class BranchHistory:
         return True
 
     def _replaced(self) -> Mirror | None:
-        """Use the mirror of the repository that has answered; the one before, if that is another's."""
+        """Use the mirror of the repository that has answered. Return the previous mirror if it is of another
+        repository."""
         before = self._mirror
         if before is None:
             self._mirror = mirror_of(self._branch)
@@ -152,20 +156,20 @@ class BranchHistory:
         return None
 
     def _local_haves(self, haves: Sequence[RevisionId]) -> dict[RevisionId, Any]:
-        """Revisions of the local branches that were opened, each with its repository."""
+        """Return revisions of the local branches that were opened, each with its repository."""
         found: dict[RevisionId, Any] = {}
-        for reference in [*reversed(hpss.opened)]:  # One that is dropped meanwhile leaves the list.
+        for reference in [*reversed(hpss.opened)]:  # A branch that is collected meanwhile leaves the list.
             branch = reference()
             if branch is None or getattr(branch, "remote", None) is not None or len(found) >= MAX_HAVES:
                 continue
             if branch.repository._fallback_repositories:
-                continue  # A branch that is stacked on one of a server reads the mirror, which cannot rest on it.
+                continue  # A branch stacked on one of a server reads the mirror, which cannot depend on it.
             try:
                 BrzRepository(branch.repository).check_format()
                 tip = branch.last_revision()
                 if tip in haves:
                     continue
-                # Another object: Breezy locks its own for writing.
+                # This is another object, since Breezy may lock its own for writing.
                 repository = branch.controldir.open_branch(branch.name).repository
                 own = BrzRepository(repository).complete_haves(self._branch.knowledge.tips(), MAX_HAVES // 2, [tip])
             except (errors.BzrError, OSError, VcsError):

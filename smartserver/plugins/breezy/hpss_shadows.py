@@ -1,4 +1,4 @@
-"""Commands that brz has besides its own: what is kept on this disk of hpss:// servers."""
+"""The command `brz hpss-shadows`, for the local mirrors of repositories on hpss:// servers."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from smartserver.plugins.breezy.mirror import mirrors
 class cmd_hpss_shadows(Command):  # type: ignore[misc]  # Breezy is not typed.
     """Show, or remove, the local mirrors of repositories on hpss:// servers.
 
-    A command that reads a branch on a server receives its history into a mirror, so that the next one is sent only what
-    is new. The option hpss.shadow_size says how much one mirror may take, by default 1 GB; all together may take four
-    times that, and what was used longest ago goes first. 0: nothing is kept.
+    A command that reads a branch on a server receives its history into a mirror, so that the next command receives only
+    new revisions. The option hpss.shadow_size limits the size of one mirror, by default to 1 GB, and that of all
+    mirrors to four times as much. Mirrors that were not used for the longest time are removed first. With 0 nothing is
+    kept.
 
-    Nothing is lost when a mirror is removed: the history comes again when it is needed.
+    Nothing is lost when a mirror is removed: the history is received again when it is needed.
     """
 
     takes_args = ["location?"]
     takes_options = [Option("clear", help="Remove what is kept of LOCATION, or all of it.")]
 
     def run(self, location: str | None = None, clear: bool = False) -> int:
-        """List them, or remove them but for those that are in use."""
+        """List the mirrors, or remove those that are not in use."""
         kept = mirrors()
         if kept is None:
             raise CommandError("there are no mirrors: neither HOME nor XDG_CACHE_HOME names a folder for them")

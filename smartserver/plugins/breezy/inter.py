@@ -1,4 +1,4 @@
-"""Push, pull and fetch between a branch or repository on a server and another: classes for Breezy's registries."""
+"""Push, pull and fetch between a branch or repository on a server and another one: classes for Breezy's registries."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from smartserver.vcs.bzr.repository import BrzRepository
 
 
 class ToServer(GenericInterBranch):
-    """A push: one request."""
+    """A push to a server, in one request."""
 
     source: Branch
     target: HpssBranch
 
     @classmethod
     def is_compatible(cls, source: Branch, target: Branch) -> bool:
-        """From anywhere to a server."""
+        """Tell whether the target is on a server."""
         return isinstance(target, HpssBranch)
 
     def push(
@@ -64,10 +64,10 @@ class ToServer(GenericInterBranch):
         local: bool = False,
         tag_selector: Selector | None = None,
     ) -> PullResult:
-        """Bring the server's branch to where the source is: of a checkout, when something else is pulled into it.
+        """Move the server's branch to the source's tip, for a pull into a checkout of the server's branch.
 
         Raises:
-            LocalRequiresBoundBranch: only a branch here can be bound.
+            LocalRequiresBoundBranch: only a local branch can be bound.
         """
         if local:
             raise LocalRequiresBoundBranch
@@ -87,7 +87,8 @@ class ToServer(GenericInterBranch):
         return result
 
     def _is_decided(self, overwrite: Overwrite, stop_revision: RevisionId | None) -> bool:
-        """Say whether Breezy's own pull decides: an answer about the source says that nothing is to be sent."""
+        """Tell whether Breezy's own pull decides, because an answer about the source says that nothing is to be
+        sent."""
         remote = self.target.remote
         source = remote_of(self.source)
         if source is None or not source.is_in_repository_of(remote):
@@ -95,7 +96,7 @@ class ToServer(GenericInterBranch):
         revision = stop_revision or self.source.last_revision()
         remote.look()
         if remote.confirm() and remote.history.checkouts:
-            raise self.target.outdated()  # Breezy changes the tree by the difference to what it took the branch for.
+            raise self.target.outdated()  # Breezy updates the tree by the difference to the tip that it assumed.
         there = self.target.last_revision()
         if revision == there:
             return bool(self.source.tags.get_tag_dict().items() <= self.target.tags.get_tag_dict().items())
@@ -103,11 +104,11 @@ class ToServer(GenericInterBranch):
             return False
         graph = self.source.repository.get_graph()
         if len(graph.get_parent_map([there, revision])) < 2:
-            return False  # The server knows.
+            return False  # Only the server can tell.
         return not graph.is_ancestor(there, revision) and not graph.is_ancestor(revision, there)
 
     def copy_content_into(self, revision_id: RevisionId | None = None, tag_selector: Selector | None = None) -> None:
-        """Make the server's branch one like the source."""
+        """Make the server's branch a copy of the source."""
         push(self.source, self.target, False, revision_id, tag_selector, hooks=False)
         parent = self.source.get_parent()
         if parent:
@@ -115,14 +116,16 @@ class ToServer(GenericInterBranch):
 
 
 class FromMirror(InterSameDataRepository):
-    """A fetch from a mirror into a local repository: of a whole mirror into an empty one the packs are copied."""
+    """A fetch from a mirror into a local repository. The packs are copied if all of a mirror goes into an empty
+    repository."""
 
     source: HpssRepository
     target: Repository
 
     @staticmethod
     def is_compatible(source: Repository, target: Repository) -> bool:
-        """From a server to a repository of the same format here. Into another Breezy converts what it reads."""
+        """Tell whether the source is on a server, and the target is a local repository of its format. For another
+        format Breezy converts."""
         return (
             isinstance(source, HpssRepository)
             and isinstance(target, CHKInventoryRepository)
@@ -138,7 +141,7 @@ class FromMirror(InterSameDataRepository):
         fetch_spec: Any = None,
         lossy: bool = False,
     ) -> FetchResult:
-        """Bring the history of a revision, or what a search has found."""
+        """Fetch the history of a revision, or the result of a search."""
         source, target = self.source, self.target
         with self.lock_write():
             self._bring(revision_id, fetch_spec)
@@ -158,17 +161,19 @@ class FromMirror(InterSameDataRepository):
         if_present_ids: Iterable[RevisionId] | None = None,
         limit: int | None = None,
     ) -> Any:
-        """The revisions that are missing here; the branch may not reach those that are named."""
+        """Return the revisions that the target lacks. The branch may not reach the named ones, so they are received
+        first."""
         self.source.have(revision_ids or ())
         return super().search_missing_revision_ids(
             find_ghosts=find_ghosts, revision_ids=revision_ids, if_present_ids=if_present_ids, limit=limit
         )
 
     def _bring(self, revision_id: RevisionId | None, fetch_spec: Any) -> None:
-        """Receive the revision that is asked for. Of several, some are those of tags, which may be nowhere.
+        """Receive the requested revisions. If there are several, some are those of tags, which may be missing
+        everywhere.
 
         Raises:
-            NoSuchRevision: it is nowhere.
+            NoSuchRevision: a single requested revision is missing everywhere.
         """
         heads = [revision_id] if fetch_spec is None else list(getattr(fetch_spec, "heads", None) or ())
         wanted = [head for head in heads if head not in (None, NULL_REVISION)]
@@ -178,13 +183,14 @@ class FromMirror(InterSameDataRepository):
                 raise NoSuchRevision(self.source, tip)
 
     def _filled(self) -> list[RevisionId]:
-        """Ghosts of the target that are none on the server: Breezy does not look for them below what is here."""
+        """Return the ghosts of the target that the server has: Breezy does not look for them below revisions that are
+        here."""
         absent = self.source.remote.history.absent
         there = self.source.has_revisions(absent) if absent else set()
         return [*there - self.target.has_revisions(there)] if there else []
 
     def _copy(self, fetch_spec: Any) -> bool:
-        """Copy the packs of the mirror, where all that it has is wanted and nothing is here; whether that was so."""
+        """Copy the packs of the mirror if all of it is wanted and the target is empty. Return whether that was done."""
         if fetch_spec is None or self.target._fallback_repositories or self.source._fallback_repositories:
             return False
         if self.target._pack_collection.all_packs():
@@ -196,7 +202,8 @@ class FromMirror(InterSameDataRepository):
 
 
 def register() -> None:
-    """Let Breezy find them, before its own that fit any two: what was registered last is asked first."""
+    """Register the classes. Breezy asks the last registered first, so they come before its own, which fit any two
+    branches."""
     load_formats()
     InterBranch.register_optimiser(ToServer)
     InterRepository.register_optimiser(FromMirror)

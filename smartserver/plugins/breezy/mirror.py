@@ -1,15 +1,16 @@
-"""`Mirror`: a stock repository of Breezy's on this disk, with the history that was received of one on a server."""
+"""`Mirror`: a stock Breezy repository on this disk, with the history that was received from a repository on a
+server."""
 
 # Theory of operation
 #
 # A command of Breezy reads whatever it likes, and each read of a server would cost a round trip. So the history of a
-# branch is received once, later what is new of it, and Breezy reads the mirror.
+# branch is received once, later only its new revisions, and Breezy reads the mirror.
 #
 # The rules:
 #
-# - A mirror has whole revisions: the parents of each are there too, but for ghosts. It has no branches. What a branch
-#   is, the server's last answer says (`client.knowledge`). So a mirror may be deleted, or be older than that answer,
-#   at any time; that costs bytes, never a wrong result.
+# - A mirror has whole revisions: the parents of each are there too, except ghosts. It has no branches: their state is
+#   in the server's last answer (`client.knowledge`). So a mirror may be deleted, or be older than that answer, at any
+#   time; that costs bytes, never a wrong result.
 # - Revisions are inserted in write groups of Breezy's, by one process at a time. Breezy names a pack by its content
 #   and writes indexes in place: two processes that insert the same history would tear each other's indexes. The locks
 #   are the system's (`FileLock`), so none outlives its process. A killed process leaves a file in `upload/` that
@@ -18,12 +19,12 @@
 # - Damage is found when a mirror is opened (sizes and ends of files), or after a command has failed (the checksums that
 #   are the names of packs). A damaged mirror is deleted, and received again.
 #
-# The hard case: a user works in a local branch, so what is new on the server rests on local revisions that the mirror
-# lacks, and need not come again. They are copied to the mirror (`adopt`) if that is cheap. Else the new revisions are
-# put into a repository in memory, stacked on the mirror and the local repository, and `_above` has it: every
+# The hard case: a user works in a local branch, so new revisions on the server have local parents that the mirror
+# lacks, and that need not be sent. They are copied to the mirror (`adopt`) if that is cheap. Else the new revisions
+# are put into a repository in memory, stacked on the mirror and the local repository, and `_above` has it: every
 # repository that Breezy has opened on the mirror (`_attached`) gets it as a fallback. Before something is written
-# into the mirror, `settle` copies what the branch needs and drops `_above`, since a mirror must not be stacked on
-# what may go away.
+# into the mirror, `settle` copies the history that the branch needs and drops `_above`, since a mirror must not be
+# stacked on a repository that may go away.
 #
 # Without a home, with the limit 0, or where the disk cannot be written to, a mirror is in memory.
 #
@@ -90,27 +91,28 @@ option_registry.register(LARGE)
 
 FOLDER: Final = "mirrors"
 OLD_FOLDER: Final = "shadows"
-"""The folder in which an earlier release kept histories."""
+"""The folder in which an earlier release stored histories."""
 
 OLDER: Final = 8
-"""Revisions that are named to the server besides the heads."""
+"""Revisions that are named to the server in addition to the heads."""
 
 MAKING: Final = 2.0
 """Seconds that a process waits for a mirror that another one creates."""
 
 MOST_COPIED: Final = 2000
-"""Revisions of a local repository that are copied to a mirror by Breezy's own fetch, which takes a millisecond each."""
+"""The most revisions of a local repository that are copied to a mirror by Breezy's own fetch, at a millisecond each."""
 
 
 def mirrors() -> Mirrors | None:
-    """The mirrors of this user; None without a home. With the limit 0 none is kept, but older ones may exist."""
+    """Return the mirrors of this user; None without a home. With the limit 0 no mirror is kept, but older ones may
+    exist."""
     remotes = cache_folder()
     limit: int | None = GlobalStack().get(SIZE.name)
     return None if remotes is None else Mirrors(os.path.join(os.path.dirname(remotes), FOLDER), limit or 0)
 
 
 class MirrorRepository(CHKInventoryRepository):  # type: ignore[misc]  # Breezy is not typed.
-    """A mirror as a repository that asks no server, with locks of the system."""
+    """A mirror as a repository that asks no server, with locks of the operating system."""
 
     def __init__(self, control: Any, transport: Any) -> None:
         known = format_2a().repository_format
@@ -118,12 +120,12 @@ class MirrorRepository(CHKInventoryRepository):  # type: ignore[misc]  # Breezy 
         super().__init__(known, control, files, known._commit_builder_class, known._serializer)
 
     def has_same_location(self, other: Any) -> bool:
-        """Compare the objects: all repositories in memory have one URL."""
+        """Tell whether both are the same object: all repositories in memory have one URL."""
         return other is self
 
 
 def in_memory(*below: Any) -> Any:
-    """A new repository in memory, stacked on others."""
+    """Return a new repository in memory, stacked on others."""
     made = format_2a().initialize_on_transport(MemoryTransport()).create_repository()
     for repository in below:
         made.add_fallback_repository(repository)
@@ -134,20 +136,21 @@ class Mirror:
     """The mirror of one repository, for all branches of it that this process reads."""
 
     def __init__(self, url: str, folder: MirrorFolder | None) -> None:
-        """`url`: the repository's, for messages. `folder`: the mirror's; None: it is in memory."""
+        """`url`: the URL of the repository, for messages. `folder`: the folder of the mirror; None for a mirror in
+        memory."""
         self.url = url
         self._folder = folder
         self._control: Any = None
         self._transport: Any = None
         self._above: list[Any] = []
-        """Repositories with revisions that are not in the mirror: they rest on local ones, or the disk is full."""
+        """Local repositories, and repositories in memory, with revisions that are not in the mirror."""
         self._attached: weakref.WeakSet[Any] = weakref.WeakSet()
-        """Breezy's repositories on this mirror, which must be told of revisions that come."""
+        """Breezy's repositories on this mirror, which must be told of received revisions."""
         self._is_full = False
         self._adds = False
-        """This process holds the lock under which revisions are added."""
+        """True while this process holds the lock under which revisions are added."""
         self.is_shared = False
-        """The other objects of this process that read the repository have this mirror as well."""
+        """True if all objects of this process that read the repository use this mirror."""
 
     # -- its place
 
@@ -173,7 +176,7 @@ class Mirror:
         self._folder = None
 
     def _on_disk(self, folder: MirrorFolder) -> Any:
-        """The control directory in a folder; a damaged one is replaced by an empty one.
+        """Return the control directory in a folder, and replace a damaged one by an empty one.
 
         Raises:
             OSError, BzrError: there is none, and none can be created.
@@ -203,29 +206,29 @@ class Mirror:
 
     @property
     def is_sound(self) -> bool:
-        """The mirror's folder still exists."""
+        """True unless the mirror's folder was removed."""
         return self._folder is None or self._transport is None or os.path.isdir(self._folder.path)
 
     @property
     def transport(self) -> Any:
-        """The transport of its files."""
+        """The transport of the mirror's files."""
         self._find()
         return self._transport
 
     def open(self) -> Any:
-        """The mirror as a repository of Breezy's that asks no server."""
+        """Return the mirror as a Breezy repository that asks no server."""
         self._find()
         return MirrorRepository(self._control, self._transport)
 
     def whole(self) -> Any:
-        """The same, with the revisions that came and are not in it."""
+        """Return the mirror as a Breezy repository, with the received revisions that are not in it."""
         made = self.open()
         for repository in self._above:
             made.add_fallback_repository(repository)
         return made
 
     def attach(self, repository: Any) -> Any:
-        """Tell a repository whose files are the mirror's of revisions that come; the same repository."""
+        """Tell a repository on the mirror's files of revisions received now or later. Return the repository."""
         self._attached.add(repository)
         for above in self._above:
             repository.add_fallback_repository(above)
@@ -234,15 +237,15 @@ class Mirror:
     # -- its content
 
     def has(self, revision: RevisionId) -> bool:
-        """Say whether the mirror, or a repository above it, has a revision."""
+        """Tell whether the mirror, or a repository above it, has a revision."""
         whole = self.whole()
         with whole.lock_read():
             return bool(whole.has_revision(revision))
 
     def haves(self, tips: Iterable[RevisionId]) -> tuple[list[RevisionId], list[RevisionId]]:
-        """The haves of a pull: revisions of the mirror, heads first, and the ghosts below them.
+        """Return the haves of a pull: revisions of the mirror, heads first, and the ghosts below them.
 
-        `tips`: those that branches of the server ever had.
+        `tips`: all tips that branches of the server ever had.
         """
         self._find()
         for _ in range(2):
@@ -259,7 +262,7 @@ class Mirror:
             found = local.complete_haves(tips, MAX_HAVES)
             if not found:
                 return [], []
-            # The heads have all that the others have. Some others are for a server that was restored to an older state.
+            # The heads include the others. Some others are named for a server that was restored to an older state.
             graph: Any = local.breezy.get_known_graph_ancestry(found)
             heads = graph.heads(found)
             absent = local.absent(heads)
@@ -279,11 +282,11 @@ class Mirror:
             if repository.is_locked() and not repository.is_in_write_group():
                 repository.refresh_data()
 
-    # -- revisions that come
+    # -- received revisions
 
     def receive(self, spool: Spool, *, beside: Sequence[Any] = (), is_first: bool = False) -> None:
-        """Insert revisions. `beside`: local repositories that have parents of theirs which the mirror may lack.
-        `is_first`: no parent of theirs is in the mirror.
+        """Insert received revisions. `beside`: local repositories with parents of these revisions, which the mirror may
+        lack. `is_first`: True if the mirror has no parent of these revisions.
 
         Raises:
             Damaged: the mirror was damaged, and is empty now.
@@ -305,10 +308,9 @@ class Mirror:
         self._refresh()
 
     def adopt(self, repository: Any, revisions: Sequence[RevisionId]) -> bool:
-        """Copy the history of some revisions from a local repository, as revisions that come rest on them; whether that
-        was done. Packs are copied as files if the mirror is empty and the repository has nothing else; else the history
-        must be short.
-        """
+        """Copy the history of some revisions from a local repository, because they are parents of received ones. Return
+        whether that was done. Packs are copied as files if the mirror is empty and the repository has nothing else.
+        Otherwise the history must be short."""
         self._find()
         folder = self._folder
         if folder is None or self._is_full:
@@ -333,11 +335,12 @@ class Mirror:
         return True
 
     def rest_on(self, repository: Any) -> None:
-        """Read a local repository through the mirror, in this process: it has all that the server would send."""
+        """Add a local repository above the mirror, in this process: it has everything that the server would send."""
         self._put_above(repository)
 
     def settle(self, tip: RevisionId | None) -> None:
-        """Copy the history of a branch from the repositories above the mirror, and drop those, before a write group."""
+        """Before a write group, copy the history of a branch from the repositories above the mirror, and drop these
+        repositories."""
         mine = self.open()
         for above in self._above:
             with above.lock_read():
@@ -373,7 +376,7 @@ class Mirror:
                 self.receive(spool)
                 return
             if is_first and error.__cause__ is not None:
-                raise error.__cause__ from None  # The answer is wrong: the mirror had nothing that could be.
+                raise error.__cause__ from None  # The answer is wrong: the mirror had no parent of its revisions.
             self._start_again(error)
             raise
 
@@ -384,7 +387,8 @@ class Mirror:
 
     @contextmanager
     def writing(self, *, commits: bool) -> Iterator[None]:
-        """Hold the lock for a write group of Breezy's. A commit adds what no other process adds, and may take long."""
+        """Hold the lock for one of Breezy's write groups. A commit adds revisions that no other process adds, and may
+        take long."""
         if self._folder is None:
             yield
             return
@@ -393,7 +397,7 @@ class Mirror:
 
     @contextmanager
     def _adding(self, folder: MirrorFolder, *, known: bool = True) -> Iterator[None]:
-        """Hold the lock for additions to the folder; it may be held already by a write group of this process."""
+        """Hold the lock for additions to the folder, unless a write group of this process holds it already."""
         if self._adds:
             yield
             return
@@ -405,7 +409,7 @@ class Mirror:
                 self._adds = False
 
     def damage(self) -> str:
-        """Read the whole mirror, and remove a damaged one; what is wrong with it, empty where nothing is."""
+        """Read the whole mirror, and remove it if it is damaged. Return the damage, or an empty string."""
         folder = self._folder
         if folder is None or self._transport is None:
             return ""
@@ -424,9 +428,8 @@ _mirrors: dict[tuple[str, bytes], Mirror] = {}
 
 
 def mirror_of(place: Place, *, makes: bool = True) -> Mirror:
-    """The mirror of the repository of a branch. It is an empty one in memory, which no other object has, if that
-    repository is not known, or if there is no mirror and `makes` is false.
-    """
+    """Return the mirror of the repository of a branch. If the repository is unknown, or there is no mirror and `makes`
+    is false, return an empty one in memory, which no other object has."""
     known = place.knowledge
     if known.known is None or known.at is None:
         return Mirror(place.url, None)
@@ -453,7 +456,7 @@ def _remove_old(kept: Mirrors) -> None:
 
 
 def damage() -> str:
-    """Read the mirrors of this process; a line about a damaged one, which is removed. Empty where none is damaged."""
+    """Read the mirrors of this process, and remove a damaged one. Return a line about it, or an empty string."""
     for mirror in [*_mirrors.values()]:
         if why := mirror.damage():
             return f"what was kept of {mirror.url} was damaged ({why}): it is removed; run the command again"

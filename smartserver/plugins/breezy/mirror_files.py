@@ -30,7 +30,7 @@ NO_ROOM: Final = (
 """Errors of a sound disk that cannot be written to."""
 
 LONGEST: Final = 200
-"""Characters of an error of Breezy's that a message shows."""
+"""Characters of an error from Breezy that a message shows."""
 
 
 class Damaged(Exception):
@@ -38,7 +38,8 @@ class Damaged(Exception):
 
 
 class FileLock:
-    """A lock on a mirror that the system holds, and that ends with its process. Breezy uses it as one of its own."""
+    """A lock on a mirror that the operating system releases when its process ends. Breezy uses it like one of its own
+    locks."""
 
     def __init__(self, transport: Any, name: str, file_modebits: object, dir_modebits: object) -> None:
         self._path: str | None = None
@@ -76,10 +77,10 @@ class FileLock:
 
 @contextmanager
 def decoding() -> Iterator[None]:
-    """Raise `Damaged` for the errors that Breezy raises where a file is not what it wrote.
+    """Raise `Damaged` for the errors that Breezy raises if a file has other content than it wrote.
 
-    The block contains Breezy's calls alone. An error that is a mistake of a program wherever it is raised (`TypeError`,
-    `AttributeError`, `AssertionError`, a missing lock) passes unchanged.
+    The block contains only Breezy's calls. An error that is always a program's mistake (`TypeError`, `AttributeError`,
+    `AssertionError`, a missing lock) passes unchanged.
     """
     try:
         yield
@@ -93,7 +94,7 @@ def check_files(path: str) -> None:
     """Check that the files of a mirror exist, have the size that `pack-names` says, and are complete.
 
     Raises:
-        Damaged: one is not.
+        Damaged: a file is missing or incomplete.
         OSError: the folder cannot be read.
     """
     repository = os.path.join(path, ".bzr", "repository")
@@ -132,7 +133,7 @@ def check_packs(path: str) -> None:
     """Check that the name of each pack is the MD5 of its content.
 
     Raises:
-        Damaged: one is not.
+        Damaged: the name of a pack is wrong.
     """
     packs = os.path.join(path, ".bzr", "repository", "packs")
     for name in os.listdir(packs):
@@ -150,7 +151,7 @@ def tidy(path: str) -> None:
 
 
 def size_of_packs(repository: Any) -> int:
-    """The bytes of the packs of a local repository."""
+    """Return the bytes of the packs of a local repository."""
     transport = repository._pack_collection._pack_transport
     return sum(transport.stat(name).st_size for name in transport.list_dir("."))
 
@@ -168,5 +169,5 @@ def is_no_room(error: BaseException) -> bool:
 
 
 def short(why: str) -> str:
-    """The begin of an error's text, in one line."""
+    """Return the beginning of an error's text, on one line."""
     return " ".join(why.split())[:LONGEST]

@@ -1,7 +1,7 @@
-"""Changes of Breezy's own classes while the plugin is loaded. Nothing else of them is changed anywhere.
+"""Changes of Breezy's own classes while the plugin is loaded, all made by `put_around`.
 
-Each change is here because no hook, registry or subclass of Breezy's comes to where it is needed. It is made once,
-leaves to Breezy whatever is not of an hpss:// server, and is left out where a release has no such method.
+Each change is made because no hook, registry or subclass of Breezy's covers the case. It is made once, passes
+everything that does not concern an hpss:// server on to Breezy, and is skipped in a release without that method.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CHANGED = "_is_changed_for_hpss"
 
 
 def put_around(owner: Any, name: str, around: Callable[..., Any]) -> None:
-    """Replace a method or a module's function by `around`, whose first argument is Breezy's own."""
+    """Replace a method, or a function of a module, by `around`, whose first argument is Breezy's own."""
     stock = getattr(owner, name, None)
     if stock is None:
         trace.mutter("hpss: this Breezy has no %s.%s", owner.__name__, name)
@@ -39,7 +39,8 @@ def put_around(owner: Any, name: str, around: Callable[..., Any]) -> None:
 
 
 def _open_tree(stock: Any, tree: Any, basedir: str, branch: Any, *arguments: Any, **options: Any) -> None:
-    """Take note of a lightweight checkout of a branch on a server when its tree is opened: no hook does."""
+    """Register a lightweight checkout of a branch on a server when its tree is opened, since Breezy has no hook for
+    it."""
     stock(tree, basedir, branch, *arguments, **options)
     remote = remote_of(branch)
     if remote is not None:
@@ -47,9 +48,10 @@ def _open_tree(stock: Any, tree: Any, basedir: str, branch: Any, *arguments: Any
 
 
 def watch_trees() -> None:
-    """Learn of each working tree that is opened on a branch of a server, which was opened before.
+    """Register each working tree that is opened on a branch of a server.
 
-    That is when their class has been loaded, if it ever will be: it takes some 10 ms.
+    This is called when such a branch is opened. The class of the trees is loaded by then if the command uses it;
+    loading it takes some 10 ms.
     """
     kind = dirstate_tree()
     if kind is not None:
@@ -63,5 +65,5 @@ def _uncommit(stock: Any, *arguments: Any, **options: Any) -> None:
 
 
 def watch_uncommit() -> None:
-    """Send an uncommit as one request."""
+    """Make Breezy send an uncommit as one request."""
     put_around(uncommit, "uncommit", _uncommit)

@@ -1,4 +1,4 @@
-"""`Place`: a branch on a server as it was seen last, whatever else was read of it; and each change as one request."""
+"""`Place`: a branch on a server as it was last seen, and each change of it as one request."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KINDS = BzrSystem.kinds
 
 @dataclass(frozen=True, slots=True)
 class BranchState:
-    """The state of a branch; `tip` is None if there is none of that name."""
+    """The state of a branch; `tip` is None if the branch is missing."""
 
     at: str
     """The path of its repository."""
@@ -49,17 +49,16 @@ class BranchState:
 
     @property
     def revno(self) -> int:
-        """The number of the tip, which its attributes say."""
+        """The number of the tip, from its attributes."""
         return number_in(self.attributes)
 
 
 class Place:
-    """One branch on a server, and the connection to it. Nothing is asked by itself."""
+    """One branch on a server, and the connection to it. It makes no request by itself."""
 
     def __init__(self, transport: HpssTransport, name: str = "", *, inside: bool = False) -> None:
-        """`name`: of a branch below what the transport's URL leads to; empty: what it leads to itself. `inside`:
-        or into which it leads.
-        """
+        """`name`: the name of a branch below the place of the URL; empty for the place itself. `inside`: True if the
+        URL may also lead into a branch."""
         self._may_be_inside = inside
         self.url: str = transport.base
         self.location = transport.location
@@ -68,26 +67,26 @@ class Place:
         self.server = transport.server
         self.repository = RemoteRepository(self.server.client, self.path, self.knowledge, below=True)
         self.named = b""
-        """The name that a refusal has given the branch: until another answer it is the only one."""
+        """The name of the branch from a refusal, which is used until another answer names it."""
         self.seen: BranchState | None = None
-        """The state, once it was asked or assumed."""
+        """The state, once it was asked for or assumed."""
         self.is_assumed = False
-        """The state was assumed: the server was not asked."""
+        """True if the state was assumed, and the server was not asked."""
         self.verified: VerifyResult | None = None
-        """The result of a verification of the repository."""
+        """The result of a verification of the repository; None before."""
 
     def words(self) -> AbstractContextManager[None]:
-        """The context for requests: it raises errors of Breezy's."""
+        """Return the context for requests, which raises Breezy's errors."""
         return in_breezys_words(self.url, self.location)
 
     @property
     def is_remembered(self) -> bool:
-        """The last answer named a branch of just that name."""
+        """True if the last answer had a branch of exactly that name."""
         known = self.knowledge
         return known.vcs == VCS and bool(known.named) and known.ref(known.named or b"") is not None
 
     def there(self) -> BranchState:
-        """The state that is known.
+        """Return the known state.
 
         Raises:
             NotBranchError: there is no branch.
@@ -100,19 +99,19 @@ class Place:
         return seen
 
     def learn_refusal(self) -> None:
-        """Take in what a refusal said of what is there; where that is not all, ask."""
+        """Take in the state from a refusal, and ask the server if it is incomplete."""
         self.learned()
         if self.seen is None or self.seen.tip is None:
             self.look_again()
 
     def look_again(self) -> None:
-        """Ask what it is now."""
+        """Ask the server for the current state."""
         with self.words():
             self.repository.learn_refs()
             self.learned()
 
     def remembered(self) -> BranchState:
-        """The state as of the last answer."""
+        """Return the state as of the last answer."""
         known, name = self.knowledge, self.name()
         value, tags, options = known.ref(name), tags_of(known, name), known.map(CONFIG, name).get(b"", b"")
         if value is None:
@@ -120,18 +119,18 @@ class Place:
         return BranchState(known.at or "", known.inner, value[0].id, value[0].attributes, tags, options)
 
     def name(self) -> bytes:
-        """The name of the branch in its repository, as far as it is known."""
+        """Return the name of the branch in its repository, as far as it is known."""
         return self.knowledge.branch or self.knowledge.named or self.named or HERE
 
     def learned(self) -> None:
-        """Keep what an answer said of this branch."""
+        """Take in the state of this branch from the last answer."""
         self.is_assumed = False
         if self.knowledge.vcs != VCS:
             raise WrongVcs(self.knowledge.at or "", self.knowledge.vcs, VCS)
         self.seen = self.remembered()
 
     def ask(self, verb: AnyVerb, arguments: Arguments) -> Any:
-        """Make one call on the repository, and learn what the answer says of it."""
+        """Make one call on the repository, take in the state from its answer, and return the result."""
         with self.words():
             (result,) = self.repository.ask((verb, arguments)).results
             if isinstance(result, CodedError):
@@ -151,7 +150,7 @@ class Place:
         *,
         is_likely: bool = False,
     ) -> PushOutcome:
-        """Send a change, all of it or nothing; to be called in `words`. The rest is as in `PushRequest`."""
+        """Send a change, all of it or nothing; call this in `words`. The other arguments are those of `PushRequest`."""
         with moving("Sending revisions") as self.repository.sent:
             body = source or EmptyBody()
             request = PushRequest(updates, body, new, maps, atomic=True, bulk=True, is_likely=is_likely, replan=replan)
@@ -160,10 +159,10 @@ class Place:
     def change(
         self, updates: Sequence[RefUpdate], maps: Sequence[MapUpdateRequest] = (), source: PushSource | None = None
     ) -> PushOutcome:
-        """Send a change, all of it or nothing, and take in what the answer says; to be called in `words`.
+        """Send a change, all of it or nothing, and take in the state from the answer; call this in `words`.
 
         Raises:
-            CodedError: it was refused.
+            CodedError: the change was refused.
         """
         pushed = self.push(updates, maps, source)
         error = pushed.error()
@@ -173,16 +172,16 @@ class Place:
         return pushed
 
     def make(self) -> bool:
-        """Make a repository at the path itself, without a branch; whether there was none."""
+        """Create a repository at the path itself, without a branch, and return whether there was none."""
         kinds = [KindField(kind.name, kind.check, kind.base) for kind in KINDS]
         with self.words():
             made = self.server.client.call(repository_create, CreateRequest(VCS, kinds), self.path).created
         if made:
-            self.knowledge.forget()  # What is remembered was another's.
+            self.knowledge.forget()  # The remembered state is that of another repository.
         self.seen = BranchState(self.path, "")
         return made
 
 
 def tags_of(knowledge: Knowledge, branch: bytes) -> dict[str, RevisionId]:
-    """The tags of a branch as last seen."""
+    """Return the tags of a branch as last seen."""
     return {name.decode("utf-8", "replace"): tag for name, tag in knowledge.map(TAGS, branch).items()}

@@ -1,4 +1,4 @@
-"""A push: a local branch's tip, history and tags to a branch on a server, in one request."""
+"""A push of a local branch's tip, history and tags to a branch on a server, in one request."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Selector = Callable[[str], bool]
 Overwrite = bool | Sequence[str]
 
 TRIES = 3
-"""Times that a push is planned on what is there, where that has become another meanwhile."""
+"""The most plans of a push, if the branch on the server changes meanwhile."""
 
 
 def push(
@@ -59,12 +59,12 @@ def push(
     new: bytes | None = None,
     commits: bool = False,
 ) -> BranchPushResult:
-    """Push; `new`: to where no branch is yet, and the options that one gets. `commits`: the target must be at the
-    source's tip.
+    """Push a branch. `new`: the options of a branch that must not exist yet. `commits`: True if the target must be at
+    the source's tip.
 
     Raises:
-        AlreadyBranchError: there is one.
-        DivergedBranches: the target has revisions that the source has not.
+        AlreadyBranchError: `new` was given, and the branch exists.
+        DivergedBranches: the target has revisions that the source lacks.
         NoSuchRevision: `stop_revision` is not in the source.
     """
     if lossy:
@@ -83,7 +83,7 @@ def push(
         how = How.SET if "tags" in what else How.ADD
         at = source.last_revision_info() if commits else None
         if at is not None and at[1] in (NULL_REVISION, tip):
-            at = None  # That the tip goes forward is all that is asked.
+            at = None  # The tip only has to move forward.
         result = _Push(source, target, tip, revno, tags, how, new, "history" in what, at).run()
         if hooks:
             run_hooks(result)
@@ -91,13 +91,13 @@ def push(
 
 
 def run_hooks(result: BranchPushResult) -> None:
-    """Tell whoever wants to know of pushes."""
+    """Call the hooks that observe pushes."""
     for hook in Branch.hooks["post_push"]:
         hook(result)
 
 
 def _own_revno(source: Branch, tip: RevisionId) -> int:
-    """The revno a revision has as a tip; one that was merged has another in the source's own line."""
+    """Return the revno that a revision has as a tip. A merged revision has another one in the source's own line."""
     revno, last = source.last_revision_info()
     check_has(source.repository, tip, source)
     return int(source.repository.get_graph().find_distance_to_null(tip, [(last, revno)]))
@@ -115,11 +115,11 @@ class _Push:
     how: How
     """The rule for a tag that has another revision on the server."""
     new: bytes | None
-    """The options of the branch, where there must be none yet."""
+    """The options of the branch, if it must not exist yet."""
     forced: bool
-    """The tip is moved, wherever it is."""
+    """True to move the tip, wherever it is."""
     at: tuple[int, RevisionId] | None = None
-    """The number and the tip that the target must have."""
+    """The number and the revision that the target's tip must have."""
 
     @spent(Part.LOCAL, "plan the push")
     def run(self) -> BranchPushResult:
@@ -147,7 +147,8 @@ class _Push:
         return result
 
     def _move(self) -> tuple[RevisionId, RevisionId, dict[str, EntryOutcome]]:
-        """Move the tip and send the tags; the tip before and after, and what became of the tags that were sent."""
+        """Move the tip and send the tags. Return the tip before and after, and the outcome of each tag that was
+        sent."""
         remote: Remote = self.target.remote
         beside = remote_of(self.source)
         is_there = beside is not None and beside.is_in_repository_of(remote)
@@ -155,7 +156,7 @@ class _Push:
         is_sure = remote.seen is not None and not remote.is_assumed
         for _ in range(TRIES):
             if self._violates() and not is_sure:
-                remote.look_again()  # What is remembered refuses nothing.
+                remote.look_again()  # A remembered state must not refuse a push.
             new = remote.new_repository()
             pushed = remote.push(*self._planned(), source, new, self._planned, is_likely=self._comes_from_there())
             error = pushed.error()
@@ -195,7 +196,7 @@ class _Push:
         return made(self.tip, update.attributes), [*options_become(self.new), *tags]
 
     def _conditions(self) -> Changes:
-        """Conditions that the branch is what it is assumed to be, if a tree is changed by the difference to that."""
+        """Return conditions that the branch is as assumed, if a tree is changed by the difference to that state."""
         remote: Remote = self.target.remote
         if self.at is not None:
             revno, tip = self.at
@@ -214,7 +215,7 @@ class _Push:
         return not is_on_top(graph, self.tip, there.tip) and (self.forced or graph.is_ancestor(there.tip, self.tip))
 
     def _update(self) -> tuple[RefUpdate, list[MapUpdateRequest]]:
-        """The update of the tip, with a condition on the options if the update depends on them."""
+        """Return the update of the tip, with a condition on the options if the update depends on them."""
         there = self.target.remote.remembered()
         rule = Rule.FORCE if self.forced else Rule.FF
         update = RefUpdate(HERE, self.tip, rule, Create.YES, attributes=b"%d" % self.revno)
@@ -227,7 +228,8 @@ class _Push:
         return update, [options_are(there.config)]
 
     def _send_rest(self, tags: Mapping[str, RevisionId]) -> dict[str, EntryOutcome]:
-        """Send the tags that were not sent, as the answer shows that the server has others than were remembered."""
+        """Send the tags that were not sent, since the answer shows that the server's tags differ from the remembered
+        ones."""
         remote: Remote = self.target.remote
         there = remote.remembered().tags
         conflicts = {
@@ -244,7 +246,7 @@ def _folder(url: str) -> str:
 
 
 def _sendable(tags: Mapping[str, RevisionId]) -> dict[str, RevisionId]:
-    """The tags that a server takes; a warning says of each other one that it stays local."""
+    """Return the tags that a server accepts, and warn that the others stay local."""
     objections = {name: why for name in tags if (why := objection(name))}
     for why in objections.values():
         trace.warning("hpss: not pushed: %s", why)
@@ -252,12 +254,12 @@ def _sendable(tags: Mapping[str, RevisionId]) -> dict[str, RevisionId]:
 
 
 def _changes(tags: Mapping[str, RevisionId], there: Mapping[str, RevisionId], how: How) -> list[EntryChange]:
-    """The changes that make the server's tags those of the source."""
+    """Return the changes that give the server the tags of the source."""
     return [EntryChange(name.encode(), tag, how) for name, tag in tags.items() if there.get(name) != tag]
 
 
 def _old_revno(source: Branch, result: BranchPushResult, known: Mapping[RevisionId, bytes]) -> int:
-    """The revno of the old tip: as remembered, else counted where its history is here."""
+    """Return the revno of the old tip: the remembered one, or one counted in the local history, or else 0."""
     if result.old_revid == NULL_REVISION:
         return 0
     if result.old_revid == result.new_revid:

@@ -12,28 +12,26 @@
 # - `Checkouts`: the lightweight checkouts that are open, whose parents must be in the mirror, too.
 #
 # A command asks at most once: every object of a branch shares one `Remote` (`remotes.remote_at`), and an answer about
-# one branch says what all branches of the repository are (`_told`). A program that calls Breezy as a library runs no
-# command: it asks at each outermost lock, and `forget` drops the state when the lock ends.
+# one branch has the state of all branches of the repository (`_told`). A program that calls Breezy as a library runs
+# no command: it asks at each outermost lock, and `forget` drops the state when the lock ends.
 #
-# The hard case is a command that changes the branch. To ask before it would cost a round trip, so a branch that is
-# locked for writing before it is looked at is *assumed* to be what it was at the last answer, which is in a cache
-# (`Knowledge`). The rules:
+# The hard case is a command that changes the branch. Asking first would cost a round trip, so a branch that is locked
+# for writing before it is read is *assumed* to be as in the last answer, which is in a cache (`Knowledge`). The rules:
 #
 # - Every change has conditions that fail if the branch is another: a lease on the tip, equal values of tags and
 #   options. So a change that was decided on an old state is refused, and nothing is lost.
 # - A refusal carries the state. `Outdated` is raised, and the command runs again from its beginning, on that state
 #   (`RunningCommand.is_outdated` in the shim). It may: nothing was changed, or only options, which can be set twice.
-# - What is assumed refuses nothing by itself. If a command fails on it, or ends without a request, the server is asked
-#   (`confirm`), and the command runs again if the branch was another.
-# - What Breezy computes from the old state beside the change must be covered by a condition as well. A pull into a
-#   lightweight checkout changes the tree by the difference to the old tip: `push` adds a condition that the tip is
-#   that one.
+# - An assumed state refuses nothing by itself. If a command fails on it, or ends without a request, the server is
+#   asked (`confirm`), and the command runs again if the branch had changed.
+# - Whatever else Breezy computes from the old state must be covered by a condition as well. A pull into a lightweight
+#   checkout changes the tree by the difference to the old tip: `push` adds a condition that the tip is that one.
 #
 # A change is sent when it is made, so that its error comes where Breezy expects it. `gathering` is the exception: an
 # uncommit moves the tip and removes tags, as one request.
 #
-# A move of the tip sends what the server lacks of the mirror. If the mirror lacks the new tip, nothing is sent with
-# it: the revision is on the server (a program names one), or the server refuses the tip as missing. That happens if
+# A move of the tip sends the mirror's revisions that the server lacks. If the mirror lacks the new tip, no revisions
+# are sent: the tip is on the server (a program names one), or the server refuses it as missing. That happens if
 # another process has removed the mirror since a commit was written into it. The user is told so (`NOWHERE`); the
 # branch is as it was, the changes are still in the working tree, and the same command works.
 #
@@ -89,16 +87,16 @@ NOWHERE = (
 
 
 class RequestLevel(enum.IntEnum):
-    """The extent of what the server was asked."""
+    """The amount of state that the server was asked for."""
 
     REFS = enum.auto()
     """Tip, tags and options."""
     HISTORY = enum.auto()
-    """And what the mirror lacks of the history."""
+    """Tip, tags, options, and the history that the mirror lacks."""
 
 
 _gathered: list[Remote] | None = None
-"""The branches with changes that are to be sent together; None: each change is sent when it is made."""
+"""The branches with changes that are to be sent together; None if each change is sent when it is made."""
 
 
 @contextmanager
@@ -122,25 +120,25 @@ def gathering() -> Iterator[None]:
 
 
 class Remote(Place):
-    """One branch on a server."""
+    """One branch on a server, with its files and its history."""
 
     def __init__(self, transport: HpssTransport, name: str = "", *, inside: bool = False) -> None:
-        """`name`, `inside`: as of `Place`."""
+        """`name`, `inside`: as in `Place`."""
         super().__init__(transport, name, inside=inside)
         self.files = BranchFiles(self)
         self.history = BranchHistory(self)
         self.level: RequestLevel | None = None
-        """None: the server was not asked in this command."""
+        """The most that the server was asked for in this command; None if it was not asked."""
         self.branches: weakref.WeakSet[Any] = weakref.WeakSet()
-        """Breezy's objects of this branch, which keep what they have read."""
+        """Breezy's objects for this branch, which cache the files that they have read."""
         self.writes = 0
-        """The number of those that are locked for writing."""
+        """The number of objects in `branches` that are locked for writing."""
         self.told: set[RevisionId] = set()
-        """Revisions that answers have named, besides tips."""
+        """Revisions other than tips that answers have named."""
         self._loaded: dict[str, bytes] = {}
-        """The content of the files as of `seen`."""
+        """The content of the files for the state in `seen`."""
         self._written: dict[str, bytes] = {}
-        """Files that were changed and are not sent yet."""
+        """Changed files that were not sent yet, by name."""
 
     # -- the state
 
@@ -155,7 +153,7 @@ class Remote(Place):
 
     def _may_assume(self) -> bool:
         if current() is None:
-            return False  # A program gets the present state, at each of its locks.
+            return False  # A program gets the current state, at each of its locks.
         if runs("commit") or (runs("pull") and self.history.checkouts) or self._is_copied_there():
             return True
         return self.writes > 0 and not self.history.checkouts
@@ -170,7 +168,7 @@ class Remote(Place):
         return served_by(made) == served_by(self.location) and made.path.startswith(f"{above}/" if above else "")
 
     def remembered_inside(self) -> str | None:
-        """The part of the path below a branch that is remembered; None if the path leads into none."""
+        """Return the part of the path below a branch that is remembered; None if the path leads into no branch."""
         known = self.knowledge
         if known.vcs != VCS or known.named is None:
             return None
@@ -181,7 +179,7 @@ class Remote(Place):
         return known.named.decode("utf-8", "replace") if HERE in refs and known.named != HERE else None
 
     def assume(self) -> bool:
-        """Assume that the branch is what it was at the last answer; False if none is remembered."""
+        """Assume that the branch is as in the last answer. Return False if no branch is remembered."""
         command = current()
         if not self.is_remembered or command is None:
             return False
@@ -191,7 +189,7 @@ class Remote(Place):
         return True
 
     def confirm(self) -> bool:
-        """Ask, if the state is assumed; True if the branch was another."""
+        """Ask the server if the state is assumed, and return True if the branch has changed."""
         if not self.is_assumed:
             return False
         before = self.seen
@@ -205,11 +203,11 @@ class Remote(Place):
         return not _is_same(before, self.seen)
 
     def ask_for(self, level: RequestLevel, ids: Sequence[RevisionId] = ()) -> None:
-        """Ask the server, in one request. `ids`: receive these revisions, though the branch may not reach them.
+        """Ask the server, in one request. `ids`: revisions to receive even if the branch does not reach them.
 
         Raises:
-            Outdated: the branch is not what it was assumed to be.
-            MissingRevision: one of `ids` is not there.
+            Outdated: the branch is not as assumed.
+            MissingRevision: the server does not have one of `ids`.
         """
         before = self.seen if self.is_assumed else None
         with self.words():
@@ -224,7 +222,8 @@ class Remote(Place):
             raise Outdated(self.url)
 
     def _is_told(self) -> bool:
-        """Learn the state from an answer in this command about another branch of the repository, if there was one."""
+        """Take the state from an answer in this command about another branch of the repository. Return False if there
+        was none."""
         known = self._told_here()
         if known is None:
             return False
@@ -236,13 +235,14 @@ class Remote(Place):
         return True
 
     def _tell(self) -> None:
-        """Let the other branches of the repository learn from the last answer, in this command."""
+        """Keep the last answer for the other branches of the repository, during this command."""
         command = current()
         if command is not None and self.knowledge.met:
             _told[served_by(self.location)] = command, self.knowledge
 
     def _told_here(self) -> Knowledge | None:
-        """The last answer of this command as one about this branch, if it is of the same repository."""
+        """Return the last answer of this command as knowledge of this branch, or None if it is of another
+        repository."""
         command, told = current(), _told.get(served_by(self.location))
         if command is None or told is None or told[0] is not command:
             return None
@@ -250,7 +250,7 @@ class Remote(Place):
         return known if known.at == told[1].at and known.vcs == VCS else None
 
     def told_by(self, other: Remote) -> None:
-        """Learn from an answer about another branch of the repository."""
+        """Take the state from an answer about another branch of the repository."""
         self.knowledge = self.repository.knowledge = other.knowledge.beside(self.path)
         self.learned()
 
@@ -277,7 +277,7 @@ class Remote(Place):
             self.seen, self.level, self.is_assumed = None, None, False
 
     def state(self) -> BranchState:
-        """The state.
+        """Return the state, which is learned first if necessary.
 
         Raises:
             NotBranchError: there is no branch.
@@ -286,7 +286,7 @@ class Remote(Place):
         return self.there()
 
     def tip(self) -> RevisionId | None:
-        """The tip; None if there is no branch."""
+        """Return the tip; None if there is no branch."""
         with contextlib.suppress(errors.NotBranchError):
             self.look()
         return None if self.seen is None else self.seen.tip
@@ -294,9 +294,11 @@ class Remote(Place):
     # -- the history
 
     def bring(self, revisions: Sequence[RevisionId], *, by_name: bool) -> bool:
-        """Receive the history if it was not asked for yet, else revisions by their ids; False if nothing was asked.
+        """Receive the history if it was not asked for yet, else revisions by their ids. Return False if nothing was
+        asked.
 
-        `by_name`: a user or a program named the revisions. Others are asked for only if an answer has named them.
+        `by_name`: True if a user or a program named the revisions. Other revisions are asked for only if an answer has
+        named them.
         """
         refused, ghosts = self.history.refused, self.history.checkouts.ghosts
         wanted = [revision for revision in revisions if revision not in refused and revision not in ghosts]
@@ -321,12 +323,13 @@ class Remote(Place):
         return True
 
     def opened(self, tree: Any) -> None:
-        """Add a lightweight checkout. If the mirror lacks its parents, they come: `diff` reads them, not the branch."""
+        """Add a lightweight checkout. Receive its parents if the mirror lacks them: `diff` reads them without the
+        branch."""
         self.history.checkouts.add(tree)
         lacking = self.history.lacking_of_checkouts()
         if not lacking:
             return
-        with contextlib.suppress(errors.ConnectionError, errors.NotBranchError):  # The command may not read them.
+        with contextlib.suppress(errors.ConnectionError, errors.NotBranchError):  # The command may not need them.
             if self.level is not RequestLevel.HISTORY:
                 self.ask_for(RequestLevel.HISTORY)
                 lacking = self.history.lacking_of_checkouts()
@@ -334,7 +337,7 @@ class Remote(Place):
         self.history.tell_gone(lacking)
 
     def is_named(self, revision: RevisionId) -> bool:
-        """Say whether the user, a tag or a program names a revision, so that it may be there without a branch."""
+        """Say whether the user, a tag or a program names a revision, which may then exist without a branch."""
         if current() is None or revision in (self.seen.tags.values() if self.seen is not None else ()):
             return True
         specs = [str(getattr(spec, "user_spec", "")) for spec in given("revision") or ()]
@@ -363,7 +366,7 @@ class Remote(Place):
         """Send the changes, in one request.
 
         Raises:
-            Outdated: the branch is not what it was assumed to be.
+            Outdated: the branch is not as assumed.
         """
         written, self._written = self._written, {}
         try:
@@ -389,7 +392,7 @@ class Remote(Place):
         if TAGS_FILE in written:
             entries = changed_tags(seen.tags, written[TAGS_FILE])
             if self.is_assumed and not updates and any(entry.value for entry in entries):
-                updates.append(stays(seen))  # `brz tag` takes the tip of the assumed state.
+                updates.append(stays(seen))  # `brz tag` uses the tip of the assumed state.
             maps += tags_updates(entries, strict=True)
         options = written.get(OPTIONS_FILE, seen.config)
         if options != seen.config:
@@ -418,7 +421,8 @@ class Remote(Place):
     def push(
         self, updates: Sequence[RefUpdate], maps: Sequence[MapUpdateRequest], *arguments: Any, **options: Any
     ) -> PushOutcome:
-        """Send a change, as `Place` does. A command may run again after one of options alone: they can be set twice."""
+        """Send a change, as `Place` does. The command may still run again after a change of options alone, which can be
+        set twice."""
         pushed = super().push(updates, maps, *arguments, **options)
         command = current()
         if pushed.error() is not None:
@@ -441,13 +445,13 @@ class Remote(Place):
         self.level = self.level or RequestLevel.REFS
 
     def ask(self, verb: AnyVerb, arguments: Arguments) -> Any:
-        """Make one call, as `Place` does."""
+        """Make one call, as `Place.ask` does."""
         result = super().ask(verb, arguments)
         self.level = self.level or RequestLevel.REFS
         return result
 
     def delete(self) -> bool:
-        """Remove the branch; False if there was none."""
+        """Delete the branch; return False if there was none."""
         with self.words():
             return bool(self.change([RefUpdate(HERE, None)]).refs[0].old)
 
@@ -461,7 +465,7 @@ class Remote(Place):
         return self.is_beside(other) and at is not None and self.knowledge.met and self.knowledge.at == at
 
     def new_repository(self) -> NewRepository:
-        """The repository that a push creates where there is none."""
+        """Return the form of the repository that a push creates if there is none."""
         return NewRepository(VCS, KINDS)
 
 
@@ -472,10 +476,10 @@ def _is_same(one: BranchState | None, other: BranchState | None) -> bool:
 
 
 def remote_of(branch: Any) -> Remote | None:
-    """The `Remote` of a branch object of Breezy's; None for a local branch."""
+    """Return the `Remote` of one of Breezy's branch objects; None for a local branch."""
     found = getattr(branch, "remote", None)
     return found if isinstance(found, Remote) else None
 
 
 _told: dict[str, tuple[hpss.RunningCommand, Knowledge]] = {}
-"""By server, the last answer, and the command that got it."""
+"""The last answer of each server, and the command that got it."""

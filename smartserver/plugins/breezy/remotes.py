@@ -1,4 +1,4 @@
-"""The branches on servers that the running command has met: one `Remote` for each, and what to tell where it failed."""
+"""The branches on servers that the running command uses, one `Remote` for each, and the explanation if it fails."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from smartserver.plugins.breezy.running import current
 from smartserver.plugins.breezy.transport import HpssTransport
 
 UNREAD = (errors.NoSuchRevision, NoSuchFile)
-"""Errors that Breezy raises where a file of a repository is not what it wrote, besides those of its own stores."""
+"""Errors that Breezy raises if a file of a repository has other content than it wrote, in addition to those of its own
+stores."""
 
 _remotes: dict[tuple[str, str, bool], tuple[hpss.RunningCommand, Remote]] = {}
-"""The branches of the running command, by server and path."""
+"""The branches of the running command, by server, path, and whether the path may lead into a branch."""
 
 
 def remote_at(transport: HpssTransport, name: str = "", *, inside: bool = False) -> Remote:
-    """The branch at a URL: in a command the same object each time it is opened."""
+    """Return the branch at a URL; in a command the same object each time."""
     made = Remote(transport, name, inside=inside)
     command = current()
     if command is None:

@@ -1,8 +1,9 @@
-"""`HpssRepository`: Breezy's own repository of format 2a, whose files are a mirror's, under the URL of the server's.
+"""`HpssRepository`: Breezy's own repository of format 2a, with the files of a mirror and the URL of the server's
+repository.
 
-Revisions that it lacks are asked for when they are looked for: what is new of the branch if nobody has asked for that,
-and else what the server has besides, by id. What a write group of Breezy's adds to it is sent when the group ends, but
-for a commit, which goes with the move of the tip.
+Missing revisions are received when they are looked up: first the new ones of the branch, then others that the server
+has, by id. Revisions that a write group of Breezy's adds are sent when the group ends. Only a commit is sent with the
+move of the tip.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ Parents = dict[RevisionId, tuple[RevisionId, ...]]
 
 
 class RevisionNotThere(errors.NoSuchRevision):  # type: ignore[misc]  # Breezy is not typed.
-    """A revision that is not there: to the user a line, where Breezy takes it for a fault of its own."""
+    """A revision is missing. The user sees one line, where Breezy would report a fault of its own."""
 
     internal_error = False
     _fmt = "%(branch)s has no revision %(named)s"
@@ -50,7 +51,7 @@ class RevisionNotThere(errors.NoSuchRevision):  # type: ignore[misc]  # Breezy i
 
 
 class _Parents:
-    """The parents provider of a graph: it asks the mirror, then the server for what the mirror lacks."""
+    """The parents provider of a graph. It asks the mirror, then the server for revisions that the mirror lacks."""
 
     def __init__(self, repository: HpssRepository, stock: Any) -> None:
         self._repository = repository
@@ -61,7 +62,7 @@ class _Parents:
 
 
 class _Revisions(GroupCompressVersionedFiles):  # type: ignore[misc]
-    """The revisions themselves, which `brz cat-revision` reads by their ids without a look at a branch."""
+    """The texts of revisions, which `brz cat-revision` reads by their ids without reading a branch."""
 
     repository: HpssRepository
 
@@ -79,11 +80,11 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
     """The repository of a branch on a server."""
 
     def __init__(self, control: BzrDir, remote: Remote, *, makes: bool = True) -> None:
-        """`makes`: a mirror on the disk, though nothing is kept yet."""
+        """`makes`: True to create a mirror on the disk if there is none."""
         self.remote = remote
         self.mirror = remote.history.mirror(makes=makes)
         self.builds = False
-        """The write group is that of a commit."""
+        """True if the write group is that of a commit."""
         self._signed: list[RevisionId] = []
         self._is_bringing = False
         known = format_2a().repository_format
@@ -97,11 +98,12 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
     def __repr__(self) -> str:
         return f"HpssRepository({self.user_url})"
 
-    # -- where and what it is
+    # -- its place and its properties
 
     @property
     def user_transport(self) -> Any:
-        """Its place, or as long as that is not known the one it was opened at."""
+        """The transport of the repository, or of the place where it was opened as long as the repository's is
+        unknown."""
         place, at = self.controldir.root_transport, self.remote.knowledge.at
         if at is None:
             return place
@@ -112,7 +114,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return isinstance(other, HpssRepository) and other.mirror is self.mirror
 
     def is_shared(self) -> bool:
-        """Any number of branches share one."""
+        """Return True: any number of branches share a repository."""
         return True
 
     def make_working_trees(self) -> bool:
@@ -120,7 +122,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return not (runs("info") or runs("init-shared-repository"))
 
     def set_make_working_trees(self, new_value: bool) -> NoReturn:
-        """There are none."""
+        """Refuse: a server has no working trees."""
         raise NoTreePolicy(NO_POLICY)
 
     def get_physical_lock_status(self) -> bool:
@@ -131,22 +133,23 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         """Do nothing: a server has no locks."""
 
     def _warn_if_deprecated(self, branch: object = None) -> None:
-        """Do not warn: the format is the present one."""
+        """Do not warn: the format is the current one."""
 
-    # -- what is lacking
+    # -- missing revisions
 
     def bring(self, revisions: Sequence[RevisionId], *, by_name: bool) -> bool:
-        """Ask for revisions that are lacking; whether anything was asked. `by_name`: as of `Remote.bring`."""
+        """Ask for missing revisions, and return whether anything was asked. `by_name`: as in `Remote.bring`."""
         if self._is_bringing or not revisions or self.is_in_write_group():
             return False
-        self._is_bringing = True  # What is received is looked at.
+        self._is_bringing = True  # Receiving revisions looks them up, too.
         try:
             return self.remote.bring(revisions, by_name=by_name)
         finally:
             self._is_bringing = False
 
     def have(self, revisions: Iterable[RevisionId]) -> None:
-        """Receive these revisions, if the server has them. None is received for a write group, which may add them."""
+        """Receive these revisions if the server has them. None are received in a write group, which may add them
+        itself."""
         wanted = [revid for revid in revisions if revid and revid != NULL_REVISION and not self.is_in_write_group()]
         for _ in range(2):
             with self.lock_read():
@@ -156,11 +159,11 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
                 return
 
     def parents_by(self, read: Callable[[list[RevisionId]], Parents], revisions: Iterable[RevisionId]) -> Parents:
-        """The parents of those of some revisions that are there, as they are read here."""
+        """Return the parents of those of `revisions` that exist. `read`: reads parents from the mirror."""
         wanted = [*revisions]
         with self.lock_read():
             found = read(wanted)
-            for _ in range(2):  # What is new of the branch, then what the server has besides.
+            for _ in range(2):  # New revisions of the branch come first, then others that the server has.
                 lacking = [revid for revid in wanted if revid not in found and revid != NULL_REVISION]
                 if not lacking or not self.bring(lacking, by_name=False):
                     break
@@ -171,16 +174,16 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return _Parents(self, super()._make_parents_provider())
 
     def get_parent_map(self, revision_ids: Iterable[RevisionId]) -> Parents:
-        """The parents of those of some revisions that are there."""
+        """Return the parents of those of some revisions that exist."""
         return self.parents_by(super().get_parent_map, revision_ids)
 
     def get_known_graph_ancestry(self, revision_ids: Sequence[RevisionId]) -> Any:
-        """The graph of some revisions and all their ancestors."""
+        """Return the graph of some revisions and all their ancestors."""
         self.have(revision_ids)
         return super().get_known_graph_ancestry(revision_ids)
 
     def has_revisions(self, revision_ids: Iterable[RevisionId]) -> set[RevisionId]:
-        """The revisions of some that exist."""
+        """Return those of some revisions that exist."""
         wanted = [*revision_ids]
         if len(wanted) == 1 and self.remote.is_named(wanted[0]):
             self.have(wanted)
@@ -190,13 +193,13 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return found
 
     def get_revisions(self, revision_ids: Iterable[RevisionId]) -> Any:
-        """The revision objects."""
+        """Return the objects of revisions."""
         wanted = [*revision_ids]
         self.have(wanted)
         return super().get_revisions(wanted)
 
     def revision_tree(self, revision_id: RevisionId) -> Any:
-        """The tree of a revision.
+        """Return the tree of a revision.
 
         Raises:
             RevisionNotThere: there is no such revision.
@@ -208,12 +211,12 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
             raise RevisionNotThere(self.user_url, revision_id) from error
 
     def revision_trees(self, revision_ids: Iterable[RevisionId]) -> Any:
-        """The trees of revisions."""
+        """Return the trees of revisions."""
         wanted = [*revision_ids]
         self.have(wanted)
         return super().revision_trees(wanted)
 
-    # -- what is written
+    # -- writing
 
     def fetch(
         self,
@@ -228,28 +231,29 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
             if revision_id not in (None, NULL_REVISION) and not self.has_revision(revision_id):
                 raise errors.NoSuchRevision(source, revision_id)
             return FetchResult(0)
-        self._settle()  # What is local alone is missing on the server.
+        self._settle()  # Revisions that are only local are missing on the server.
         return super().fetch(source, revision_id, find_ghosts=find_ghosts, fetch_spec=fetch_spec, lossy=lossy)
 
     def search_missing_revision_ids(self, other: Repository, *arguments: Any, **options: Any) -> Any:
-        """The revisions of another repository that the server lacks."""
+        """Return the revisions of another repository that the server lacks."""
         self._settle()
         return super().search_missing_revision_ids(other, *arguments, **options)
 
     def rest_on(self, source: Any) -> None:
-        """Read what was pushed from its source: the mirror stays as it is. A stacked source may read the mirror."""
+        """Read pushed revisions from the source of the push, so that the mirror stays as it is. A stacked source is not
+        used, since it may read the mirror."""
         if not self.has_same_location(source.repository) and not source.repository._fallback_repositories:
             with contextlib.suppress(errors.BzrError):
                 self.mirror.rest_on(source.controldir.open_branch(source.name).repository)
 
     def _settle(self) -> None:
-        """Copy the branch's history from local repositories into the mirror, before something is written into that."""
+        """Copy the branch's history from local repositories into the mirror, before the mirror is written to."""
         if self._fallback_repositories and not self.is_in_write_group():
             self.mirror.settle(self.remote.tip())
 
     def _start_write_group(self) -> None:
         if not self.builds:
-            tip = self.remote.tip()  # It is looked at within the group, when nothing can be received.
+            tip = self.remote.tip()  # The group reads it, and nothing can be received in the group.
             self.have([] if tip is None else [tip])
         self._settle()
         self._writing.enter_context(self.mirror.writing(commits=self.builds))
@@ -280,12 +284,12 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return hint
 
     def sign_revision(self, revision_id: RevisionId, gpg_strategy: object) -> None:
-        """Sign a revision; the end of the write group sends that."""
+        """Sign a revision. The signature is sent when the write group ends."""
         super().sign_revision(revision_id, gpg_strategy)
         self._signed.append(revision_id)
 
     def _send_signatures(self, revisions: Sequence[RevisionId]) -> None:
-        """Send signatures. What somebody else has signed meanwhile stays as it is."""
+        """Send signatures. A signature that another user has sent meanwhile stays as it is."""
         entries = [EntryChange(revision, self.get_signature_text(revision)) for revision in revisions]
         parts = [entries[at : at + MAX_IDS] for at in range(0, len(entries), MAX_IDS)]
         if parts:
@@ -303,7 +307,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return CheckReport(verify(self.remote), (self.user_url, self._format) if check_repo else None)
 
     def reconcile(self, other: object = None, thorough: bool = False) -> ReconcileReport:
-        """Let the server verify the repository. Where nothing is damaged, nothing is to be reconciled."""
+        """Let the server verify the repository. An undamaged one needs no reconciling."""
         done = reconcile(self.remote)
         ui.ui_factory.note(NOTHING_TO_RECONCILE)
         return done
@@ -313,9 +317,9 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         raise NotOnServer(PAGES)
 
     def find_branches(self, using: bool = False) -> list[Any]:
-        """The branches of the repository; none for `upgrade`, which treats a repository alone.
+        """Return the branches of the repository; none for `upgrade`, which treats a repository alone.
 
-        A check looks at them first: they are verified by the same request.
+        A check asks for the branches first, and they are verified by the same request.
         """
         if runs("upgrade"):
             return []
@@ -330,7 +334,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return found
 
     def gather_stats(self, revid: RevisionId | None = None, committers: bool | None = None) -> dict[str, Any]:
-        """The facts of `brz info -v`, with the server's number of revisions and their size."""
+        """Return the facts for `brz info -v`, with the server's number of revisions and their size."""
         remote = self.remote
         remote.look()
         history = remote.history

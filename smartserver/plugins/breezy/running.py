@@ -1,6 +1,6 @@
-"""The command of brz that runs, where Breezy's own interfaces do not say what it is about to do.
+"""The running command of brz, for cases where Breezy's own interfaces do not tell what it is about to do.
 
-Nothing here says what a command reads. A command is named only where its own words decide: `push --no-remember` and
+Nothing here tells what a command reads. A command is named only where its own words decide: `push --no-remember` and
 `remember=False` of a program are the same call.
 """
 
@@ -12,7 +12,7 @@ from smartserver.plugins import breezy_shim as hpss
 
 
 def current() -> hpss.RunningCommand | None:
-    """The innermost command that runs; a program that calls Breezy runs none."""
+    """Return the innermost running command; None in a program that calls Breezy."""
     return hpss.running[-1] if hpss.running else None
 
 
@@ -23,7 +23,7 @@ def runs(name: str) -> bool:
 
 
 def asks_itself() -> bool:
-    """Say whether the command lets the server do something, and reads no branch before."""
+    """Say whether the command only lets the server do something, and reads no branch first."""
     return any(map(runs, ("check", "pack", "reconcile", "remove-branch")))
 
 
@@ -33,7 +33,7 @@ def only_compares() -> bool:
 
 
 def given(name: str) -> Any:
-    """The value of an argument or option of the command that runs; None without one."""
+    """Return the value of an argument or option of the running command; None without a command."""
     command = current()
     return None if command is None else command.arguments.get(name)
 

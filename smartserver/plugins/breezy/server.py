@@ -1,4 +1,4 @@
-"""`Server`: the one connection of a command to a server, and what is kept of it between commands."""
+"""`Server`: a command's only connection to a server, and the folder of the cache that is kept between commands."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ VARIABLES = (
 
 
 def _breezys_ssh() -> list[str]:
-    """The program that BRZ_SSH gives the path of; of Breezy's names of programs there is OpenSSH's alone."""
+    """Return the program that BRZ_SSH gives the path of, else `ssh`. Names of programs in BRZ_SSH are ignored."""
     found: str | None = Option("BRZ_SSH", override_from_env=["BRZ_SSH"]).get_override()
     return [found if found and "/" in found else "ssh"]
 
@@ -91,7 +91,7 @@ class Server:
         self.client.close()
 
     def _leave(self) -> None:
-        """Close it as the command ends: an interrupt comes too late to end anything else."""
+        """Close the connection as the command ends. An interrupt is ignored: nothing else is left to be ended."""
         with contextlib.suppress(KeyboardInterrupt):
             self.close()
 
@@ -100,7 +100,8 @@ _servers: dict[str, Server] = {}
 
 
 def server_of(location: Place) -> Server:
-    """The server of a place, one object for a process; Breezy opens another transport for each URL of a command."""
+    """Return the server of a place, one object in a process: Breezy opens another transport for each URL of a
+    command."""
     root = served_by(location)
     if root not in _servers:
         _servers[root] = Server(location)
@@ -108,9 +109,9 @@ def server_of(location: Place) -> Server:
 
 
 def cache_folder() -> str | None:
-    """The folder of the cache of answers, which git's users have as well; None without a home.
+    """Return the folder of the cache of answers, which git's adapter shares; None without a home.
 
-    Not beside what `bedding.cache_dir` names: that makes a folder, in the current one where XDG_CACHE_HOME is no place.
+    Breezy's `bedding.cache_dir` is not used: it creates a folder, even in the current one if XDG_CACHE_HOME is no path.
     """
     return knowledge.cache_folder(_environment("XDG_CACHE_HOME", "HOME"))
 

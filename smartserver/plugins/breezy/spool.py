@@ -1,7 +1,9 @@
-"""`Spool`: the revisions of a pull's answer, written to a temporary file as they come, then inserted into a repository.
+"""`Spool`: the revisions of a pull's answer, written to a temporary file as they arrive, then inserted into a
+repository.
 
 Receiving and inserting are two steps because a write group of Breezy's must not wait for a server: other commands of
-the user would wait for its lock. What came before a connection was lost is whole revisions, and is inserted as well.
+the user would wait for its lock. Revisions that arrived before a connection was lost are complete, and are inserted as
+well.
 """
 
 from __future__ import annotations
@@ -25,21 +27,21 @@ from smartserver.wire.errors import ProtocolError
 from transports.errors import CodedError
 
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Errors of a disk that is full."""
+"""Errors of a full disk."""
 
 IN_MEMORY: Final = 4 << 20
-"""Bytes of an answer from which on it is a file."""
+"""The most bytes of an answer that are kept in memory; a larger one goes to a file."""
 
 
 class Spool:
-    """The revisions of an answer, as far as they came."""
+    """The revisions of an answer, as far as they arrived."""
 
     def __init__(self, pulled: PullAnswer) -> None:
         self._body = pulled.body
         self.announced = pulled.result.segments
         self.size = pulled.result.size
         self.broken: BaseException | None = None
-        """The error that ended the answer before all of it came."""
+        """The error that ended the answer early; None if it is complete."""
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115
         weakref.finalize(self, self._file.close)
         self._places: dict[RevisionId, tuple[int, int]] = {}
@@ -47,10 +49,10 @@ class Spool:
         self._end = 0
 
     def receive(self) -> None:
-        """Receive the answer. If it is broken off, the revisions that came before are kept.
+        """Receive the answer. If it is broken off, the revisions that arrived before are kept.
 
         Raises:
-            OSError: they cannot be written; it names the folder.
+            OSError: the revisions cannot be written; the error names the folder.
         """
         try:
             for revision, segment in self._receive():
@@ -66,14 +68,14 @@ class Spool:
 
     @property
     def revisions(self) -> Sequence[RevisionId]:
-        """The revisions that came, parents before children."""
+        """The received revisions, parents before children."""
         return list(self._places)
 
     def insert_into(self, repository: Any) -> None:
-        """Insert the revisions into a repository that has their parents, without those that it has.
+        """Insert the revisions into a repository that has their parents, except those that it has already.
 
-        Another process may have inserted the same ones meanwhile: Breezy would write a pack of the same name once more,
-        over one that others read.
+        Another process may have inserted the same revisions meanwhile. Breezy would write a pack of the same name
+        again, over one that others read.
         """
         from smartserver.vcs.bzr.insert import insert
 
@@ -83,7 +85,7 @@ class Spool:
             insert(BrzRepository(repository), self.segments(present))
 
     def segments(self, present: Container[RevisionId] = ()) -> Iterator[bytes]:
-        """The segments of the revisions, without those that are `present`."""
+        """Yield the segments of the revisions, without those that are `present`."""
         for revision, (at, size) in self._places.items():
             if revision not in present:
                 self._file.seek(at)

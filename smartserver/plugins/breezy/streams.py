@@ -1,9 +1,8 @@
 """A history as a stream of git fast-import, into and out of Breezy's branches on a server.
 
-Breezy's own plugin `fastimport` reads and writes in a local repository. Branches are received from the server one by
-one, and each one that has changed is pushed in one request. `refs/heads/NAME` is the branch NAME below the URL. As
-Breezy's `fast-import` has it, `refs/heads/master` is the branch `trunk`; where there is a branch at the URL itself, it
-is that one.
+Breezy's own plugin `fastimport` works on a local repository. So branches are received from the server one by one, and
+each changed one is pushed in one request. `refs/heads/NAME` is the branch NAME below the URL. As in Breezy's
+`fast-import`, `refs/heads/master` is the branch `trunk`, but if there is a branch at the URL itself, it is that one.
 """
 
 from __future__ import annotations
@@ -50,13 +49,13 @@ MASTER: Final = b"master"
 TRUNK: Final = "trunk"
 
 Marks = dict[bytes, bytes]
-"""Ids of revisions by their marks."""
+"""The ids of revisions by their marks."""
 
 _TRUNKS: Final = re.compile(rb"(git-)*trunk")
 
 
 class LocalCopy:
-    """A shared repository here, with the branches of the one on a server."""
+    """A local shared repository with the branches of a repository on a server."""
 
     def __init__(self, folder: str, url: str) -> None:
         self._folder = folder
@@ -72,7 +71,7 @@ class LocalCopy:
         """The local copies of the server's branches, by name; the name of the URL's own branch is empty."""
 
     def receive(self, *, may_create: bool) -> None:
-        """Bring all branches of the server here. `may_create`: the repository need not be there yet."""
+        """Receive all branches of the server. `may_create`: True if the repository may be missing."""
         try:
             there = ControlDir.open(self._url).get_branches()
         except errors.NotBranchError as error:
@@ -85,7 +84,8 @@ class LocalCopy:
             self.branches[name] = local
 
     def branch(self, name: str) -> Branch:
-        """The branch of that name here, which is made if it is missing. No name is that of a folder."""
+        """Return the local branch of that name, and create it if it is missing. Its folder is named by a hash, so any
+        name works."""
         place = os.path.join(self._folder, hashlib.sha256(name.encode()).hexdigest())
         try:
             return ControlDir.open(place).open_branch()
@@ -96,7 +96,8 @@ class LocalCopy:
             )
 
     def push(self, names: Iterable[str], *, force: bool) -> None:
-        """Push branches, each in one request; a new repository is made by another. `force`: they may lose revisions."""
+        """Push branches, each in one request, after another one that creates a new repository. `force`: the branches
+        may lose revisions."""
         if self._is_new:
             ControlDir.open(self._url).create_repository(shared=True)
         for name in names:
@@ -113,8 +114,8 @@ class LocalCopy:
 
 @contextmanager
 def local_copy(folder: str, url: str, flags: Set[str], *, may_create: bool) -> Iterator[LocalCopy]:
-    """A repository in a folder, with all that the one at `url` has. `may_create`: that need not be there yet."""
-    assert breezy_shim.SCHEMES  # Imported, it makes Breezy know our URLs.
+    """Yield a repository in a folder with all that the one at `url` has. `may_create`: True if that may be missing."""
+    assert breezy_shim.SCHEMES  # Importing the shim makes Breezy know our URLs.
     os.makedirs(folder, exist_ok=True)
     try:
         with breezy.initialize(setup_ui=False) as state:
@@ -130,7 +131,7 @@ def local_copy(folder: str, url: str, flags: Set[str], *, may_create: bool) -> I
 
 
 def ref_of(name: str, branches: Mapping[str, object]) -> bytes:
-    """The ref of a branch among others."""
+    """Return the ref of a branch. `branches`: all branches, by name."""
     if "" in branches:
         return HEADS + (name.encode() or MASTER)
     if name == TRUNK:
@@ -140,7 +141,7 @@ def ref_of(name: str, branches: Mapping[str, object]) -> bytes:
 
 
 def name_of(ref: bytes, branches: Mapping[str, object]) -> str:
-    """The branch of a ref: the inverse of `ref_of`."""
+    """Return the name of the branch of a ref: the inverse of `ref_of`."""
     own = ref.removeprefix(HEADS)
     if own == MASTER:
         return "" if "" in branches else TRUNK
@@ -154,10 +155,12 @@ def name_of(ref: bytes, branches: Mapping[str, object]) -> str:
 
 
 class StreamImport(GenericProcessor):  # type: ignore[misc]
-    """Makes revisions of the commits of a stream. Breezy's own forgets a branch whose tip another one has built on."""
+    """Makes revisions from the commits of a stream. Breezy's own class forgets a branch if another one has built on its
+    tip."""
 
     def __init__(self, local: LocalCopy, marks: Marks, *, force: bool) -> None:
-        """`marks`: of earlier streams; those of this one are added. `force`: branches may lose revisions, tags move."""
+        """`marks`: the marks of earlier streams, to which those of this one are added. `force`: branches may lose
+        revisions, and tags may move."""
         super().__init__(local.repository.controldir)
         self._local = local
         self._force = force
@@ -171,7 +174,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         self._changed: list[str] = []
         self._gone: list[str] = []
         self.submodules = self.notes = self.tags = 0
-        """The number of those that were left out."""
+        """The number of submodules, notes and tags that were left out."""
 
     def read(self, stream: Callable[[], Iterable[Any]]) -> None:
         """Read a stream."""
@@ -199,7 +202,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         self.tags = len(tags) - len(placed)
 
     def _set_branch(self, graph: Any, ref: bytes, tip: bytes, tags: Mapping[str, bytes]) -> set[str]:
-        """Create the local branch that is pushed then; the tags of these that it has."""
+        """Create the local branch that is pushed later, and return those of the tags that it has."""
         name = name_of(ref, self._local.branches)
         before = self._refs.there.get(ref)
         if before is not None and not self._force and not graph.is_ancestor(before, tip):
@@ -217,33 +220,34 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         return set(own)
 
     def push(self) -> list[str]:
-        """Push each branch that has changed, in a request of its own; returns their names. Where that is interrupted,
-        some are pushed and others not: the next import goes on."""
+        """Push each changed branch in a request of its own, and return the names of the branches. If this is
+        interrupted, only some are pushed, and the next import continues."""
         if self._changed:
             self._local.push(self._changed, force=self._force)
         self._local.delete(self._gone)
         return [name or "the branch at the URL" for name in (*self._changed, *self._gone)]
 
     def pre_process(self) -> None:
-        """Read the marks, as Breezy does."""
+        """Prepare as Breezy does, with the marks of earlier streams."""
         super().pre_process()
         self.skip_total = 0
-        # Its graph has the ancestors of the first commit alone, and panics of others.
+        # Breezy's known graph has only the ancestors of the first commit, and panics at other revisions.
         self.rev_store._use_known_graph = not self._local.branches
         self.cache_mgr.marks = {b"0": NULL_REVISION, **self._refs.marks}
 
     def post_process(self) -> None:
-        """Do no more: branches are made afterwards, and packs are not joined, as the push reads them once."""
+        """End the write group and do no more: branches are made later, and packs are not joined, as the push reads them
+        once."""
         self.repo.commit_write_group()
 
     def _save_id_map(self) -> None:
-        """Write none: a failed import starts from the beginning."""
+        """Write no map: a failed import starts from the beginning."""
 
     def note(self, msg: str, *args: object) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
     def commit_handler(self, cmd: Any) -> None:
-        """Make a revision."""
+        """Make a revision of a commit."""
         if cmd.ref.startswith(NOTES):
             self.notes += 1
             return
@@ -265,14 +269,14 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         self._refs.set(cmd.ref, made)
 
     def _net_changes(self, parent: bytes | None, changes: Iterable[Any]) -> list[Any]:
-        """The changes of a commit, in an order in which Breezy's renames lose no file."""
+        """Return the changes of a commit, in an order in which Breezy's renames lose no file."""
         before = _Before(self, parent)
         files = FileChanges(before, b".bzr")
         for change in changes:
             self.submodules += not files.apply(change, self._text_of)
         found = files.result()
         for path in found:
-            path.decode()  # Breezy has no other names.
+            path.decode()  # Breezy has only names in UTF-8.
         gone = {path for path, file in found.items() if file is None}
         sources = Counter(file.source for file in found.values() if file is not None)
         paths = [*found, *gone]
@@ -318,7 +322,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         return found
 
     def _mark_of(self, revision: bytes) -> bytes:
-        """Names a revision to Breezy, which knows marks alone."""
+        """Return a mark for a revision, since Breezy knows only marks."""
         name = b"revision " + revision
         self.cache_mgr.marks[name] = revision
         return b":" + name
@@ -345,14 +349,14 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         self._refs.set(ref, revision)
 
     def feature_handler(self, cmd: Any) -> None:
-        """The parser has looked at it."""
+        """Do nothing: the parser has checked the feature."""
 
     def checkpoint_handler(self, cmd: Any) -> None:
         """Do nothing: all changes are made at once, at the end."""
 
 
 class _Before:
-    """The files of a revision, as `FileChanges` asks for them."""
+    """The files of a revision, in the form that `FileChanges` asks for."""
 
     def __init__(self, processor: Any, revision: bytes | None) -> None:
         self._store = processor.rev_store
@@ -398,23 +402,23 @@ class _Before:
 
 
 class _Exporter(BzrFastExporter):  # type: ignore[misc]
-    """Breezy's, which prints nothing but the stream."""
+    """Breezy's exporter, which prints nothing but the stream."""
 
     number = 0
-    """The last mark that was given."""
+    """The last mark that was assigned."""
 
     def note(self, msg: str, *args: object) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
     def warning(self, msg: str, *args: object) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
     def interesting_history(self) -> list[bytes]:
-        """The revisions without a mark. Breezy's own fails where the first one has one."""
+        """Return the revisions without a mark. Breezy's own method fails if the first one has a mark."""
         return [revision for revision in super().interesting_history() if revision not in self.revid_to_mark]
 
     def preprocess_commit(self, revid: bytes, revobj: Any, ref: bytes) -> Any:
-        """Return the next mark. Breezy's own is the count of marks, as if none were missing."""
+        """Return the next mark. Breezy's own mark is the number of marks, as if none were missing."""
         is_new = revid not in self.revid_to_mark
         found = super().preprocess_commit(revid, revobj, ref)
         if is_new and self.revid_to_mark.get(revid):
@@ -430,7 +434,8 @@ class _Exporter(BzrFastExporter):  # type: ignore[misc]
         return found[0], found[1]
 
     def _get_filecommands(self, tree_old: Any, tree_new: Any) -> Iterator[Any]:
-        """The differences by path: first what is gone, then what is new. Breezy's own order of renames loses files."""
+        """Yield the differences by path: first deleted files, then new ones. Breezy's own order of renames loses
+        files."""
         before: set[str] = set()
         after: set[str] = set()
         for change in tree_new.iter_changes(tree_old):
@@ -454,22 +459,22 @@ class _Exporter(BzrFastExporter):  # type: ignore[misc]
                 yield commands.FileModifyCommand(path.encode(), mode, None, tree_new.get_file_text(path))
 
     def emit_tags(self) -> None:
-        """Write none: those of all branches come at the end."""
+        """Write no tags: the tags of all branches come at the end."""
 
 
 _NOT_IN_NAMES: Final = str.maketrans("", "", "<>\n")
 
 
 def _below(tree: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """The entries below a folder of a tree, by path."""
+    """Yield the entries below a folder of a tree, with their paths."""
     for file_path, entry in tree.iter_entries_by_dir(specific_files=None):
         if file_path.startswith(f"{path}/" if path else ""):
             yield file_path, entry
 
 
 def export_stream(local: LocalCopy, output: IO[bytes], marks: Marks, say: Callable[[int], object]) -> None:
-    """Write the stream of all branches, without the revisions that have a mark. `say` is told the number of revisions
-    that were written."""
+    """Write the stream of all branches, without the revisions that have a mark. `say` is called with the number of
+    revisions written so far."""
     known = {revision: mark for mark, revision in marks.items()}
     before, number = len(known), max((int(mark) for mark in marks), default=0)
     refs: dict[bytes, bytes] = {}

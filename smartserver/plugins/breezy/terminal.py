@@ -1,4 +1,4 @@
-"""Progress of a server, as brz shows it."""
+"""The progress of transfers and of the server, as brz shows it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from smartserver.client.body import OnSent
 from smartserver.client.plain import plain
 
 SHOWN_AFTER = 1.0
-"""Seconds."""
+"""Seconds after which the progress of a transfer is shown."""
 
 
 @contextmanager
 def moving(what: str) -> Iterator[OnSent]:
-    """A function that shows how many bytes and revisions were moved."""
+    """Yield a function that shows how many bytes and revisions were transferred."""
     start = time.monotonic()
     bar: ui.ProgressTask | None = None
 
@@ -36,13 +36,13 @@ def moving(what: str) -> Iterator[OnSent]:
 
 
 class ServerProgress:
-    """Show messages of the server on a progress bar of their own."""
+    """Shows messages of the server on a progress bar of their own."""
 
     def __init__(self) -> None:
         self._bar: ui.ProgressTask | None = None
 
     def __call__(self, phase: str, done: int, total: int) -> None:
-        """Show how far it is."""
+        """Show the progress of a phase; a `total` of 0 means unknown."""
         if self._bar is None:
             self._bar = ui.ui_factory.nested_progress_bar()
         self._bar.update(f"server: {plain(phase)}", done, total or None)

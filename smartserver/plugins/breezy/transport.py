@@ -1,8 +1,7 @@
-"""`HpssTransport`: a place on a server, to Breezy a transport without files. No read of one ever reaches the network.
+"""`HpssTransport`: a place on a server, which to Breezy is a transport without files. Reading a file makes no request.
 
-How a branch's name is a path is said here, too.
-
-What Breezy looks for in files (bundles, `.bzr`) is not there: that is said here, at once.
+Breezy looks for files (bundles, `.bzr`) that a server does not have; it is told so at once. Functions for the paths and
+names of branches are here, too.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ from smartserver.verbs.repository_list import RepositoryField
 
 
 class NoBazaarProtocol(errors.NoSmartMedium):
-    """The answer to `brz ping`."""
+    """The error of `brz ping`."""
 
     _fmt = "There is no Bazaar smart protocol at %(transport)s: `smartserver ping URL` pings a server of hpss://."
 
 
 class HpssTransport(ConnectedTransport):
-    """A URL; those of one server share its connection."""
+    """A URL. The transports of one server share its connection."""
 
     def __init__(self, base: str, _from_transport: HpssTransport | None = None) -> None:
         whole, parameters = urlutils.split_segment_parameters(base)
         try:
-            # Before Breezy does, which says it on two lines, and of a query leaves nothing.
+            # Check the URL before Breezy does: its error takes two lines, and it drops a query.
             asked = whole.removesuffix("/") if "?" in whole else whole
             query = parse_place(asked).query
             super().__init__(urlutils.join_segment_parameters(asked.removesuffix(query), parameters), _from_transport)
@@ -55,11 +54,11 @@ class HpssTransport(ConnectedTransport):
         return server
 
     def above(self, levels: int) -> HpssTransport:
-        """The place so many folders further up."""
+        """Return the place that is `levels` folders further up."""
         return self.clone("/".join([".."] * levels)) if levels else self
 
     def branches(self) -> list[str]:
-        """The paths of the branches at and below the place, as seen from there, whichever repositories they are in.
+        """Return the paths of the branches at and below the place, relative to it, in whatever repositories they are.
 
         One request asks for all of them; the path of a branch at the place itself is empty.
         """
@@ -70,10 +69,10 @@ class HpssTransport(ConnectedTransport):
                 found += _branches(repository)
         return below(found, own)
 
-    # -- what Breezy asks of any transport
+    # -- the methods of any transport
 
     def external_url(self) -> str:
-        """The URL, as other programs read it."""
+        """Return the URL as other programs read it."""
         return self.base
 
     def get_smart_medium(self) -> NoReturn:
@@ -91,11 +90,11 @@ class HpssTransport(ConnectedTransport):
         return runs("branches")
 
     def has(self, relpath: str) -> bool:
-        """There are no files."""
+        """Return False: a server has no files."""
         return False
 
     def get(self, relpath: str) -> NoReturn:
-        """There are no files."""
+        """Raise an error: a server has no files."""
         raise NoSuchFile(self.abspath(relpath))
 
     get_bytes = stat = readlink = get
@@ -107,7 +106,7 @@ class HpssTransport(ConnectedTransport):
     append_file = open_write_stream = rename = delete = rmdir = put_file
 
     def mkdir(self, relpath: str, mode: int | None = None) -> None:
-        """Folders need not be made: what is pushed there makes them."""
+        """Do nothing: a push creates the folders that it needs."""
 
     def delete_tree(self, relpath: str) -> None:
         """Do nothing. Breezy undoes `mkdir` if the revision of a new branch does not exist."""
@@ -115,22 +114,22 @@ class HpssTransport(ConnectedTransport):
             raise errors.TransportNotPossible(f"an hpss:// server has no folders: {self.abspath(relpath)}")
 
     def ensure_base(self, mode: int | None = None) -> bool:
-        """Do nothing, as `mkdir`."""
+        """Do nothing, like `mkdir`."""
         if runs("checkout"):
             raise NoTrees(self.base)
         return False
 
     def create_prefix(self, mode: int | None = None) -> None:
-        """Do nothing, as `mkdir`."""
+        """Do nothing, like `mkdir`."""
 
 
 def path_of(ref: bytes) -> str:
-    """The path of a branch as seen from its repository; that of one at it is empty."""
+    """Return the path of a branch relative to its repository; empty for the branch at the repository itself."""
     return "" if ref == HERE else ref.decode("utf-8", "replace")
 
 
 def below(paths: Iterable[str], own: str) -> list[str]:
-    """The names at and below a path, relative to it, sorted."""
+    """Return those of `paths` that are at or below a path, relative to it and sorted."""
     if own:
         paths = [path[len(own) :] for path in paths if path == own or path.startswith(f"{own}/")]
     return sorted([path.strip("/") for path in paths])

@@ -1,4 +1,4 @@
-"""Packing and checking a repository on a server: the server does it; here is what Breezy's commands are told of it."""
+"""Packing and checking of a repository by the server, and the results for Breezy's commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLEANED_LATER = "The server deletes packs that were joined when a day is over."
 
 
 def pack(place: Place, *, clean: bool) -> None:
-    """Join the packs of a repository; `clean`: the user wants those deleted that were joined."""
+    """Join the packs of a repository. `clean`: the user wants the packs that were joined to be deleted."""
     done: PackResult = place.ask(repository_pack, PackRequest())
     trace.mutter("hpss: %d packs are now %d, of %d bytes", done.before, done.after, done.size)
     if clean:
@@ -32,12 +32,12 @@ class CheckReport:
     """The result of a check."""
 
     def __init__(self, found: VerifyResult, shown: tuple[str, object] | None) -> None:
-        """`shown`: the URL and the format of the repository, where the user asked for that."""
+        """`shown`: the URL and the format of the repository, if the user asked for them."""
         self._found = found
         self._shown = shown
 
     def report_results(self, verbose: bool) -> None:
-        """Say what was checked."""
+        """Print the numbers of what was checked, and raise an error if something is damaged."""
         found = self._found
         if self._shown is not None:
             trace.note("checked repository %s format %s", *self._shown)
@@ -51,7 +51,7 @@ class CheckReport:
 
 
 class ReconcileReport(ReconcileResult):  # type: ignore[misc]  # Breezy is not typed.
-    """The result of reconciling: nothing was to be done."""
+    """The result of reconciling: there was nothing to do."""
 
     aborted = False
     inconsistent_parents = 0
@@ -60,13 +60,13 @@ class ReconcileReport(ReconcileResult):  # type: ignore[misc]  # Breezy is not t
 
 
 def reconcile(place: Place) -> ReconcileReport:
-    """Say that there is nothing to reconcile, when that is so."""
+    """Verify the repository; if it is undamaged, there is nothing to reconcile."""
     raise_damage(verify(place))
     return ReconcileReport()
 
 
 def raise_damage(found: VerifyResult) -> None:
-    """List what is damaged."""
+    """Print each problem, and raise an error if there is any."""
     for problem in found.problems:
         trace.note("%s", plain(problem))
     if found.problems:

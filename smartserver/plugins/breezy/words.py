@@ -1,6 +1,5 @@
-"""Errors of a server as Breezy's own errors: Breezy's commands catch those, and end with their messages
-and its status.
-"""
+"""Errors of a server as Breezy's own errors, which Breezy's commands catch: they end with the message and Breezy's
+status."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def in_breezys_words(url: str, location: Place) -> Iterator[None]:
-    """Raise Breezy's error for whatever goes wrong with what is at `url`."""
+    """Raise Breezy's error for any error about the place at `url`."""
     try:
         yield
     except CannotConnect as error:
@@ -55,7 +54,7 @@ def in_breezys_words(url: str, location: Place) -> Iterator[None]:
     except WrongVcs as error:
         use = ", which git clones and pushes to" if error.vcs.startswith("git ") else ""
         other = errors.NotBranchError(path=url, detail=plain(f"there is a repository of {error.vcs}{use}"))
-        if runs("config"):  # Where no branch is it shows what locations.conf says of the place.
+        if runs("config"):  # Without a branch it would show the options of the place in locations.conf.
             raise errors.CommandError(str(other)) from error
         raise other from error
     except (AccessDenied, StoreDenies) as error:
@@ -69,13 +68,13 @@ def in_breezys_words(url: str, location: Place) -> Iterator[None]:
 
 
 def _at(location: Place, error: Exception) -> str:
-    """The text of an error, with the server or store in front unless the text names it."""
+    """Return the text of an error, with the server or store in front unless the text names it."""
     said = plain(str(error))
     return said if location.where in said else f"{location.where}: {said}"
 
 
 def _instead(found: str, location: Place) -> str:
-    """A line about something else at the place of a repository, and how it can be served."""
+    """Return a line about something else at the place of a repository, and how it can be served."""
     push = {A_GIT_REPOSITORY: "git push --mirror", A_BAZAAR_REPOSITORY: "brz push"}.get(found)
     return f"there is {found}" if push is None else f"there is {found}, {how_to_serve(location, push)}"
 
@@ -92,7 +91,7 @@ PAGES = "a repository on an hpss:// server keeps its pages as they were pushed"
 
 
 class NotOnServer(errors.UnsupportedOperation):  # type: ignore[misc]  # Breezy is not typed.
-    """An operation that a server does not do; a command shows the reason alone."""
+    """An operation that a server does not do; a command shows only the reason."""
 
     _fmt = "%(why)s"
 
@@ -101,30 +100,30 @@ class NotOnServer(errors.UnsupportedOperation):  # type: ignore[misc]  # Breezy 
 
 
 class NoTreePolicy(NotOnServer, NotImplementedError):
-    """A policy of working trees cannot be set; Breezy's copying goes on where this is not implemented."""
+    """A policy for working trees cannot be set. Breezy's copying continues after a `NotImplementedError`."""
 
 
 class NoTrees(errors.NotLocalUrl):  # type: ignore[misc]
-    """A working tree is to be made where there can be none."""
+    """A working tree would have to be created on a server."""
 
     _fmt = "there are no working trees on an hpss:// server: %(url)s"
 
 
 def check_has(repository: Repository, revision: RevisionId, named: object = None) -> None:
-    """Check that a repository has a revision.
+    """Check that a repository has a revision. `named`: the object that the error names instead of the repository.
 
     Raises:
-        NoSuchRevision: it has not; `named`: whose the user is told it would be, if not the repository's.
+        NoSuchRevision: the revision is missing.
     """
     if not repository.has_revision(revision):
         raise errors.NoSuchRevision(repository if named is None else named, revision)
 
 
 def deleted_by(url: str) -> str:
-    """The reason why a repository stays, although Breezy would delete it."""
+    """Return the reason why a repository is kept although Breezy would delete it."""
     return f"a repository on an hpss:// server has other branches, too: `smartserver delete {url}` deletes all of it"
 
 
 def made_by_a_push(url: str) -> str:
-    """The reason why there is no branch without a revision."""
+    """Return the reason why there is no branch without a revision."""
     return f"a branch on an hpss:// server begins with its first revision: commit it here, then `brz push {url}`"

@@ -1,7 +1,6 @@
-"""The plugin `hpss` of Breezy: it says that hpss:// URLs exist, and loads what they do when one is met.
+"""The plugin `hpss` of Breezy. It registers hpss:// URLs, and imports the adapter when one is used.
 
-Loaded as `breezy.plugins.hpss` (`smartserver setup brz`); every brz command runs it, so nothing here may take time to
-load.
+It is loaded as `breezy.plugins.hpss` (`smartserver setup brz`). Every brz command runs it, so it must load quickly.
 """
 
 from __future__ import annotations
@@ -28,25 +27,26 @@ CONTROLDIR = "smartserver.plugins.breezy.controldir"
 REMOTES = "smartserver.plugins.breezy.remotes"
 
 opened: list[weakref.ref[Any]] = []
-"""The branches this process has opened and not dropped, newest last: what they hold need not be sent."""
+"""The branches that this process has opened and still holds, newest last: their revisions need not be sent."""
 
 
 class RunningCommand:
-    """A command that runs, and what it was given, parsed: an alias's words among it, and none of them abbreviated."""
+    """A running command and its parsed arguments, with those of an alias, and with full names of options."""
 
     def __init__(self, name: str, arguments: Mapping[str, Any]) -> None:
         self.name = name
         self.arguments = arguments
         self.assumed: list[Any] = []
-        """The branches on servers that the command took for what is remembered of them."""
+        """The branches on servers whose remembered state the command has assumed."""
         self.has_changed = False
-        """The command has changed one of them."""
+        """True if the command has changed a branch on a server."""
         self._again = TRIES
 
     def is_outdated(self, error: Exception | None) -> bool:
-        """Say whether the command must run again, as a branch was another than it was assumed to be.
+        """Say whether the command must run again, because a branch was not as assumed.
 
-        What is remembered refuses nothing by itself: where nothing was sent that a server could refuse, it is asked.
+        An assumed state refuses nothing by itself: if no request was sent that a server could refuse, the server is
+        asked.
         """
         assumed, self.assumed = self.assumed, []
         if self.has_changed or not self._again:
@@ -58,14 +58,15 @@ class RunningCommand:
 
 
 TRIES = 2
-"""Times that a command runs again."""
+"""The most times that a command runs again."""
 
 running: list[RunningCommand] = []
-"""The commands this process runs, each begun by the one before it. A program that calls Breezy runs none."""
+"""The running commands of this process, each started by the one before it. A program that calls Breezy has none."""
 
 
 def directory_format() -> Any:
-    """The class that knows what a URL leads to. Loading it tells Breezy all the rest: by name, as Breezy loads ours."""
+    """Return the format of a URL's control directory. Its module is imported by name, as Breezy does, and registers the
+    rest."""
     return get_named_object(CONTROLDIR, "HpssDirFormat")
 
 
@@ -79,7 +80,7 @@ def _record(command: Command) -> None:
     def recorded(*positional: object, **named: object) -> object:
         running.append(RunningCommand(command.name(), named))
         if named.get("create_branch") or command.name() == "clone":
-            # They make a branch before they have met the URL of one.
+            # These commands create a branch before they use the URL of one.
             directory_format()
         try:
             while True:
@@ -87,7 +88,7 @@ def _record(command: Command) -> None:
                     done = run(*positional, **named)
                 except Exception as error:
                     if isinstance(error, RuntimeError) and isinstance(error.__cause__, KeyboardInterrupt):
-                        raise error.__cause__ from None  # So says Python 3.11 of ^C while it makes a class.
+                        raise error.__cause__ from None  # Python 3.11 raises it for ^C while it makes a class.
                     if running[-1].is_outdated(error):
                         continue
                     if REMOTES in sys.modules:
@@ -102,15 +103,15 @@ def _record(command: Command) -> None:
 
 
 class HpssProber(Prober):
-    """Knows our URLs by their scheme: no server is asked what it is."""
+    """Recognizes our URLs by their scheme, without asking a server."""
 
     @classmethod
     def priority(cls, transport: Transport) -> int:
-        """Before every prober that would read files."""
+        """Return a priority before that of every prober that would read files, if the URL is ours."""
         return -100 if transport.base.startswith(SCHEMES) else 200
 
     def probe_transport(self, transport: Transport) -> object:
-        """The format of what a transport of ours leads to."""
+        """Return the format of the control directory at a transport of ours."""
         if not transport.base.startswith(SCHEMES):
             raise NotBranchError(path=transport.base)
         return directory_format()()

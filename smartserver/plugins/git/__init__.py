@@ -1,1 +1,1 @@
-"""The adapter of git: its remote helper."""
+"""The adapter for git: its remote helper."""

@@ -1,4 +1,4 @@
-"""The user's token as a password of git: whatever `git credential` is configured with keeps it."""
+"""The user's token as a password of git, stored by the helpers that `git credential` is configured with."""
 
 from __future__ import annotations
 
@@ -9,45 +9,46 @@ from smartserver.client.credentials import token_in
 from smartserver.spans import Part, span
 
 USER = "token"
-"""The user's name where git would ask for one: the token says who the user is."""
+"""The user name in git's prompts and helpers: the token itself says who the user is."""
 
 SILENT = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": ""}
-"""With these git asks its user nothing; an empty GIT_ASKPASS overrides core.askPass and SSH_ASKPASS."""
+"""Variables with which git asks its user nothing; an empty GIT_ASKPASS overrides core.askPass and SSH_ASKPASS."""
 
 
 class RunProgram(Protocol):
-    """Runs a program at the terminal of the user, and gives its output, which is empty if it failed."""
+    """Runs a program at the user's terminal, and returns its output, which is empty if it failed."""
 
     def __call__(self, words: Sequence[str], variables: Mapping[str, str], said: bytes, *, quiet: bool) -> bytes:
-        """`variables`: besides those of the environment; `said`: its input; `quiet`: nobody reads its errors."""
+        """`variables`: added to those of the environment. `said`: the program's input. `quiet`: True to hide its
+        errors."""
 
 
 class GitCredentials:
-    """The credentials that git has for one server."""
+    """The token that git has for one server."""
 
     def __init__(self, scheme: str, where: str, run: RunProgram) -> None:
         """`where`: the host and its port."""
-        # A line more would be about another server.
+        # A newline would add a line about another server.
         about = f"protocol={scheme}\nhost={where}\n" if where.isprintable() else ""
         self._about = about.encode("utf-8", "surrogateescape")
         self._run = run
         self._found = b""
-        """Git's description of the token it gave last."""
+        """Git's description of the last token that it gave."""
 
     def stored(self) -> str:
-        """The password that a helper of git's has."""
+        """Return the token that one of git's helpers has; empty if none has one."""
         return self._fill(b"", asks=False)
 
     def ask(self) -> str:
-        """The same; else git asks its user for one."""
+        """Return the stored token, or let git ask its user for one."""
         return self.stored() or self._fill(b"username=%s\n" % USER.encode(), asks=True)
 
     def approve(self) -> None:
-        """Have the helpers keep it."""
+        """Have the helpers store the last token."""
         self._tell("approve")
 
     def reject(self) -> None:
-        """Have the helpers forget it."""
+        """Have the helpers remove the last token."""
         self._tell("reject")
 
     def _fill(self, more: bytes, *, asks: bool) -> str:
@@ -61,7 +62,7 @@ class GitCredentials:
         password = next((line.removeprefix(b"password=") for line in lines if line.startswith(b"password=")), b"")
         token = token_in(password.decode("utf-8", "surrogateescape"))
         if not token:
-            self._found = b""  # It is kept for something else.
+            self._found = b""  # It is a password for something else.
         return token
 
     def _tell(self, action: str) -> None:

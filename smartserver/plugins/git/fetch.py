@@ -1,4 +1,4 @@
-"""Puts a pull into the repository. The pull is sent first, since git names its wants only when it has the refs."""
+"""Inserts a pull into the repository. The pull is sent before git names its wants, which it does only with the refs."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ class Arrival(msgspec.Struct, frozen=True):
 
     body: Iterator[bytes]
     segments: int | None
-    """The number of segments; None where the server did not announce it."""
+    """The number of segments; None if the server did not announce it."""
     shallow: tuple[set[bytes], set[bytes]] | None = None
-    """The shallow commits that were, and those that are to be; None: they stay."""
+    """The shallow commits before and after the pull; None if they stay the same."""
 
 
 class Fetch:
-    """The pull of one command, and the packs it has become."""
+    """The pull of one command, and the packs made from it."""
 
     def __init__(self, path: str, repository: RemoteRepository, terminal: Terminal, options: Options) -> None:
-        """`path`: the repository's, in messages."""
+        """`path`: the path of the repository in messages."""
         self._path = path
         self._repository = repository
         self._terminal = terminal
         self._options = options
         self._pulled: Arrival | None = None
         self.sought = b""
-        """The objects that git asked for, a line each: an id and a name."""
+        """The objects that git asked for, one line each: an id and a name."""
         self.keeps: list[str] = []
-        """Files that keep new packs from being collected, removed at the end. A pack with such a file is never
+        """Files that keep new packs from being collected. They are removed at the end: a pack with such a file is never
         repacked."""
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class Fetch:
                 os.unlink(keep)
 
     def pull(self, local: GitRepository, wanted: Wants) -> None:
-        """Learn the refs and pull what git will want; its objects stay in the unread stream until `insert`."""
+        """Learn the refs and pull the predicted wants. The objects stay in the unread stream until `bring`."""
         options = self._options
         with span(Part.LOCAL, "find what is here"):
             shallow = local.shallow()
@@ -76,10 +76,10 @@ class Fetch:
             self._pulled = self._pull_part(local, wanted, haves, shallow)
             return
         absent: list[bytes] = []
-        if shallow:  # History is to be whole: what lies below the cut is wanted, and not had.
+        if shallow:  # The whole history is wanted: commits below the cut are named as wanted and missing.
             with span(Part.LOCAL, "find what is here"):
                 absent = parents_of(local, local.present(shallow))
-            if len(absent) > MAX_IDS:  # A pull names no more; the selector of a read takes more shallow commits.
+            if len(absent) > MAX_IDS:  # A pull can name no more; the selector of a read takes more shallow commits.
                 self._pulled = self._pull_part(local, wanted, haves, shallow)
                 return
         try:
@@ -95,7 +95,7 @@ class Fetch:
     def _pull_part(self, local: GitRepository, wanted: Wants, haves: Sequence[bytes], shallow: set[bytes]) -> Arrival:
         """Ask for a part of the commits, or of their objects."""
         options = self._options
-        if options.deepens:  # Git may name some that never came, and what is below them is not to be taken for here.
+        if options.deepens:  # Some shallow commits may never have come; history below them must not count as present.
             with span(Part.LOCAL, "find what is here"):
                 here = local.present(shallow)
         else:
@@ -126,13 +126,13 @@ class Fetch:
         return Arrival(read.segments, None, (shallow, after) if after != shallow else None)
 
     def bring(self, local: GitRepository, ids: Collection[bytes], *, as_pack: bool = False) -> None:
-        """Put what was pulled into the repository, with `as_pack` as a pack however small it is; what of `ids` was not
-        foreseen takes another pull.
+        """Insert the pull into the repository, with `as_pack` as a pack however small it is. Those of `ids` that were
+        not predicted take another pull.
 
         Raises:
-            CannotGoOn: what came cannot be read, or the remote no longer has what it listed.
-            WrongVcs: the remote's object format is another.
-            ShallowFileError: the shallow commits cannot be written down.
+            CannotGoOn: the answer cannot be read, or the remote no longer has what it listed.
+            WrongVcs: the remote has another object format.
+            ShallowFileError: the file of shallow commits cannot be written.
         """
         inserted = self._insert(local, as_pack)
         with span(Part.LOCAL, "find what is here"):
@@ -149,7 +149,7 @@ class Fetch:
         try:
             self.pull(local, Wants((), tuple(missing)))
         except MissingRevision as error:
-            # Only a server put back to an earlier state can be at the version remembered with other refs.
+            # Only a server restored to an earlier state can have the remembered version with other refs.
             self._repository.knowledge.forget()
             raise CannotGoOn(
                 f"{error}; what was remembered of {place(self._path)} is forgotten now: try again"
@@ -157,7 +157,7 @@ class Fetch:
         self._insert(local, as_pack)
 
     def _insert(self, local: GitRepository, as_pack: bool) -> Container[bytes]:
-        """Put what was pulled into the repository: the keys of its objects."""
+        """Insert the pull into the repository, and return the keys of its objects."""
         pulled, self._pulled = self._pulled, None
         if pulled is None or (pulled.segments == 0 and pulled.shallow is None):
             return ()
@@ -192,7 +192,7 @@ class Fetch:
 
 
 def parents_of(local: GitRepository, commits: Collection[bytes]) -> list[bytes]:
-    """The parents that commits name, whether they are here or not."""
+    """Return the parents that commits name, whether they are here or not."""
     found = dict.fromkeys(
         parent for commit in commits for parent in local.format.commit(commit, local.objects.read(commit).text)[1]
     )
@@ -200,10 +200,10 @@ def parents_of(local: GitRepository, commits: Collection[bytes]) -> list[bytes]:
 
 
 def segments_of(pulled: Arrival, kinds: Sequence[Kind], moved: OnSent) -> Iterator[bytes]:
-    """The whole segments of a body as they come. `moved` is called as `Terminal.moved`.
+    """Yield the whole segments of a body as they arrive. `moved` shows the progress, like `Terminal.moved`.
 
     Raises:
-        Malformed: they cannot be read.
+        Malformed: the body cannot be read.
     """
     stream = SegmentStream(graph_first=False, limit=MAX_TAKEN)
     count = size = 0

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 import msgspec
 
 ANCESTORS = 8
-"""Processes above the helper that are looked at: `git submodule update` is five deep."""
+"""The most processes above the helper that are read: `git submodule update` is five deep."""
 
 _VALUED = {
     "global": "-C -c --git-dir --work-tree --namespace --exec-path --config-env",
@@ -24,7 +24,7 @@ _VALUED = {
 }
 
 TAKES_VALUE = {command: frozenset(options.split()) for command, options in _VALUED.items()}
-"""Options whose value is the next word."""
+"""Options whose value is the next word, by command."""
 
 LEASE = "--force-with-lease"
 
@@ -38,14 +38,15 @@ READ = {
         }
     ),
 }
-"""Long options without a value that are read, and those they might be mistaken for when cut short."""
+"""Long options without a value that are read, and those that their shortened names could be mistaken for, by
+command."""
 
 KNOWN = frozenset({"clone", "fetch", "ls-remote", "push", "remote"})
-"""Commands a hint is made of; `pull` and `submodule` run one of these."""
+"""Commands that give a hint; `pull` and `submodule` run one of these."""
 
 
 class Hint(msgspec.Struct, frozen=True):
-    """A git command: its name (empty: unknown), its options without values, and its other words."""
+    """A git command: its name (empty if unknown), its options without values, and its other words."""
 
     command: str = ""
     options: frozenset[str] = frozenset()
@@ -77,7 +78,7 @@ class Hint(msgspec.Struct, frozen=True):
 
 
 def parse(command_line: Sequence[str]) -> Hint:
-    """The hint in a command line, an empty one if it is not git's or not one of the known commands."""
+    """Return the hint in a command line; an empty one if it is not git's, or its command is not in `KNOWN`."""
     words = list(command_line)
     if not words or not words[0].rpartition("/")[2].startswith("git"):
         return Hint()
@@ -96,7 +97,7 @@ def parse(command_line: Sequence[str]) -> Hint:
 
 
 class _Words:
-    """The words after the command, sorted out as git's own parser does it."""
+    """The words after the command, parsed as git's own parser does it."""
 
     def __init__(self, words: list[str], valued: Set[str], read: Set[str]) -> None:
         self.options: set[str] = set()
@@ -144,9 +145,9 @@ class _Words:
 
 
 def read(command_line_of: Callable[[int], tuple[int, Sequence[str]] | None], process: int) -> Hint:
-    """The hint of the nearest process above that is a known git command.
+    """Return the hint of the nearest process above that is a known git command.
 
-    `command_line_of` gives a process's parent and command line, or None where it cannot be read.
+    `command_line_of` returns a process's parent and command line, or None if they cannot be read.
     """
     for _ in range(ANCESTORS):
         found = command_line_of(process)
@@ -161,7 +162,7 @@ def read(command_line_of: Callable[[int], tuple[int, Sequence[str]] | None], pro
 
 
 def proc_command_line(process: int) -> tuple[int, list[str]] | None:
-    """A process's parent and command line from /proc."""
+    """Return a process's parent and command line from /proc, or None if they cannot be read."""
     try:
         with open(f"/proc/{process}/cmdline", "rb") as file:
             words = [word.decode("utf-8", "surrogateescape") for word in file.read().split(b"\0")[:-1]]
@@ -172,7 +173,8 @@ def proc_command_line(process: int) -> tuple[int, list[str]] | None:
 
 
 def ps_command_line(process: int) -> tuple[int, list[str]] | None:
-    """The same through `ps`, where there is no /proc; words with spaces come apart, which a hint survives."""
+    """Return a process's parent and command line from `ps`, for systems without /proc. Words with spaces are split,
+    which a hint survives."""
     import subprocess
 
     try:

@@ -1,13 +1,13 @@
-"""Lists refs for a push, so that the server decides and not what is cached of it.
+"""Lists refs for a push, so that the server decides, and not the client's cache.
 
-Git acts on the refs that are listed. `must_ask` says where cached refs are no base for a decision of git's: then the
-server's are listed. Otherwise each cached ref is listed with an unknown value, and the server decides. A leased ref
-(`--force-with-lease`) is listed with the value its lease expects: git agrees and sends the lease on, and the server
-compares it with what the ref really is. The unknown value stands for no ref there. With `--force` no lease counts, so
-none is listed.
+Git acts on the refs that are listed. If cached refs are no base for git's decisions (`must_ask`), the server's refs are
+listed. Otherwise each cached ref is listed with an unknown value, and the server decides. A leased ref
+(`--force-with-lease`) is listed with the value that its lease expects. Then git agrees and sends the lease on, and the
+server compares it with the real value. If a lease expects no ref, the value is unknown, too. With `--force` no lease
+counts, so none is listed.
 
-A short target (`main:x`, `:x`) is decided on cached refs too. What that decision depends on is sent with the push, as
-`conditions`.
+A short target (`main:x`, `:x`) is decided on cached refs, too. The facts that the decision depends on are sent with the
+push, as `conditions`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def must_ask(refspecs: Refspecs, known: Collection[bytes]) -> bool:
 
 
 def tip_of(written: bytes) -> RevisionId:
-    """The tip that an id in hexadecimal digits is; git writes zeros for a ref that must not exist."""
+    """Return the tip for an id in hexadecimal digits. Git's zeros stand for a ref that must not exist."""
     tip = bytes.fromhex(written.decode("ascii"))
     return tip if any(tip) else NO_TIP
 
@@ -44,7 +44,7 @@ class Leases:
     """The leases of one push."""
 
     def __init__(self, hint: Hint, remote: str, local: Local, refspecs: Refspecs, known: Collection[bytes]) -> None:
-        """`remote`: its name, or its URL when it has none; `known`: the remote's refs, as last seen."""
+        """`remote`: the name of the remote, or its URL if it has none. `known`: the remote's refs, as last seen."""
         self._hint = hint
         self._local = local
         self._known = known
@@ -54,22 +54,23 @@ class Leases:
         self._pairs = list(self._pushed())
         names = {*known, *(target for _, target in self._pairs), *self._tracked()}
         self.expected: dict[bytes, RevisionId] = {}
-        """Each leased ref, and the tip its lease expects."""
+        """Each leased ref with the tip that its lease expects."""
         for lease in hint.leases:
             self._add(lease, names)
         tips = [(self._value(source), target) for source, target in self._pairs]
         self.settled = {target: tip for tip, target in tips if tip and self.expected.get(target) == tip}
-        """Refs that git takes for up to date as it is told what their leases expect, and the tips they should have."""
+        """Refs that git takes for up to date, because they are listed with the tips that their leases expect. Each has
+        the tip that it should have."""
         self._unsettled = [target for tip, target in tips if self.expected.get(target) != tip]
 
     @property
     def must_ask(self) -> bool:
-        """True if git, seeing these values, could find nothing to send, or decide on another ref than without them."""
+        """True if git, given these values, could find nothing to send, or decide differently on another ref."""
         return not self._unsettled or (bool(self.settled) and self._refspecs.is_forced) or self._moves_targets
 
     @property
     def _moves_targets(self) -> bool:
-        """Tell whether a leased ref that is not cached, once listed, changes what a short target means."""
+        """True if a leased ref that is not cached, once listed, changes the meaning of a short target."""
         listed = {*self._known, *(ref for ref, tip in self.expected.items() if tip)}
         target = self._refspecs.target
         return any(target(*pair, listed) != target(*pair, self._known) for pair in self._refspecs.short)
@@ -87,7 +88,7 @@ class Leases:
     def _value(self, expression: bytes) -> RevisionId:
         if not expression:
             return NO_TIP
-        if len(expression) in (40, 64):  # Only the server may have it.
+        if len(expression) in (40, 64):  # The object may be only on the server.
             with contextlib.suppress(ValueError):
                 return tip_of(expression)
         found = self._local.find(expression)
@@ -108,7 +109,8 @@ class Leases:
                     yield found
 
     def _pushed(self) -> Iterable[tuple[bytes, bytes]]:
-        """The sources that are pushed for certain, and their refs; a delete has no source. Empty if it is uncertain."""
+        """Yield the sources that are certainly pushed, and their refs; a deletion has no source. Yield nothing if it is
+        uncertain."""
         options, refspecs = self._hint.options, self._refspecs
         if any(spec.startswith(b"^") for spec, _ in [*refspecs.pairs, *map(sides, refspecs.configured)]):
             return
@@ -141,7 +143,8 @@ class Guess(msgspec.Struct, frozen=True):
 
 
 def guesses(refspecs: Refspecs, listed: Collection[bytes], pushed: Collection[bytes]) -> Sequence[Guess]:
-    """The refs that git took short targets for, given the listed refs; `pushed` are the refs it then pushed to."""
+    """Return the refs that git took short targets for, given the listed refs. `pushed`: the refs that git then pushed
+    to."""
     found = [Guess(source, short, refspecs.target(source, short, listed)) for source, short in refspecs.short]
     return [guess for guess in found if guess.ref in pushed]
 
@@ -149,9 +152,9 @@ def guesses(refspecs: Refspecs, listed: Collection[bytes], pushed: Collection[by
 def conditions(
     refspecs: Refspecs, found: Sequence[Guess], known: Mapping[bytes, RefValue], leased: Collection[bytes]
 ) -> Sequence[RefUpdate]:
-    """Updates that change nothing, and fail where a guess may be wrong: another ref that the short target means must
-    be absent. The guessed ref must be as cached, unless it is also the one that the push would create, or it is among
-    `leased`: those that the push itself expects to exist."""
+    """Return updates that change nothing, and fail if a guess may be wrong. Another ref that the short target could
+    mean must be missing. The guessed ref must be as cached, unless the push would create the same one, or it is in
+    `leased`: the refs that the push itself expects to exist."""
     asked: dict[bytes, RefUpdate] = {}
     for guess in found:
         for ref in meanings(guess.short):

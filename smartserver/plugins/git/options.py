@@ -11,17 +11,17 @@ from smartserver.plugins.git.terminal import Terminal
 from smartserver.vcs.git.selector import BLOBS, TREES, Filter
 
 LONGEST_NUMBER = 18
-"""Digits of the number of a filter."""
+"""The most digits of a number in a filter."""
 
 UNSUPPORTED = {"family": "-4 and -6 are not supported: every address of the host may be tried"}
-"""Options git goes on without; where it does not (`--signed`) it says so itself."""
+"""Options that git continues without, with a message for the user. Git itself reports the others (`--signed`)."""
 
 WITHOUT_EFFECT = frozenset({"followtags", "object-format", "force", "force-if-includes", "update-shallow"})
-"""Options that are what happens anyway, or that git acts on itself. No remote is shallow."""
+"""Options that ask for the default, or that git itself acts on. No remote is shallow."""
 
 
 class Options(msgspec.Struct):
-    """The options that git has set, and those its user was told are not supported."""
+    """The options that git has set, and the unsupported ones that the user was told of."""
 
     quiet: bool = False
     dry_run: bool = False
@@ -29,27 +29,27 @@ class Options(msgspec.Struct):
     refetch: bool = False
     cloning: bool = False
     depth: int = 0
-    """0: what is shallow stays so."""
+    """The wanted depth of history; 0 leaves it as shallow as it is."""
     relative: bool = False
-    """True if the depth is counted from where history is cut now."""
+    """True if the depth is counted from the place where history is cut now."""
     since: str = ""
-    """A date in the words of the user; empty: none."""
+    """A date in the words of the user; empty if there is none."""
     excluded: dict[bytes, None] = msgspec.field(default_factory=dict)
     """Refs whose history is left out."""
     filters: list[Filter] = msgspec.field(default_factory=list)
     lazy: bool = False
-    """True if git itself asks, for objects that a partial clone lacks."""
+    """True if git itself asks, not the user, for objects that a partial clone lacks."""
     promised: bool = False
-    """True if fetched objects may refer to others that are fetched when they are needed."""
+    """True if fetched objects may refer to others that are fetched only when they are needed."""
     leases: dict[bytes, bytes] = msgspec.field(default_factory=dict)
-    """Ref -> the tip its lease expects."""
+    """Each leased ref with the tip that its lease expects."""
     push_options: list[str] = msgspec.field(default_factory=list)
-    """Text for the hooks of the server."""
+    """Push options, for the hooks of the server."""
     told: set[str] = msgspec.field(default_factory=set)
-    """Options the user was told are not supported."""
+    """Options that the user was told are not supported."""
 
     def set(self, argument: str, terminal: Terminal) -> bytes:
-        """Take `NAME VALUE`; the answer."""
+        """Take an option as `NAME VALUE`, and return the answer for git."""
         name, _, value = argument.partition(" ")
         if name == "progress":
             terminal.shows_progress = value == "true"
@@ -89,7 +89,7 @@ class Options(msgspec.Struct):
 
     @property
     def deepens(self) -> bool:
-        """True if an option says where history is to be cut."""
+        """True if an option says where history is cut."""
         return bool(self.depth or self.since or self.excluded)
 
     def _filter(self, spec: str, terminal: Terminal) -> bytes:
@@ -107,7 +107,7 @@ _UNITS = {"k": 10, "m": 20, "g": 30}
 
 
 def filters_of(spec: str) -> list[Filter] | None:
-    """The filters that git's words stand for; None where one is not supported."""
+    """Return the filters that git's text stands for, or None if one is not supported."""
     kind, _, value = spec.partition(":")
     if kind == "combine":
         found = [filters_of(unquote_percent(part)) for part in value.split("+")]
@@ -127,12 +127,12 @@ def filters_of(spec: str) -> list[Filter] | None:
 
 
 def unquote_percent(text: str) -> str:
-    """A part of a combined filter, in which git writes some characters as in a URL."""
+    """Decode a part of a combined filter, in which git writes some characters as in a URL."""
     return re.sub("%([0-9a-fA-F]{2})", lambda found: chr(int(found[1], 16)), text)
 
 
 def unquote(value: str) -> bytes:
-    """A value as git writes it: in double quotes with C escapes when it has odd characters."""
+    """Decode a value as git writes it: in double quotes with C escapes if it has unusual characters."""
     if not value.startswith('"'):
         return value.encode("utf-8", "surrogateescape")
     out = bytearray()

@@ -1,4 +1,4 @@
-"""Sends git's refspecs as one request, and tells the outcome of each in git's words."""
+"""Sends git's refspecs as one request, and reports the outcome of each in git's words."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from smartserver.client.places import Place
 
 ATTEMPTS = 5
-"""Requests of one push, of which each but the last found refs that others had changed meanwhile."""
+"""The most requests of one push. Each but the last one found refs that others had changed meanwhile."""
 
 CHANGES = b"other users change refs of that name all the time; try again"
 NOT_ATOMIC = b"atomic push failed"
@@ -48,12 +48,12 @@ NOT_A_COMMIT = b"failed to update ref: a branch must point at a commit"
 
 
 class PushCommand(msgspec.Struct, frozen=True):
-    """One `push` command of git's."""
+    """One of git's `push` commands."""
 
     source: bytes
-    """Empty: the ref is deleted."""
+    """The name of the source; empty if the ref is to be deleted."""
     listed: bytes
-    """The ref that git named, by which it wants to be told."""
+    """The ref that git named, and that answers to git must name."""
     ref: bytes
     force: bool = False
 
@@ -68,13 +68,14 @@ class GitPush:
         self._options = options
 
     def run(self, batch: Sequence[bytes], refspecs: Refspecs | None, listed: Collection[bytes]) -> list[bytes]:
-        """Push; the lines that say what became of each command.
+        """Push, and return the lines that tell git the outcome of each command.
 
-        `refspecs`: where git decided on cached refs, `listed`, else None. If these were old, nothing was done: the
-        refusal says what the refs are, and the targets are decided by those, under conditions again.
+        `refspecs`: the refspecs if git decided on cached refs, which are in `listed`; else None. If the cached refs
+        were stale, nothing was done. The refusal has the current refs, and the targets are decided on these, under
+        conditions again.
 
         Raises:
-            CodedError, MediumError, ProtocolError: as `RemoteRepository.push`.
+            CodedError, MediumError, ProtocolError: as in `RemoteRepository.push`.
         """
         left: Sequence[PushCommand] = [_command(line) for line in batch]
         guessed = guesses(refspecs, listed, {push.ref for push in left}) if refspecs is not None else ()
@@ -84,7 +85,7 @@ class GitPush:
         lines: list[bytes] = []
         found = guessed
         for _ in range(ATTEMPTS):
-            # Git itself would say of a deletion that there is nothing to delete.
+            # Deletions are left out, so that a missing ref is reported as git itself does it.
             leased = {push.ref for push in left if push.source and not push.force and leases.get(push.listed)}
             said, left = self._attempt(left, conditions(refspecs, found, knowledge.refs(), leased))
             lines += said
@@ -104,9 +105,8 @@ class GitPush:
     def _attempt(
         self, commands: Sequence[PushCommand], asked: Sequence[RefUpdate] = ()
     ) -> tuple[list[bytes], Sequence[PushCommand]]:
-        """The lines of an attempt, and the commands that are left, about which nothing was done: the conditions `asked`
-        do not hold, or another update was refused, and only they had made the request atomic.
-        """
+        """Return the lines of an attempt, and the commands that are left and had no effect. Either the conditions in
+        `asked` do not hold, or another update was refused, and only the conditions had made the request atomic."""
         atomic = self._options.atomic
         with span(Part.LOCAL, "look up refs"):
             updates = [self._update(command) for command in commands]
@@ -171,7 +171,7 @@ class GitPush:
         update, ref, local = updated.update, updated.update.ref, self._local
         listed = names.get(ref, ref)
         at = [tip.id for tip in self._repository.knowledge.ref(ref) or ()]
-        # An atomic push that another ref stopped had nothing to do here.
+        # If another ref stopped an atomic push, this ref may have been up to date.
         idle = updated.outcome is Outcome.UNCHANGED or (isinstance(updated.error, NotDone) and at == [update.tip])
         if idle and update.tip is not None:
             return [b"error " + listed + b" up to date"]
@@ -202,7 +202,7 @@ def _is_refused(updated: UpdateOutcome) -> bool:
 
 
 def _undecided(guess: Guess, refs: Collection[bytes]) -> bytes:
-    """Why a short target means nothing, as git says it."""
+    """Return the reason why a short target means nothing, in git's words."""
     if matches(guess.short, refs):
         return b"dst refspec " + guess.short + b" matches more than one"
     if not guess.source:
@@ -211,16 +211,17 @@ def _undecided(guess: Guess, refs: Collection[bytes]) -> bytes:
 
 
 def peeled(local: GitRepository, found: GitObject) -> bytes:
-    """The id of the object that an annotated tag peels to, for the `^{}` lines of `git ls-remote`; else empty."""
+    """Return the id of the object that an annotated tag peels to, for the `^{}` lines of `git ls-remote`; else
+    empty."""
     target = local.find(found.key.hex().encode() + b"^{}") if found.type == TAG else None
     return target.key if target is not None else b""
 
 
 def objection(local: GitRepository, update: RefUpdate) -> bytes:
-    """Why an update cannot be sent; empty where nothing is wrong.
+    """Return the reason why an update cannot be sent; empty if it can.
 
-    Git's own server refuses a branch that points at something else than a commit, and to make or move a ref that is not
-    in a folder of `refs/` (it may be deleted); ours a name it has no room for.
+    Like git's own server, refuse a branch that points at something else than a commit. Also refuse to create or move a
+    ref that is not in a folder of `refs/`; it may be deleted. Our server has no room for a name that is too long.
     """
     if len(update.ref) > MAX_NAME:
         return b"its name has %d bytes, expected no more than %d" % (len(update.ref), MAX_NAME)
@@ -235,14 +236,14 @@ def objection(local: GitRepository, update: RefUpdate) -> bytes:
 
 
 def new_head(local: GitRepository, updates: Sequence[RefUpdate]) -> bytes:
-    """The branch that HEAD names in a repository created by this push."""
+    """Return the branch that HEAD names in a repository created by this push."""
     pushed = [update.ref for update in updates if update.tip and update.ref.startswith(HEADS)]
     head = local.head() or HEADS + b"main"
     return head if head in pushed or not pushed else pushed[0]
 
 
 def _why(location: Place, local: GitRepository, updated: UpdateOutcome) -> bytes:
-    """The reason in the words git knows, so that it gives its own advice."""
+    """Return the reason in words that git knows, so that git adds its own advice."""
     error = updated.error
     match error:
         case DivergedBranches():
@@ -269,7 +270,8 @@ def _why(location: Place, local: GitRepository, updated: UpdateOutcome) -> bytes
 
 
 def _cut_off(error: MissingParents | MissingRevision) -> str:
-    """Why a push from a shallow repository was refused: history is cut at what the remote lacks."""
+    """Return the reason for the refusal of a push from a shallow repository: the remote lacks history that is cut off
+    here."""
     return (
         f"cannot push from a shallow repository: the remote lacks history that is not here: {error} "
         "(git fetch --unshallow from where it was cloned)"
@@ -277,17 +279,17 @@ def _cut_off(error: MissingParents | MissingRevision) -> str:
 
 
 def _on_a_line(text: str) -> bytes:
-    """A reason that may have names in it, which end no line of git's protocol."""
+    """Return a reason on one line: names in it must not end a line of git's protocol."""
     return " ".join(plain(text).split()).encode()
 
 
 class LocalSource(msgspec.Struct, frozen=True):
-    """The local repository as a push reads it."""
+    """The local repository, as the source of a push."""
 
     local: GitRepository
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:
-        """The revisions that the remote lacks."""
+        """Return the plan for the revisions that the remote lacks."""
         from smartserver.vcs.git.read import plan
 
         return plan(self.local, tips, haves)

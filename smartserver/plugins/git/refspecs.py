@@ -1,7 +1,8 @@
 """The meaning of a push's refspecs: git's rules (`match_push_refs` in its remote.c), on refs that the caller gives.
 
-Git matches refspecs with the refs that a remote lists. A helper that lists cached refs must know which decisions of
-git's depend on them: the target of a short name (`target`), and what compares all refs of both sides (`compares_all`).
+Git matches refspecs with the refs that a remote lists. A helper that lists cached refs must know which of git's
+decisions depend on them: the target of a short name (`target`), and comparisons of all refs of both sides
+(`compares_all`).
 """
 
 from __future__ import annotations
@@ -16,46 +17,46 @@ from smartserver.vcs.git.names import HEADS, SHORT_FOR, TAGS
 from smartserver.vcs.git.repository import boolean
 
 EVERYTHING = frozenset({"--all", "--branches", "--mirror", "--tags"})
-"""Options that say what is pushed where no refspec does."""
+"""Options that say what is pushed if no refspec does."""
 
 COMPARING = frozenset({"--mirror", "--prune"})
-"""Options that delete the remote's refs that are missing here."""
+"""Options that delete the remote's refs that are missing locally."""
 
 UPSTREAM = frozenset({b"upstream", b"tracking"})
-"""Values of `push.default` with which a branch is pushed to what it is merged with."""
+"""Values of `push.default` with which a branch is pushed to the ref that it is merged with."""
 
 IS_HEAD = frozenset({b"HEAD", b"@"})
 
 
 class LocalObject(Protocol):
-    """An object: its id."""
+    """An object of the pushing repository."""
 
     @property
     def key(self) -> RevisionId:
-        """Its id."""
+        """The id of the object."""
 
 
 class Local(Protocol):
     """The pushing repository, as refspecs read it."""
 
     def refs(self) -> Mapping[bytes, RevisionId]:
-        """Every ref and its tip."""
+        """Return every ref and its tip."""
 
     def head(self) -> bytes | None:
-        """The ref HEAD names."""
+        """Return the ref that HEAD names, or None."""
 
     def settings(self) -> Mapping[str, Sequence[bytes]]:
-        """The configuration."""
+        """Return the configuration."""
 
     def find(self, name: bytes) -> LocalObject | None:
-        """The object an expression stands for."""
+        """Return the object that an expression stands for, or None."""
 
 
 class Refspecs:
     """The refspecs of one push."""
 
     def __init__(self, hint: Hint, remote: str, local: Local) -> None:
-        """`remote`: its name, or its URL when it has none."""
+        """`remote`: the name of the remote, or its URL if it has none."""
         self._hint = hint
         self._remote = remote
         self._local = local
@@ -63,7 +64,7 @@ class Refspecs:
         self.configured = self._settings.get(f"remote.{remote}.push", ())
         self.default = self._settings.get("push.default", [b"simple"])[-1]
         self.pairs = self._read()
-        """Sources and targets as they are written on the command line, else in the settings."""
+        """Sources and targets as they are written on the command line, or else in the settings."""
 
     @functools.cached_property
     def refs(self) -> Mapping[bytes, RevisionId]:
@@ -90,14 +91,14 @@ class Refspecs:
 
     @property
     def is_forced(self) -> bool:
-        """Tell whether a refspec is forced by its `+`."""
+        """True if a refspec is forced by its `+`."""
         return any(spec.startswith("+") for spec in self._hint.refspecs) or any(
             spec.startswith(b"+") for spec in self.configured
         )
 
     @property
     def short(self) -> Sequence[tuple[bytes, bytes]]:
-        """The refspecs with a short target: its meaning depends on the remote's refs."""
+        """The refspecs with a short target, whose meaning depends on the remote's refs."""
         return [
             (source, target)
             for source, target in self.pairs
@@ -105,14 +106,15 @@ class Refspecs:
         ]
 
     def target(self, source: bytes, short: bytes, refs: Collection[bytes]) -> bytes:
-        """The ref that a short target means where the remote has `refs`; empty where git refuses it."""
+        """Return the ref that a short target means if the remote has `refs`; empty if git refuses it."""
         found = matches(short, refs)
         if found or not source:
             return found[0] if len(found) == 1 else b""
         return self.default_target(source, short)
 
     def default_target(self, source: bytes, short: bytes) -> bytes:
-        """The ref that a short target creates: of the kind of its source; empty where that has none."""
+        """Return the ref that a short target creates: a branch or a tag, like its source; empty if the source is
+        neither."""
         named = [self._local.head() or b""] if source in IS_HEAD else matches(source, self.refs)
         kind = next((kind for kind in (HEADS, TAGS) if len(named) == 1 and named[0].startswith(kind)), b"")
         return kind and kind + short
@@ -133,7 +135,7 @@ class Refspecs:
         return pairs
 
     def _sides_of_one(self, source: bytes) -> tuple[bytes, bytes]:
-        """The target of a refspec that names none: the settings may name one."""
+        """Return source and target of a refspec that names no target: the settings may name one."""
         ref = b"" if source in IS_HEAD else self.full(source)
         if ref in self.refs:
             for written, target in map(sides, self.configured):
@@ -145,13 +147,13 @@ class Refspecs:
         return source, b""
 
     def upstream(self, ref: bytes) -> bytes:
-        """The ref that a branch is to be merged with; empty where there is none, or more than one."""
+        """Return the ref that a branch is merged with; empty if there is none, or more than one."""
         branch = ref.removeprefix(HEADS).decode("utf-8", "surrogateescape")
         merge = self._settings.get(f"branch.{branch}.merge", ())
         return merge[0] if len(merge) == 1 else b""
 
     def full(self, name: bytes) -> bytes:
-        """The ref that a name of a source stands for, which its target has too where none is written."""
+        """Return the ref that the name of a source stands for. It is the target, too, if none is written."""
         if name in IS_HEAD:
             return self._local.head() or name
         if name.startswith(b"refs/"):
@@ -160,26 +162,26 @@ class Refspecs:
 
 
 def sides(refspec: bytes) -> tuple[bytes, bytes]:
-    """Source and target of a refspec; that of a matching push (`:`) has neither."""
+    """Return source and target of a refspec; both are empty for a matching push (`:`)."""
     source, _, target = refspec.lstrip(b"+").partition(b":")
     return source, target
 
 
 def meanings(short: bytes) -> Sequence[bytes]:
-    """The refs that a short name may mean, in git's order."""
+    """Return the refs that a short name may mean, in git's order."""
     return [*(prefix + short for prefix in SHORT_FOR), b"refs/remotes/" + short + b"/HEAD"]
 
 
 def matches(short: bytes, refs: Collection[bytes]) -> Sequence[bytes]:
-    """The refs that a short name means: one, or it is ambiguous. Others than branches and tags count only if
-    there is no branch or tag, or if the name lacks no more than `refs/`."""
+    """Return the refs that a short name means; more than one is ambiguous. Refs other than branches and tags count only
+    if there is no branch or tag, or if the name lacks no more than `refs/`."""
     found = [ref for ref in meanings(short) if ref in refs]
     strong = [ref for ref in found if ref.startswith((HEADS, TAGS)) or ref in (short, b"refs/" + short)]
     return strong or found
 
 
 def mapped(name: bytes, source: bytes, target: bytes) -> bytes | None:
-    """The name a refspec gives to `name`, None where it is not about it."""
+    """Return the name that a refspec maps `name` to, or None if the refspec does not match it."""
     if not target or source.startswith(b"^"):
         return None
     before, star, after = source.partition(b"*")

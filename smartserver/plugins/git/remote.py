@@ -1,9 +1,9 @@
-"""`git-remote-hpss`: git's remote-helper protocol on two streams, each command of the user one request.
+"""`git-remote-hpss`: git's remote-helper protocol on two streams, with one request for each command of the user.
 
-`list` is the one pull of a fetch: the objects stay in the unread stream until git says `fetch`. `list for-push` asks
-nobody: every cached ref is listed with an unknown value (`?`), so that git leaves each decision to the server. Where
-git compares all refs (`listing.must_ask`), or its command line cannot be read, the server is asked, for one more round
-trip.
+`list` makes the only pull of a fetch: the objects stay in the unread stream until git says `fetch`. `list for-push`
+makes no request: every cached ref is listed with an unknown value (`?`), so that git leaves each decision to the
+server. If git compares all refs (`listing.must_ask`), or its command line cannot be read, the server is asked, for one
+more round trip.
 """
 
 # Theory of operation
@@ -18,14 +18,14 @@ trip.
 # known before that: `hint` reads the command line of the git that started us, and `wants` applies git's rules for
 # what that command will want.
 #
-# *A push.* `list for-push` asks nobody. It lists the cached refs, each with the value `?`, so git leaves "up to
+# *A push.* `list for-push` makes no request. It lists the cached refs, each with the value `?`, so git leaves "up to
 # date", "non-fast-forward" and "already exists" to the server. `push.GitPush` sends all refspecs as one request.
 #
 # Rules:
 #
-# 1) The hint is never needed to be right. If it is wrong or missing, more history comes, or one more request is made.
-# 2) What git decides on a cached list must not depend on values that may be stale. Where it does (`--mirror`,
-#    `--prune`, `:`, followed tags), `listing.must_ask` is true, and the server's refs are asked first.
+# 1) The hint need not be right. If it is wrong or missing, more history comes, or one more request is made.
+# 2) Git's decisions on a cached list must not depend on values that may be stale. If they do (`--mirror`, `--prune`,
+#    `:`, followed tags), `listing.must_ask` is true, and the server is asked for its refs first.
 # 3) A leased ref is listed with the value that its lease expects. Then git agrees with the lease and passes it on,
 #    and the server compares it with the real value.
 # 4) Git's line protocol has no escapes: names that cannot be a word of a line are left out (`_sayable`).
@@ -67,13 +67,14 @@ if TYPE_CHECKING:
     from smartserver.client.places import Place
 
 FORMATS = frozenset({"git sha1", "git sha256"})
-"""The systems of a remote. Its object format becomes a word of a line that git reads: no other is passed on."""
+"""The systems that a remote may have. Only the object formats of these are passed on, as a word of a line that git
+reads."""
 
 BY_ID = ": only commits, tags and what refs point at can be asked for by id"
 
 
 class GitRemote:
-    """One run of the helper: commands come in, answers go out, the user is spoken to on `say`."""
+    """One run of the helper. It reads commands, writes answers, and shows messages to the user with `say`."""
 
     def __init__(
         self,
@@ -86,7 +87,8 @@ class GitRemote:
         answers: IO[bytes],
         say: Callable[[str], None],
     ) -> None:
-        """`local` opens the repository git runs in, None where there is none (`ls-remote` anywhere)."""
+        """`local`: opens the repository that git runs in; it returns None if there is none (`ls-remote` works
+        anywhere)."""
         self._remote = remote
         self._location = location
         self._repository = repository
@@ -100,9 +102,10 @@ class GitRemote:
         self._fetched = Fetch(path_in_words(location), repository, self.terminal, self._options)
         self._opened: GitRepository | None = None
         self._listed: dict[bytes, bytes] = {}
-        """The refs of the remote that git decided a push on, and their values; `NO_TIP`: listed as unknown."""
+        """The refs of the remote that git decided a push on, and their values; `NO_TIP` if listed as unknown."""
         self._settled: Mapping[bytes, bytes] = {}
-        """Refs that git omits as up to date, on what their leases expect; the server compares that."""
+        """Refs that git omits as up to date, given the tips that their leases expect; the server compares those
+        tips."""
         self._cached: Refspecs | None = None
         """The refspecs of a push that git decided on cached refs."""
 
@@ -116,7 +119,7 @@ class GitRemote:
         """Answer commands until git has no more.
 
         Raises:
-            CannotGoOn, VcsError, CodedError, MediumError, ProtocolError: the command cannot go on.
+            CannotGoOn, VcsError, CodedError, MediumError, ProtocolError: the command cannot continue.
         """
         try:
             if self._hint.command and not self._hint.refs_only and (local := self._local()) is not None:
@@ -130,19 +133,19 @@ class GitRemote:
                     self._opened.close()
 
     def close(self) -> None:
-        """Remove the files that keep fetched packs. Called when no interrupt can come any more."""
+        """Remove the files that keep fetched packs. Call this when no interrupt can come any more."""
         self._fetched.close()
 
     def advised(self, found: Sequence[Advice]) -> None:
-        """Show the faults that a push was taken with, unless git is to be quiet."""
-        from smartserver.client.faults import lines  # There are nearly never any.
+        """Show the faults in a push that was accepted, unless git is to be quiet."""
+        from smartserver.client.faults import lines  # Faults are very rare.
 
         if not self._options.quiet:
             for line in lines(found, self._location.key, "git fsck"):
                 self.terminal.say(line)
 
     def _local(self) -> GitRepository | None:
-        """The repository git runs in, opened once; None where there is none."""
+        """Return the repository that git runs in, opened once; None if there is none."""
         if self._opened is None:
             with span(Part.LOCAL, "open the repository"):
                 self._opened = self._open_local()
@@ -195,9 +198,9 @@ class GitRemote:
     # -- fetch
 
     def _list(self) -> None:
-        """Pull what git will want, and list the refs."""
+        """Pull the predicted wants, and list the refs."""
         local = None if self._hint.refs_only else self._local()
-        if local is not None and self._hint.is_lazy:  # It asks for objects by their ids, and takes no ref.
+        if local is not None and self._hint.is_lazy:  # Git asks for objects by their ids, and needs no ref.
             self._options.lazy = True
             self._answer(*_format(local.object_format), b"")
             return
@@ -208,7 +211,7 @@ class GitRemote:
                 with span(Part.LOCAL, "read git's configuration"):
                     wanted = wants(self._hint, self._remote, local.settings(), local.id_length)
                 self._fetched.pull(local, wanted)
-            except MissingRevision as error:  # Which the user named himself: nothing was listed yet.
+            except MissingRevision as error:  # The user named it: nothing was listed yet.
                 raise CannotGoOn(f"{error}{BY_ID}") from None
         self._check_vcs()
         refs = {name: value for name, value in self._knowledge.refs().items() if self._may_list(name)}
@@ -221,7 +224,8 @@ class GitRemote:
         self._answer(*lines, b"")
 
     def _may_list(self, name: bytes) -> bool:
-        """Tell whether git is told of a ref; one with a name that git refuses must not cost the user all the others."""
+        """Tell whether git is told of a ref. A ref with a name that git refuses must not cost the user all the
+        others."""
         if not _sayable(name):
             return False
         problem = system_of(self._knowledge.vcs).ref_problem(name)
@@ -237,7 +241,7 @@ class GitRemote:
 
     def _fetch(self, batch: Sequence[bytes]) -> None:
         local = self._local_or_fail("fetch")
-        if self._knowledge.vcs not in ("", local.vcs):  # A clone changes its format to what was listed.
+        if self._knowledge.vcs not in ("", local.vcs):  # A clone changes its format to the listed one.
             local = self._reopened("fetch")
         ids = {bytes.fromhex(line.partition(b" ")[0].decode("ascii")) for line in batch}
         self._fetched.sought = b"".join([line + b"\n" for line in batch])
@@ -255,19 +259,19 @@ class GitRemote:
         self._listed.update((name, tip) for name, tip in expected.items() if tip)
         listed = sorted(self._listed.items())
         lines = [(tip.hex().encode() or b"?") + b" " + name for name, tip in listed if _sayable(name)]
-        # Git need not believe what the remote was: another format is the server's to refuse.
+        # Git is told its own format, as the remote's may have changed: the server refuses a wrong one.
         self._answer(*_format(local.object_format), *lines, b"")
 
     def _asked(self) -> Mapping[bytes, bytes]:
-        """The present refs: on these git can decide anything, as with its own servers."""
+        """Ask for the current refs, and return them: on these git can decide anything, as with its own servers."""
         self._cached = None
         self._ask_refs()
         return {name: value[0].id for name, value in self._knowledge.refs().items()}
 
     def _guessed(self, local: GitRepository) -> Mapping[bytes, bytes]:
-        """The values to list, of leased refs; of all where the server must be asked."""
+        """Return the values to list, of leased refs, or of all refs if the server must be asked."""
         known = self._knowledge
-        lacking = local.is_shallow or local.is_partial  # It cannot send what the remote is likely to have.
+        lacking = local.is_shallow or local.is_partial  # It lacks objects that an unknown remote may need.
         refspecs = Refspecs(self._hint, self._remote, local)
         if must_ask(refspecs, known.refs()) or (lacking and not known.met):
             return self._asked()
@@ -275,7 +279,7 @@ class GitRemote:
         return self._leased(local, refspecs) if self._hint.leases and not self._hint.forces else {}
 
     def _leased(self, local: GitRepository, refspecs: Refspecs) -> Mapping[bytes, bytes]:
-        """The values to list of leased refs."""
+        """Return the values to list of leased refs."""
         leases = Leases(self._hint, self._remote, local, refspecs, self._knowledge.refs())
         if leases.must_ask:
             return self._asked()
@@ -285,7 +289,7 @@ class GitRemote:
     def _ask_refs(self) -> None:
         try:
             self._repository.learn_refs()
-        except NoSuchRepository:  # The push will make it; what is remembered is of one that is gone.
+        except NoSuchRepository:  # The push will create it; the remembered one is gone.
             self._knowledge.forget()
 
     def _push(self, batch: list[bytes]) -> None:
@@ -304,12 +308,12 @@ class GitRemote:
 
 
 def _format(object_format: str) -> list[bytes]:
-    """The line that says of what format listed ids are; git takes sha1 for granted."""
+    """Return the line with the format of the listed ids; none for sha1, which git assumes."""
     return [] if object_format in ("", "sha1") else [b":object-format " + object_format.encode()]
 
 
 def _listed(name: bytes, tip: Tip) -> list[bytes]:
-    """The lines of one ref: its id and, of an annotated tag, the id of the object that it peels to."""
+    """Return the lines of one ref: its id and, for an annotated tag, the id of the object that it peels to."""
     lines = [tip.id.hex().encode() + b" " + name]
     if len(tip.attributes) == len(tip.id):
         lines.append(tip.attributes.hex().encode() + b" " + name + b"^{}")
@@ -317,5 +321,5 @@ def _listed(name: bytes, tip: Tip) -> list[bytes]:
 
 
 def _sayable(name: bytes) -> bool:
-    """Tell whether a name can be a word of a line; no name that git allows cannot."""
+    """Tell whether a name can be a word of a line. Every name that git allows can."""
     return bool(name) and min(name) > 0x20 and 0x7F not in name

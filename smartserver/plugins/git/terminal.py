@@ -8,15 +8,15 @@ from collections.abc import Callable
 from smartserver.client.plain import plain
 
 INTERVAL = 0.2
-"""Seconds between two lines of progress, as git's own."""
+"""Seconds between two lines of progress, as in git."""
 
 
 class CannotGoOn(Exception):
-    """The command cannot go on; one line for the user."""
+    """The command cannot continue. The message is one line for the user."""
 
 
 class Terminal:
-    """Lines go to `say`; those of progress only while git wants them shown."""
+    """Writes lines with `say`; those of progress only while git wants them shown."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.say = say
@@ -25,8 +25,8 @@ class Terminal:
         self._told = 0.0
 
     def moved(self, what: str, size: int, done: int, total: int) -> None:
-        """Show how many bytes and revisions were moved: now and then, and at the end however quick it was, like git.
-        Where the total is not known it is 0; then `done` is 0 at the end."""
+        """Show how many bytes and revisions were moved: now and then, and always at the end, like git. An unknown
+        `total` is 0; then `done` is 0 at the end."""
         now = time.monotonic()
         moves = done < total or (not total and done)
         if not self.shows_progress or (moves and now - self._told <= INTERVAL):
@@ -39,7 +39,7 @@ class Terminal:
         self.say(f"{what}: {100 * done // total:3d}% ({done}/{total} revisions), {size / 1e6:.2f} MB{end}")
 
     def server_progress(self, phase: str, done: int, total: int) -> None:
-        """Show what the server says of itself."""
+        """Show the progress that the server reports."""
         if self.shows_progress:
             share = f" {100 * done // total:3d}%" if total else ""
             self.say(f"remote: {plain(phase)}{share}" + ("\n" if done >= total else "\r"))

@@ -11,7 +11,7 @@ from smartserver.vcs.git.names import HEADS, TAGS
 
 
 class Wants(msgspec.Struct, frozen=True):
-    """The arguments of a pull: `refs` None means all of them; `follow` are prefixes to be followed."""
+    """The arguments of a pull. `refs`: None for all refs. `follow`: prefixes of refs to be followed."""
 
     refs: tuple[bytes, ...] | None
     ids: tuple[bytes, ...] = ()
@@ -19,10 +19,10 @@ class Wants(msgspec.Struct, frozen=True):
 
 
 def wants(hint: Hint, remote: str, settings: Mapping[str, Sequence[bytes]], id_length: int) -> Wants:
-    """The refs and ids that git will want.
+    """Return the refs and ids that git will want.
 
-    `remote`: the name of the remote, or its URL when it has none; `settings`: the configuration, names in lower case
-    but for the subsection; `id_length`: bytes of an object id.
+    `remote`: the name of the remote, or its URL if it has none. `settings`: the configuration, with names in lower case
+    except for the subsection. `id_length`: the bytes of an object id.
     """
     if hint.command == "clone":
         return _clone(hint)
@@ -57,7 +57,7 @@ def _fetch(hint: Hint, remote: str, settings: Mapping[str, Sequence[bytes]], id_
     words = iter(refspecs)
     for word in words:
         source = word.lstrip(b"+").partition(b":")[0]
-        if source.startswith(b"^"):  # What is left out may still come: a pull has no word for it.
+        if source.startswith(b"^"):  # A pull cannot leave refs out, so these may still come.
             continue
         if source == b"tag" and (tag := next(words, b"")):  # `git fetch origin tag v1`
             source = TAGS + tag
@@ -75,7 +75,7 @@ def _fetch(hint: Hint, remote: str, settings: Mapping[str, Sequence[bytes]], id_
 
 
 def _sources(name: bytes) -> list[bytes]:
-    """The refs a short name may mean, in git's order; those that do not exist cost their bytes and nothing else."""
+    """Return the refs that a short name may mean, in git's order; a missing one costs only its bytes."""
     if name == b"HEAD" or name.startswith(b"refs/"):
         # A pattern may have its star in the middle: all that begins like it is more than enough.
         return [name.partition(b"*")[0] + b"*" if b"*" in name else name]

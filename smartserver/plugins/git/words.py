@@ -1,4 +1,4 @@
-"""Words errors for a user of git: the repository that the error is about, and what can be done about it."""
+"""Messages of errors for a user of git: the repository that the error is about, and what can be done about it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from smartserver.client.places import Place
 
 ADVICE = "(its server's administrator can run `smartserver verify` on it)"
-"""Added where the client cannot know what else is damaged, and can mend none of it."""
+"""Advice for damage whose extent the client does not know, and that it cannot repair."""
 
 
 def _repository(location: Place) -> str:
@@ -24,7 +24,7 @@ def _repository(location: Place) -> str:
 
 
 def in_words(error: CodedError | VcsError, location: Place) -> str:
-    """An error that came of the repository there, on one line."""
+    """Return the message of an error about the repository at a place, on one line."""
     match error:
         case CorruptFile():
             return f"{_repository(location)} is damaged: {error} {ADVICE}"
@@ -34,7 +34,7 @@ def in_words(error: CodedError | VcsError, location: Place) -> str:
             return f"{error}, {how_to_serve(location, 'git push --mirror')}"
         case NoServer():
             return f"{location.where}: {error}"
-        case LimitExceeded(what=limits.BYTES_OF_RECORD):  # A server that takes less than this client thinks.
+        case LimitExceeded(what=limits.BYTES_OF_RECORD):  # The server's limit is lower than this client assumes.
             return f"a file has {error.value} bytes, expected no more than {error.limit}"
         case LimitExceeded(what=limits.BYTES_OF_SEGMENT):
             return (

@@ -1,1 +1,1 @@
-"""The adapter of Mercurial: what its extension `hpss` loads when an hpss:// URL is met."""
+"""The adapter for Mercurial. Its extension `hpss` imports this package when an hpss:// URL is used."""

@@ -1,6 +1,6 @@
 """Names inside Mercurial that moved or changed between its releases 6.3 and 7.2. No other module looks for them.
 
-These are the same in all of them: `localrepo.localcommandexecutor`, `setdiscovery.findcommonheads`,
+These are the same in all releases: `localrepo.localcommandexecutor`, `setdiscovery.findcommonheads`,
 `bundlerepo.getremotechanges`, `discovery.outgoing`, `discovery.checkheads`, `exchange.push` and `pull` with their
 private steps, `changegroup.getunbundler`, `bundle2.bundle20` and `encodecaps`, `obsstore.relevantmarkers(nodes)`, and
 the module `error`. `extensions.wrapfunction` takes the name as a str.
@@ -23,16 +23,17 @@ except ImportError:
     _factory = hg
 
 FACTORY: Any = _factory
-"""The module whose `peer` makes each peer: `hg.peer` calls it."""
+"""The module whose function `peer` makes each peer; `hg.peer` calls it."""
 
 
 def peer_schemes() -> Any:
-    """Mercurial's table from the scheme of a URL to an object with `make_peer`, or `instance` before 6.4."""
+    """Return Mercurial's table from the scheme of a URL to an object with `make_peer`, or `instance` before 6.4."""
     return hg.peer_schemes if hasattr(hg, "peer_schemes") else hg.schemes
 
 
 def location(path: Any) -> bytes:
-    """The URL of what `make_peer` is given: a path object since 6.4, the URL itself before. Its branch is not in it."""
+    """Return the URL of the path given to `make_peer`: a path object since 6.4, the URL itself before. It has no
+    branch."""
     if isinstance(path, bytes):
         return path
     url: bytes = path.loc or path.rawloc
@@ -40,17 +41,17 @@ def location(path: Any) -> bytes:
 
 
 def branch_resolver() -> tuple[Any, str]:
-    """The module and the name of the function that finds the branches a command names, given a peer."""
+    """Return the module and the name of the function that finds the branches named by a command, given a peer."""
     return (urlutil, "add_branch_revs") if hasattr(urlutil, "add_branch_revs") else (hg, "addbranchrevs")  # Since 7.2.
 
 
 def remote_ui() -> tuple[Any, str]:
-    """The module and the name of the function that makes the configuration of a peer."""
+    """Return the module and the name of the function that makes the configuration of a peer."""
     return (FACTORY, "_remoteui") if hasattr(FACTORY, "_remoteui") else (hg, "remoteui")  # Since 7.2.
 
 
 def allow_changegroup_3(repository: Any) -> None:
-    """Let a repository take changegroups of version 03 for `hg incoming`: before 6.9 it does so in pulls alone."""
+    """Let a repository accept changegroups of version 03 for `hg incoming`: before 6.9 it does so only in pulls."""
     if b"03" not in changegroup.supportedincomingversions(repository):
         for ui in (repository.ui, repository.baseui):
             ui.setconfig(b"experimental", b"changegroup3", b"yes", b"hpss")
@@ -60,36 +61,37 @@ class BranchMap(dict[bytes, list[bytes]]):
     """The heads of each branch, as discovery expects them of a peer."""
 
     def branchheads(self, branch: bytes, closed: bool = False) -> list[bytes]:
-        """The heads of a branch; called since 7.2, for closed heads too, as a peer does not tell which are closed."""
+        """Return the heads of a branch. Called since 7.2, also for closed heads: a peer does not tell which heads are
+        closed."""
         return self.get(branch, [])
 
 
 class BasePeer:
-    """The methods that Mercurial calls of every peer. Its own class moves, and its abstract methods differ between
-    releases; nothing asks whether a peer is an instance of it. A subclass has `capabilities`."""
+    """The methods that Mercurial calls of every peer. Mercurial's own base class moves, and its abstract methods differ
+    between releases; nothing checks whether a peer is an instance of it. A subclass defines `capabilities`."""
 
     def __init__(self, ui: Any, path: Any) -> None:
         self.ui = ui
         self.path = path
 
     def peer(self, *_args: object, **_named: object) -> Any:
-        """Itself; called before 6.4."""
+        """Return this peer; called before 6.4."""
         return self
 
     def local(self) -> None:
-        """No repository in reach."""
+        """Return None: the repository is not a local one."""
 
     def capabilities(self) -> Iterable[bytes]:
-        """Names, or names with values: `name=value`."""
+        """Return names, or names with values: `name=value`."""
         raise NotImplementedError
 
     def capable(self, name: bytes) -> bool | bytes:
-        """True if it has a capability, or the value of that."""
+        """Return the value of a capability, or True if it has no value; False without the capability."""
         start = b"%s=" % name
         values = (capability[len(start) :] for capability in self.capabilities() if capability.startswith(start))
         return name in self.capabilities() or next(values, False)
 
     def cap_value(self, name: bytes) -> bytes:
-        """The value of a capability, empty without one; called since 7.2, by `hg clone --stream`."""
+        """Return the value of a capability, empty without one. Called since 7.2, by `hg clone --stream`."""
         value = self.capable(name)
         return b"" if isinstance(value, bool) else value

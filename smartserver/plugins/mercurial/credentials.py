@@ -1,4 +1,4 @@
-"""The user's token as a password of Mercurial's: `[auth]` has it, or the user is asked."""
+"""The user's token, from Mercurial's section `[auth]` or by asking the user."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from smartserver.client.credentials import TokenSource, token_in
 
 
 class MercurialCredentials:
-    """The credentials that Mercurial has for one server. Only the user writes them."""
+    """The token that Mercurial has for one server. Only the user writes the section."""
 
     def __init__(self, ui: Any, scheme: str, where: str) -> None:
         """`where`: the host and its port."""
         self._ui = ui
         self._scheme, self._where = scheme.encode(), where.encode()
         self._found = ""
-        """The token that was given last."""
+        """The last token that was returned."""
         self._refused = ""
         """The token that the server refused."""
 
     def stored(self) -> str:
-        """The token in the group of `[auth]` that names the scheme and whose prefix fits best. A group that names no
-        scheme is for https, as in Mercurial."""
+        """Return the token in the group of `[auth]` that names the scheme and has the longest matching prefix. A group
+        without a scheme is for https, as in Mercurial."""
         groups: dict[bytes, dict[bytes, bytes]] = {}
         for name, value in self._ui.configitems(b"auth"):
             group, dot, key = name.rpartition(b".")
@@ -43,20 +43,20 @@ class MercurialCredentials:
         return self._found
 
     def ask(self) -> str:
-        """The same; else the user is asked for one."""
+        """Return the stored token, or ask the user for one."""
         if not self.stored() and self._ui.interactive():
             prompt = b"token for %s://%s: " % (self._scheme, self._where)
             self._found = (self._ui.getpass(prompt, default=b"") or b"").decode("utf-8", "replace")
         return self._found
 
     def approve(self) -> None:
-        """The server took it."""
+        """Do nothing: only the user writes the section."""
 
     def reject(self) -> None:
-        """The server did not take it: give it no more."""
+        """Do not return the last token again: the server refused it."""
         self._refused = self._found
 
 
 def source_of(ui: Any) -> Callable[[str, str], TokenSource]:
-    """Makes the credentials of a server, by scheme and host."""
+    """Return a function that makes the credentials of a server, by scheme and host."""
     return lambda scheme, where: MercurialCredentials(ui, scheme, where)

@@ -17,9 +17,10 @@ from smartserver.verbs.map_update import Verdict
 
 
 def report_markers(operation: Any, outcome: PushOutcome, heads: Collection[bytes]) -> None:
-    """Say how many markers are new there, and how many changesets there they make obsolete, as a server would.
+    """Print how many markers are new on the server, and how many of its changesets they make obsolete, as a server
+    would.
 
-    `heads`: those of the server before.
+    `heads`: the heads of the server before the push.
     """
     of_maps = [of_map for of_map in outcome.maps if of_map.update.map == OBSOLETE]
     entries = [pair for of_map in of_maps for pair in zip(of_map.update.entries, of_map.entries, strict=False)]
@@ -35,7 +36,7 @@ def report_markers(operation: Any, outcome: PushOutcome, heads: Collection[bytes
 
 
 def branch_of(local: HgRepository, changeset: bytes) -> bytes:
-    """The branch of a changeset that is here."""
+    """Return the branch of a local changeset."""
     branch: bytes = local.changesets.branchinfo(local.changesets.rev(changeset))[0]
     return branch
 
@@ -45,13 +46,13 @@ class DroppedHead(NamedTuple):
 
     branch: bytes
     replacements: list[bytes]
-    """The heads in its place: the nearest of its ancestors on the branch that are not obsolete there, because the
-    server knows the branch of heads alone. If there is none, it is the head itself, and the server removes the branch.
-    """
+    """The heads in its place: its nearest ancestors on the branch that are not obsolete on the server, which knows only
+    the branches of heads. If there are none, it is the head itself, and the server removes the branch."""
 
 
 def dropped_heads(operation: Any, local: HgRepository) -> dict[bytes, DroppedHead]:
-    """The heads that the server drops as markers make them obsolete: its own, and those that are pushed by force."""
+    """Return the heads that the server drops because markers make them obsolete: its own, and those that are pushed by
+    force."""
     remote: Remote = operation.remote.remote
     if not operation.outobsmarkers or remote.publishes:
         return {}
@@ -73,7 +74,8 @@ def dropped_heads(operation: Any, local: HgRepository) -> dict[bytes, DroppedHea
 
 
 def uncounted_heads(operation: Any, branch: bytes, dropped: Collection[bytes]) -> set[bytes]:
-    """The heads of a branch that Mercurial's check does not count, as they are obsolete here, and that stay there."""
+    """Return the heads of a branch that stay on the server, but that Mercurial's check does not count as they are
+    obsolete here."""
     discarded = (operation.pushbranchmap or {}).get(branch, (None, (), (), ()))[3]
     return set(discarded).difference(dropped)
 
@@ -81,9 +83,10 @@ def uncounted_heads(operation: Any, branch: bytes, dropped: Collection[bytes]) -
 def _visible_ancestors(
     log: Any, branch: bytes, tip: bytes, obsolete_here: Collection[int], predecessors: Collection[bytes]
 ) -> list[bytes]:
-    """The nearest ancestors on a branch that are not obsolete there.
+    """Return the nearest ancestors on a branch that are not obsolete on the server.
 
-    One that is obsolete here, but of which no marker is sent, may be obsolete there: so farther ones are named, too.
+    An ancestor that is obsolete here, and whose marker is not sent, may be obsolete there: so farther ones are
+    returned, too.
     """
     todo, found = [log.rev(tip)], list[bytes]()
     seen = set(todo)

@@ -1,4 +1,4 @@
-"""Wraps the functions of Mercurial that do something else for an hpss:// peer. `hgext3rd/hpss.py` loads it."""
+"""Wraps the functions of Mercurial that must do something else for an hpss:// peer. `hgext3rd/hpss.py` imports it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Original = Callable[..., Any]
 def uisetup(ui: Any) -> None:
     """Register the schemes and wrap the functions."""
     del ui
-    # As Python ends, it looks through all objects for those that hold each other: a sixth of a short command's time.
+    # As Python ends, it collects garbage among all objects, which takes a sixth of a short command's time.
     atexit.register(gc.freeze)
     for scheme in SCHEMES:
         peer_schemes()[scheme.encode()] = Scheme
@@ -43,7 +43,7 @@ def uisetup(ui: Any) -> None:
 
 
 def extsetup(ui: Any) -> None:
-    """Do nothing."""
+    """Do nothing: `uisetup` has registered everything."""
     del ui
 
 
@@ -58,7 +58,8 @@ def _peer(original: Original, source: Any, options: Any, *arguments: Any, **name
 
 
 def _remote_ui(original: Original, source: Any, *arguments: Any) -> Any:
-    """Give a peer our section of the repository's configuration, as Mercurial does with some sections of its own."""
+    """Copy the section `hpss` of the repository's configuration to that of a peer, as Mercurial does with its own
+    sections."""
     found = original(source, *arguments)
     for name, value in getattr(source, "ui", source).configitems(b"hpss"):
         found.setconfig(b"hpss", name, value, b"copied")
@@ -73,30 +74,31 @@ def _add_branches(original: Original, source: Any, peer: Any, branches: Any, *ar
 
 
 def _find_common_heads(original: Original, ui: Any, local: Any, peer: Any, *arguments: Any, **named: Any) -> Any:
-    """Common heads, whether there are incoming changesets, and remote heads. A push computes them from cached state."""
+    """Return common heads, whether there are incoming changesets, and remote heads. A push computes them from cached
+    state."""
     if not isinstance(peer, HpssPeer):
         return original(ui, local, peer, *arguments, **named)
     remote = peer.remote
     remote.bind(local)
     if not peer.is_pushed_to:
         if not peer.is_pulled_from:
-            remote.wanted = None  # Those of `outgoing` are this repository's.
+            remote.wanted = None  # The names given to `outgoing` are those of the local repository.
         remote.ask(RequestLevel.HISTORY if peer.is_pulled_from else RequestLevel.GRAPH)
     of = named.get("ancestorsof")
-    matters = of is None or list(of) != [NULL]  # That of a bookmark to be removed.
+    matters = of is None or list(of) != [NULL]  # NULL is passed for a bookmark to be removed.
 
     heads, common = remote.heads(), remote.visible_common(local)
 
     def is_unrelated() -> bool:
-        """True if both have changesets and none in common, as far as is known."""
+        """Tell whether both repositories have changesets, and none in common, as far as is known."""
         return matters and bool(len(local.changelog) and heads and not common)
 
     if peer.is_pushed_to and (is_unrelated() or (remote.evolves and remote.has_unknown_heads())):
-        # The cache has only heads, one of which may have taken the place of one that is here.
+        # The cache has only heads, one of which may have replaced a head that is here.
         remote.ask_whether_there(RequestLevel.GRAPH)
         heads, common = remote.heads(), remote.visible_common(local)
     if is_unrelated():
-        remote.ask_beside_history()  # What was not named may have something in common.
+        remote.ask_beside_history()  # Changesets that were not named may be common.
         common = remote.visible_common(local)
     audit = named.get("audit")
     if audit is not None:  # `hg debugdiscovery` prints it.
@@ -119,7 +121,7 @@ def _pull(original: Original, repository: Any, peer: Any, *arguments: Any, **nam
 
 
 def _pull_obsolete(original: Original, operation: Any) -> Any:
-    """Remember which markers were exchanged, once the pull's transaction is closed and before its lock is released."""
+    """Remember the exchanged markers once the pull's transaction is closed, and before its lock is released."""
     done = original(operation)
     if isinstance(operation.remote, HpssPeer) and operation.remote.remote.level is RequestLevel.HISTORY:
         remote, transaction = operation.remote.remote, operation.trmanager._tr
@@ -140,8 +142,8 @@ def _get_remote_changes(original: Original, ui: Any, repository: Any, peer: Any,
 
 
 def _check_place(repository: Any) -> None:
-    """Refuse to push a subrepository to a place below its parent's. Mercurial pushes it first, and with a repository
-    below its URL the server would refuse the parent."""
+    """Refuse to push a subrepository to a place below its parent's. Mercurial pushes it first, and the server would
+    then refuse the parent, as there is a repository below its URL."""
     if hasattr(repository, "_subparent"):
         parent, place = (subrepoutil._abssource(member, True) for member in (repository._subparent, repository))
         if place.startswith(parent.rstrip(b"/") + b"/"):
@@ -158,7 +160,8 @@ def _push(original: Original, repository: Any, peer: Any, *arguments: Any, **nam
 
 
 def _discover_bookmarks(original: Original, operation: Any) -> Any:
-    """A message about a bookmark may come from stale state: ask the server first, and print a message once."""
+    """Find the bookmarks to push. A message about one may come from stale state: ask the server first, and print a
+    message once."""
     peer = operation.remote
     if not isinstance(peer, HpssPeer):
         return original(operation)

@@ -1,9 +1,9 @@
 """Obsolescence markers that a local repository and one on a server exchange.
 
 A repository may have thousands of markers, most of which both sides have. So the local repository remembers for each
-URL which of them the server has, and the version there whose markers it took last. That is a file in its cache folder,
-whose loss costs bytes and nothing else. It says how much of the local file of markers the server has, with a
-hash of that much: where markers were removed here, what was taken before does not count.
+URL which markers the server has, and the server's version whose markers were taken last. The memory is a file in its
+cache folder, whose loss costs only bytes. It has the size of the local file of markers, and a hash of its content. If
+local markers were removed since, the memory does not count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.map_update import EntryChange, How, MapKind, MapUpdateRequest
 
 FILE: Final = b"hpss-markers"
-"""In the cache folder of the local repository."""
+"""The name of the memory in the cache folder of the local repository."""
 
 UNKNOWN: Final[KnownVersion] = (b"", 0, 0)
 
@@ -34,31 +34,31 @@ class Exchanged(msgspec.Struct, frozen=True, array_like=True):
     """The markers that a local repository and a URL both have."""
 
     version: KnownVersion = UNKNOWN
-    """The server's whose markers were taken last; its incarnation alone if none were."""
+    """The version of the server whose markers were taken last; only the incarnation is set if none were taken."""
     size: int = 0
-    """The first bytes of the local file of markers that `lacking` is about."""
+    """The number of bytes, at the start of the local file of markers, that `lacking` is about."""
     digest: bytes = b""
-    """A hash of them."""
+    """A hash of the first `size` bytes of the local file of markers."""
     lacking: list[bytes] = []
-    """Keys of the markers in them that the server is not known to have."""
+    """Keys of the markers in the first `size` bytes that the server is not known to have."""
 
 
 _decoder = msgspec.msgpack.Decoder(dict[bytes, Exchanged])
 
 
 def are_exchanged(repository: Any) -> bool:
-    """True if the configuration of a local repository says that markers are exchanged."""
+    """Tell whether the configuration of a local repository says that markers are exchanged."""
     found: bool = obsolete.isenabled(repository, obsolete.exchangeopt)
     return found
 
 
 def encode(marker: Marker) -> bytes:
-    """A marker as it is stored on a server."""
+    """Encode a marker as it is stored on a server."""
     return b"".join(obsolete.encodemarkers([marker], False, 1))
 
 
 def stream(encoded: bytes) -> bytes:
-    """Markers that came, as the part of a bundle has them."""
+    """Return received markers in the form that the part of a bundle has."""
     return VERSION + encoded
 
 
@@ -70,7 +70,7 @@ class MarkerMemory:
         self._url = url
         self._there: set[Marker] = set()
         self.version = UNKNOWN
-        """The version there whose markers were taken last."""
+        """The version of the server whose markers were taken last."""
         found = self._every().get(url, Exchanged())
         content = self._content()
         if found.size <= len(content) and _digest(content[: found.size]) == found.digest:
@@ -90,17 +90,18 @@ class MarkerMemory:
         return {}
 
     def _is_of(self, incarnation: bytes) -> None:
-        """Forget what is of a repository that was there before."""
+        """Forget the memory of another repository that was at the URL before."""
         if self.version[0] != incarnation:
             self.version, self._there = (incarnation, 0, 0), set()
 
     def unsent(self, relevant: Collection[Marker], incarnation: bytes) -> list[Marker]:
-        """The given markers that the server may lack. `incarnation`: of the repository there, as last seen."""
+        """Return the given markers that the server may lack. `incarnation`: that of the server's repository, as last
+        seen."""
         self._is_of(incarnation)
         return list(obsutil.sortedmarkers(set(relevant) - self._there))
 
     def took(self, encoded: bytes, version: KnownVersion, *, is_all: bool) -> None:
-        """Remember what a pull took. `is_all`: whether these are the markers of all that is there."""
+        """Remember the markers that a pull took. `is_all`: True if the pull was for all changesets."""
         self._is_of(version[0])
         self._there |= _parse(stream(encoded))
         if is_all:
@@ -110,13 +111,14 @@ class MarkerMemory:
     def sent(
         self, markers: Iterable[Marker], before: KnownVersion | None, after: KnownVersion, *, is_changed: bool
     ) -> None:
-        """Remember what a push sent. `before`: the version there before it; `is_changed`: it changed something."""
+        """Remember the markers that a push sent. `before`, `after`: the version of the server before and after the
+        push. `is_changed`: True if the push changed something."""
         is_next = (
             after[1] == 1 if before is None else self.version == before and after[:2] == (before[0], before[1] + 1)
         )
         self._is_of(after[0])
         self._there.update(markers)
-        if is_changed and is_next:  # All that is new there came from here.
+        if is_changed and is_next:  # All new markers on the server came from here.
             self.version = after
         self._keep()
 
@@ -137,7 +139,7 @@ def _digest(content: bytes) -> bytes:
 
 
 def marker_updates(markers: Iterable[Marker]) -> list[MapUpdateRequest]:
-    """Changes that put markers into the map of a repository."""
+    """Return the changes that add markers to the map of a repository."""
     entries = [EntryChange(key_of(value), value, How.ADD) for value in map(encode, markers)]
     parts = [entries[at : at + MAX_IDS] for at in range(0, len(entries), MAX_IDS)]
     return [MapUpdateRequest(OBSOLETE, MapKind.OPAQUE, part) for part in parts]

@@ -28,7 +28,7 @@ class HpssPeer(BasePeer):
     """The peer of an hpss:// URL."""
 
     def __init__(self, ui: Any, path: Any, create: bool = False, *, is_clone: bool = False) -> None:
-        """`create`: the repository is created, at once or, if `is_clone`, by the push that follows."""
+        """`create`: True to create the repository, at once or, with `is_clone`, by the push that follows."""
         super().__init__(ui, path if hasattr(path, "loc") else None)
         self._url = location(path)
         try:
@@ -37,7 +37,7 @@ class HpssPeer(BasePeer):
             raise refusal(str(cause)) from None
         self.remote = Remote(ui, place, self._url)
         self.is_pushed_to = False
-        """True if cached state answers: a push asks nothing before it sends, and the server decides."""
+        """True if cached state gives the answers: a push asks nothing before it sends, and the server decides."""
         self.is_pulled_from = False
         self._said: set[bytes] = set()
         if create:
@@ -50,39 +50,40 @@ class HpssPeer(BasePeer):
     # ---- the peer itself
 
     def url(self) -> bytes:
-        """Its URL."""
+        """Return the URL."""
         return self._url
 
     def canpush(self) -> bool:
-        """True: the server knows whether it can be pushed to."""
+        """Return True: only the server knows whether it accepts a push."""
         return True
 
     def close(self) -> None:
-        """The connection stays until the command ends."""
+        """Do nothing: the connection stays open until the command ends."""
 
     def capabilities(self) -> set[bytes]:
-        """The capabilities that commands may use."""
+        """Return the capabilities that commands may use."""
         of_bundles = b"bundle2=" + quote(_UNDERSTOOD).encode()
         return {b"lookup", b"branchmap", b"known", b"getbundle", b"pushkey", b"unbundle", b"batch", of_bundles}
 
     def commandexecutor(self) -> Any:
-        """Calls the methods below."""
+        """Return an object that calls the methods below."""
         return localrepo.localcommandexecutor(self)
 
     def says_first(self, message: bytes) -> bool:
-        """True if a message was not printed yet. A push runs its discovery again after the server answered."""
+        """Tell whether a message was not printed yet. A push runs its discovery again after the server's answer."""
         is_first = message not in self._said
         self._said.add(message)
         return is_first
 
     def warn_unrelated(self, ui: Any) -> None:
-        """Say, once, that the repository here and that there have nothing in common."""
+        """Warn, once, that the local repository and the one on the server have nothing in common."""
         message = _(b"warning: repository is unrelated\n")
         if self.says_first(message):
             ui.warn(message)
 
     def names(self, options: Any, source: Any) -> None:
-        """Request only what a command's options name. `source`: the repository the command runs in."""
+        """Limit the requests to the names in a command's options. `source`: the repository in which the command
+        runs."""
         revisions = list(options.get(b"rev") or [])
         bookmarks = list(options.get(b"bookmark") or [])
         branches = [*(options.get(b"branch") or []), *(options.get(b"only_branch") or [])]
@@ -103,7 +104,8 @@ class HpssPeer(BasePeer):
         self.remote.wanted = RevisionNames([*before, FRAGMENT + in_utf8(name)])
 
     def _ask(self, level: RequestLevel = RequestLevel.REFS) -> Remote:
-        """Send the request, once. A command that names changesets needs their history in the same request."""
+        """Send the request, once, and return the remote. A command that names changesets needs their history in the
+        same request."""
         if not self.is_pushed_to:
             self.remote.ask(RequestLevel.HISTORY if self.remote.wanted is not None else level)
         return self.remote
@@ -111,22 +113,22 @@ class HpssPeer(BasePeer):
     # ---- commands of the wire protocol
 
     def heads(self) -> list[bytes]:
-        """The heads."""
+        """Return the heads."""
         return self._ask().heads() or [NULL]
 
     def known(self, nodes: Iterable[bytes]) -> list[bool]:
-        """True for each of some changesets that is there."""
+        """Return for each of some changesets whether the server has it."""
         remote = self._ask(RequestLevel.GRAPH)
         return [remote.has(node) for node in nodes]
 
     def branchmap(self) -> BranchMap:
-        """The heads of each branch."""
+        """Return the heads of each branch."""
         found = BranchMap()
         found.update(self._ask().branches())
         return found
 
     def listkeys(self, namespace: bytes) -> dict[bytes, bytes]:
-        """Bookmarks, phases, and which such tables there are."""
+        """Return the bookmarks, the phases, or the names of such tables."""
         if namespace == b"namespaces":
             found = {b"bookmarks": b"", b"phases": b"", b"namespaces": b""}
             return {**found, b"obsolete": b""} if self.remote.evolves else found
@@ -137,11 +139,11 @@ class HpssPeer(BasePeer):
         return {}
 
     def lookup(self, key: bytes) -> bytes:
-        """The changeset of a name."""
+        """Return the changeset of a name."""
         return self.remote.find(key)
 
     def clonebundles(self) -> bytes:
-        """There are none."""
+        """Return an empty text: a server has no clone bundles."""
         return b""
 
     clonebundles_manifest = clonebundles
@@ -155,8 +157,8 @@ class HpssPeer(BasePeer):
         bundlecaps: object = None,
         **wanted: Any,
     ) -> Any:
-        """The received changesets as a bundle, made here: Mercurial's own pull applies it. `hg debuggetbundle`, which
-        takes no bundle of today's form, gets a changegroup."""
+        """Return the received changesets as a bundle, made here: Mercurial's own pull applies it. `hg debuggetbundle`
+        does not read today's bundles, and gets a changegroup."""
         remote = self._ask(RequestLevel.HISTORY)
         if bundlecaps is None and remote.arrived is not None:
             chunks = remote.arrived.chunks_apart(set(remote.wanted_of(heads)))
@@ -181,7 +183,7 @@ class HpssPeer(BasePeer):
         return bundle2.getunbundler(self.ui, util.chunkbuffer(bundle.getchunks()))
 
     def pushkey(self, namespace: bytes, key: bytes, old: bytes, new: bytes) -> bool:
-        """Change a bookmark or a phase."""
+        """Change a bookmark or a phase, and return whether that was done."""
         from smartserver.plugins.mercurial.push import change_bookmark, change_phase
 
         if namespace == b"phases":
@@ -191,11 +193,11 @@ class HpssPeer(BasePeer):
     # ---- commands that a user may ask for and that a server does not have
 
     def debugwireargs(self, *_arguments: object, **_named: object) -> bytes:
-        """Nothing."""
+        """Return an empty text: a server has no such command."""
         return b""
 
     def unbundle(self, *_arguments: object, **_named: object) -> Any:
-        """A push in the format before bundle2, as `devel.legacy.exchange` says."""
+        """Refuse: this is a push in the format before bundle2, for `devel.legacy.exchange`."""
         raise error.Abort(_(b"operation not supported over hpss"))
 
 
@@ -206,14 +208,14 @@ class Scheme:
     def make_peer(
         ui: Any, path: Any, create: bool, *_arguments: object, createopts: object = None, **_named: object
     ) -> HpssPeer:
-        """A peer; `createopts`: `hg clone` has some, `hg init` none."""
+        """Return a peer. `createopts`: given by `hg clone`, and not by `hg init`."""
         return HpssPeer(ui, path, create, is_clone=createopts is not None)
 
     instance = make_peer
-    """The same, in Mercurial 6.3."""
+    """The name of `make_peer` in Mercurial 6.3."""
 
     @staticmethod
     def islocal(path: bytes) -> bool:
-        """False: it is no folder."""
+        """Return False: our URLs are not those of local folders."""
         del path
         return False

@@ -1,6 +1,7 @@
-"""Phases of changesets on a server: all are public, or, in a repository that does not publish, those below a map.
+"""Phases of changesets on a server. All are public, or, in a repository that does not publish, those in a map and their
+ancestors.
 
-What is public stays so: entries are only ever added, and those of two users cannot be in each other's way.
+Public changesets stay public: entries are only ever added to the map, so those of two users cannot conflict.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 from smartserver.vcs.hg.repository import HgRepository
 
 DRAFT = b"1"
-"""A phase, as Mercurial's own tables have it."""
+"""The phase draft, as Mercurial's own tables have it."""
 
 
 def draft_roots(
@@ -20,10 +21,10 @@ def draft_roots(
     common: Collection[bytes],
     public: Collection[bytes],
 ) -> list[bytes]:
-    """The draft changesets there that have no draft parent, of those that are here or received.
+    """Return the draft changesets on the server without a draft parent, among those that are here or received.
 
-    `received`: changesets and their parents; they may be here by now. `common`: heads of what is here and there.
-    `public`: heads of what is public there.
+    `received`: changesets and their parents; they may be here by now. `common`: heads of the changesets on both sides.
+    `public`: heads of the public changesets on the server.
     """
     public_received = _public_received(received, public)
     drafts: dict[bytes, tuple[bytes, ...]] = {}
@@ -48,7 +49,8 @@ def phase_heads(
     public: Collection[bytes],
     heads: Collection[bytes],
 ) -> PhaseHeads:
-    """The phases of `heads` and their ancestors, each of which is here or received. See above for the arguments."""
+    """Return the phases of `heads` and their ancestors, each of which is here or received. The other arguments are as
+    in `draft_roots`."""
     known = _public_received(received, public)
     found = PhaseHeads([], [])
     here: set[bytes] = set()
@@ -91,9 +93,10 @@ def _public_here(
     public: Collection[bytes],
     public_received: Collection[bytes],
 ) -> list[bytes]:
-    """Local changesets that are public there. All others that are public there are ancestors of these.
+    """Return local changesets that are public on the server. All other public ones are ancestors of these.
 
-    The server tells the heads of what is public. If one is a received changeset, its ancestors that are here count.
+    The server reports the heads of public changesets. If one of these is a received changeset, its local ancestors
+    count.
     """
     parents = [parent for node in public_received for parent in received[node]]
     return [node for node in {*public, *public_received, *parents} if local.has(node)]

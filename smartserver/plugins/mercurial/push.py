@@ -1,9 +1,9 @@
 """A push: changesets, heads of branches, bookmarks, phases and markers in one request; the server decides.
 
-The first request is planned on cached state, without asking the server. Mercurial's own checks run on that state, but
-what they refuse is sent all the same, because other users may have changed the remote since. Each answer brings the
-state of the remote. If the server refuses, the push is planned again on that state, and Mercurial's checks may refuse
-it. If the server accepts, and its state shows more to send than the cache did, another request sends that.
+The first request is planned on cached state, without asking the server. Mercurial's own checks run on that state, but a
+refused change is sent all the same, because other users may have changed the remote since. Each answer brings the state
+of the remote. If the server refuses, the push is planned again on that state, and Mercurial's checks may refuse it. If
+the server accepts, and its state shows more to send than the cache did, another request sends that.
 """
 
 # Theory of operation
@@ -66,23 +66,23 @@ from smartserver.verbs.rules import Create, Growth
 NEW = NewRepository(HG, KINDS)
 
 Bookmark = tuple[bytes, bytes, bytes]
-"""Name, old and new changeset, empty for none: as `pushoperation.outbookmarks` has them."""
+"""Name, old and new changeset (empty for none), as in `pushoperation.outbookmarks`."""
 
 STALE = (DivergedBranches, NewHeads, NoSuchBranch, StaleEntry)
-"""Refusals of a push that was planned on stale state: it is planned again."""
+"""Refusals of a push that was planned on stale state, which is then planned again."""
 
 RACES = (DivergedBranches, StaleEntry)
-"""The refusals that mean, where the state was current, that another push came in between."""
+"""Refusals that, if the state was current, mean that another push came in between."""
 
 
 class HgSource:
-    """The local repository as a push reads it."""
+    """The local repository, as the source of a push."""
 
     def __init__(self, local: HgRepository) -> None:
         self._local = local
 
     def plan(self, tips: Iterable[bytes], haves: Iterable[bytes]) -> Plan:
-        """The revisions of `tips` that a remote with `haves` lacks. Tips that only the remote has are ignored."""
+        """Return the plan for what a remote with `haves` lacks of `tips`. Tips that only the remote has are ignored."""
         return plan(self._local, filter(self._local.has, tips), haves)
 
 
@@ -98,13 +98,14 @@ class View(NamedTuple):
 
 
 def push_bundle(operation: Any) -> None:
-    """Stands for `exchange._pushbundle2`: sends all there is."""
+    """Send everything, in place of `exchange._pushbundle2`."""
     operation.stepsdone |= {b"changesets", b"phases", b"obsmarkers", b"bookmarks"}
     HgPush(operation).run()
 
 
 class HgPush:
-    """One push. Mercurial's object for it, `operation`, holds what is left to send: its discovery puts that there."""
+    """One push. Mercurial's object for it, `operation`, has the changes that are left to send: Mercurial's discovery
+    adds them."""
 
     def __init__(self, operation: Any) -> None:
         self._operation = operation
@@ -115,7 +116,7 @@ class HgPush:
 
     @spent(Part.LOCAL, "plan the push")
     def run(self) -> None:
-        """Send requests until nothing is left: one, unless it was planned on stale state."""
+        """Send requests until nothing is left to send: one, unless it was planned on stale state."""
         operation, remote = self._operation, self._remote
         if not operation.outgoing.missing and not self._map_updates() and not remote.level:
             # Cached state says that there is nothing to send.
@@ -142,17 +143,17 @@ class HgPush:
         if remote.is_new:
             create_repository(remote)
 
-    # ---- what is to be sent
+    # ---- the changes to send
 
     def _discover(self) -> None:
         operation = self._operation
         operation.outbookmarks, operation.bkresult, operation.outobsmarkers = [], None, set()
-        for computed in ("futureheads", "fallbackheads"):  # From what was to be sent before.
+        for computed in ("futureheads", "fallbackheads"):  # They were computed from the previous plan.
             vars(operation).pop(computed, None)
         exchange._pushdiscovery(operation)
 
     def _discover_remainder(self, view: View) -> None:
-        """After a request, find what is left to send, which the view before it did not show."""
+        """After a request, find the changes that are left to send, which the view before the request did not show."""
         operation, remote = self._operation, self._remote
         self._missing = ()
         operation.outbookmarks, operation.bookmarks, operation.outobsmarkers = [], (), set()
@@ -164,7 +165,7 @@ class HgPush:
         for step in exchange.pushdiscoveryorder if is_recreated else steps:
             exchange.pushdiscoverymapping[step](operation)
         if is_recreated and operation.outgoing.missing:
-            self._check()  # What was sent fitted into the new repository, but is not all that it lacks.
+            self._check()  # The new repository accepted the request, but lacks more changesets.
 
     def _check(self) -> None:
         """Run Mercurial's own checks of the changesets to be sent. A refusal on cached state does not count."""
@@ -186,7 +187,7 @@ class HgPush:
             operation.repo.prepushoutgoinghooks(operation)
 
     def _changes(self) -> Changes:
-        """The changes of the next request: heads of branches, and entries of maps."""
+        """Return the changes of the next request: heads of branches, and entries of maps."""
         for name, _old, new in self._operation.outbookmarks:
             if new and self._operation.repo[new].phase() == phases.secret:
                 raise error.Abort(_(b"cannot push bookmark %s as it points to a secret changeset") % name)
@@ -194,7 +195,8 @@ class HgPush:
         return [*self._branch_updates(), *self._published_heads()] or self._existence_checks(maps), maps
 
     def _map_updates(self) -> list[MapUpdateRequest]:
-        """Changes of markers, bookmarks, and the public changesets of a repository that does not publish."""
+        """Return changes of markers, of bookmarks, and of the public changesets of a repository that does not
+        publish."""
         operation, remote = self._operation, self._remote
         found = bookmark_updates(operation.outbookmarks)
         if operation.outobsmarkers:
@@ -209,7 +211,7 @@ class HgPush:
         return dict.fromkeys(ctx.node() for ctx in (*operation.outdatedphases, *operation.fallbackoutdatedphases))
 
     def _branch_updates(self) -> list[RefUpdate]:
-        """The heads of each branch that has something new, or where markers make a head obsolete."""
+        """Return updates for each branch that has new changesets, or where markers make a head obsolete."""
         operation, local = self._operation, self._local
         dropped = dropped_heads(operation, local)
         replacements: dict[bytes, list[bytes]] = {}
@@ -240,7 +242,8 @@ class HgPush:
         return found
 
     def _published_heads(self) -> list[RefUpdate]:
-        """Changesets that become public and that no head of the server reaches, because it dropped them as obsolete."""
+        """Return updates for changesets that become public and that no head of the server reaches, since it dropped
+        them as obsolete."""
         local, remote = self._local, self._remote
         if remote.publishes or not remote.evolves:
             return []
@@ -256,7 +259,8 @@ class HgPush:
         return Tip(changeset, closed=bool(log.branchinfo(log.rev(changeset))[1]))
 
     def _existence_checks(self, maps: Sequence[MapUpdateRequest]) -> list[RefUpdate]:
-        """Updates that change nothing, but fail where the remote was recreated without the changesets of entries."""
+        """Return updates that change nothing, but fail if the remote was recreated without the changesets that entries
+        name."""
         entries = [(update.map, entry) for update in maps for entry in update.entries]
         named = [bytes.fromhex(entry.key.decode()) if table == PUBLIC else entry.value for table, entry in entries]
         found = [head for head in named if head is not None and self._local.has(head)]
@@ -275,7 +279,7 @@ class HgPush:
         remote = self._remote
 
         def replan() -> Changes:
-            """The changes of a remote that is not what the plan was for."""
+            """Plan again on the remote's state, which is not as expected, and return the changes."""
             remote.level = max(remote.level, RequestLevel.REFS)
             self._discover()
             self._check()
@@ -306,8 +310,9 @@ class HgPush:
         return outcome
 
     def _is_likely(self) -> bool:
-        """True if the server probably has the oldest changesets to be sent: they are public, so they were on a server
-        before. If the newest is public, too, that may be another one, unless the repository was cloned from here."""
+        """Tell whether the server probably has the oldest changesets to be sent: they are public, so they were on a
+        server before. If the newest is public, too, that may be another server, unless the repository was cloned from
+        this one."""
         if not self._missing:
             return False
         repository = self._operation.repo
@@ -317,12 +322,12 @@ class HgPush:
     # ---- its outcome
 
     def _report(self, outcome: PushOutcome, view: View) -> None:
-        """Say what the server did, as Mercurial's own would, and remember it."""
+        """Print what the server did, as Mercurial's own server would, and remember it."""
         operation, version = self._operation, self._remote.version
         is_moved = any(done.outcome is Outcome.DONE for done in outcome.refs)
         if self._missing:
             if not view.heads and outcome.revisions == len(self._missing) and self._remote.has_unknown_heads():
-                # No head was known before. It has other changesets, and had none of these, not even the oldest.
+                # No head was known before. The server has other changesets, and had none of these.
                 operation.remote.warn_unrelated(operation.ui)
             operation.repo.hook(b"outgoing", node=node.hex(self._missing[0]), source=b"push")
             self._report_changesets(outcome.revisions, is_new=bool(outcome.revisions or is_moved or not view.is_cached))
@@ -335,7 +340,8 @@ class HgPush:
             self._memory.sent(operation.outobsmarkers, view.version, version, is_changed=is_changed)
 
     def _report_changesets(self, count: int, *, is_new: bool) -> None:
-        """Say how many the server added. `is_new`: whether it added any, or shows one that it hid before."""
+        """Print how many changesets the server added. `is_new`: True if it added any, or shows one that it hid
+        before."""
         operation = self._operation
         if is_new:
             operation.cgresult = 1
@@ -357,7 +363,7 @@ class HgPush:
 
 
 def push_options(variables: Iterable[bytes] | None) -> list[str]:
-    """The variables of `hg push --pushvars` as push options."""
+    """Return the variables of `hg push --pushvars` as push options."""
     for each in variables or ():
         if b"=" not in each:
             words = _(b"unable to parse variable '%s', should follow 'KEY=VALUE' or 'KEY=' format")
@@ -372,7 +378,7 @@ def create_repository(remote: Remote) -> None:
     """Create the repository.
 
     Raises:
-        RepoError: there is one.
+        RepoError: the repository exists.
     """
     kinds = [KindField(kind.name, kind.check, kind.base) for kind in KINDS]
     with remote.words(), _exclusively(remote):
@@ -382,7 +388,7 @@ def create_repository(remote: Remote) -> None:
 
 @contextmanager
 def _exclusively(remote: Remote) -> Iterator[None]:
-    """If a repository is to be made, say as Mercurial does that there is one, of whatever system."""
+    """If a repository is to be created, report an existing one of any system as Mercurial does."""
     try:
         yield
     except (KnownRevisions, RepositoryExists, WrongVcs) as cause:
@@ -392,7 +398,7 @@ def _exclusively(remote: Remote) -> Iterator[None]:
 
 
 def change_bookmark(remote: Remote, name: bytes, old: bytes, new: bytes) -> bool:
-    """Create, move or remove one bookmark, if it is where it is expected; whether it was."""
+    """Create, move or remove one bookmark if it is where it is expected, and return whether it was."""
     change = (name, node.bin(old) if old else b"", node.bin(new) if new else b"")
     with remote.words():
         reason = remote.repository.push(PushRequest([], maps=bookmark_updates([change]))).error()
@@ -402,7 +408,7 @@ def change_bookmark(remote: Remote, name: bytes, old: bytes, new: bytes) -> bool
 
 
 def change_phase(remote: Remote, name: bytes) -> bool:
-    """Make one changeset public."""
+    """Make one changeset public, and return True."""
     if not remote.publishes:
         with remote.words():
             reason = remote.repository.push(PushRequest([], maps=phase_updates([node.bin(name)]))).error()
@@ -412,12 +418,12 @@ def change_phase(remote: Remote, name: bytes) -> bool:
 
 
 def bookmark_updates(bookmarks: Sequence[Bookmark]) -> list[MapUpdateRequest]:
-    """Changes of bookmarks. The server makes all of them or none: each must be where it is expected."""
+    """Return changes of bookmarks. The server makes all of them or none: each must be where it is expected."""
     entries = [EntryChange(in_utf8(name), new or None, How.EQUAL, old or None) for name, old, new in bookmarks]
     return [MapUpdateRequest(BOOKMARKS, MapKind.OPAQUE, entries, strict=True)] if entries else []
 
 
 def phase_updates(changesets: Iterable[bytes]) -> list[MapUpdateRequest]:
-    """Changes that make changesets public."""
+    """Return changes that make changesets public."""
     entries = [EntryChange(changeset.hex().encode(), b"1", How.SET) for changeset in changesets]
     return [MapUpdateRequest(PUBLIC, MapKind.OPAQUE, entries)] if entries else []

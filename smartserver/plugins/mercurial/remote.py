@@ -1,7 +1,7 @@
 """`Remote`: a repository on a server as one command of Mercurial's sees it.
 
-A pull sends one request, whose answer serves all of Mercurial's questions. A push sends no request before its own:
-cached state says what it sends, and the server decides.
+A pull sends one request, whose answer serves all of Mercurial's questions. A push sends no request before its own: it
+is planned on cached state, and the server decides.
 """
 
 # Theory of operation
@@ -10,8 +10,8 @@ cached state says what it sends, and the server decides.
 # Mercurial asks a peer many small questions: heads, branches, bookmarks, which of these nodes it knows, what is
 # public. Each would be a round trip. `Remote` answers all of them from one request.
 #
-# How much a command needs is a `RequestLevel`. `ask` requests a level once; what is asked later at the same level or
-# below is answered from what came:
+# The amount that a command needs is a `RequestLevel`. `ask` requests a level once; later questions at the same level
+# or below are answered from that answer:
 #
 #      REFS      heads of branches, bookmarks, phases        `hg identify`, the check before an empty push
 #      GRAPH     and ids and parents of what is missing      `outgoing`, phases of a repository that does not publish
@@ -22,15 +22,15 @@ cached state says what it sends, and the server decides.
 #
 # Rules:
 #
-# 1) A push asks nothing before its own request. `push` plans on the cached state; what Mercurial's own checks refuse
-#    on that state is sent all the same, and only a refusal on the server's answer is shown.
+# 1) A push asks nothing before its own request. `push` plans on the cached state; a change that Mercurial's own checks
+#    refuse on that state is sent all the same, and only a refusal on the server's answer is shown.
 # 2) A failed request is remembered (`_error`) and raised again for each further question, so that a command that asks
 #    three things shows one error and makes one request.
 # 3) Names travel in UTF-8 and are shown in the user's encoding (`in_utf8`, `shown_here`). Nothing else converts.
 #
 # The hard case is a command that names revisions (`-r`, `-B`, `#branch`). The server resolves the names in the same
-# request that brings their history (`vcs.hg.selector`). But what is public, or what is missing besides, may then need
-# the graph of the rest, so `ask_beside_history` sends one more request.
+# request that brings their history (`vcs.hg.selector`). But finding what else is public or missing may then need the
+# graph of the rest, so `ask_beside_history` sends one more request.
 #
 # Obsolescence markers are the other hard case. They travel with the history, never with the refs, because a
 # repository may have many. `markers` remembers up to which version of the server this repository took them. If the
@@ -80,29 +80,29 @@ _ID = re.compile(rb"[0-9a-f]{40}")
 
 
 def in_utf8(name: bytes) -> bytes:
-    """A name as it is sent: hg has names in the encoding of its user."""
+    """Return a name as it is sent: hg has names in the encoding of its user."""
     return bytes(encoding.fromlocal(name))
 
 
 def shown_here(name: bytes) -> bytes:
-    """A received name in the encoding of the user. Mercurial's type for it keeps the original bytes."""
+    """Return a received name in the encoding of the user. Mercurial's type for it keeps the original bytes."""
     found: bytes = encoding.tolocal(name)
     return found
 
 
 class RequestLevel(enum.IntEnum):
-    """The amount that was requested."""
+    """The amount of data that was requested."""
 
     NOTHING = 0
     REFS = 1
     GRAPH = 2
-    """And the ids and parents of the changesets that are missing here."""
+    """The refs, and the ids and parents of the changesets that are missing here."""
     HISTORY = 3
-    """And their content."""
+    """The graph, and the content of the missing changesets."""
 
 
 class Remote:
-    """One repository on a server. Making one sends no request."""
+    """One repository on a server. Making this object sends no request."""
 
     def __init__(self, ui: Any, location: Place, url: bytes) -> None:
         self.ui = ui
@@ -111,31 +111,31 @@ class Remote:
         self.knowledge = Knowledge(cache_folder(environment_of(ui)), location.key)
         self.repository = RemoteRepository(server_of(ui, location).client, location.path, self.knowledge)
         self.local: HgRepository | None = None
-        """The repository that is pulled into or pushed from, once that is known."""
+        """The repository that is pulled into or pushed from, once it is known."""
         self.wanted: RevisionNames | None = None
-        """The names in the command; None: all changesets."""
+        """The names in the command; None for all changesets."""
         self.arrived: Arrived | None = None
         self.pushed: set[bytes] = set()
         """Changesets that a push sent, or that the server had before it."""
         self.level = RequestLevel.NOTHING
         self.is_new = False
-        """True if a push makes the repository."""
+        """True if a push creates the repository."""
         self.is_only_shown = False
-        """True if the command shows changesets and puts nothing into the local repository."""
+        """True if the command only shows changesets, and adds none to the local repository."""
         self.markers = b""
-        """The markers that came, encoded."""
+        """The received markers, encoded."""
         self._markers_version: KnownVersion | None = None
-        """The version of the answer that they came with."""
+        """The version of the server in the answer that brought `markers`."""
         self._graph: dict[bytes, tuple[bytes, ...]] = {}
         self._found: dict[bytes, bytes] = {}
         self._error: Exception | None = None
 
     def words(self) -> AbstractContextManager[None]:
-        """A context for requests, which raises Mercurial's errors."""
+        """Return a context for requests, which raises Mercurial's errors."""
         return in_mercurials_words(self.location, self.url)
 
     def progress(self, topic: bytes, total: int | None = None) -> Any:
-        """A progress bar of Mercurial's, which counts changesets."""
+        """Return one of Mercurial's progress bars, which counts changesets."""
         return self.ui.makeprogress(topic, unit=_(b"changesets"), total=total)
 
     def bind(self, repository: Any) -> None:
@@ -144,34 +144,34 @@ class Remote:
             self.local = HgRepository(repository)
 
     def marker_memory(self, local: HgRepository) -> MarkerMemory:
-        """The memory of the markers that a local repository and this one both have."""
+        """Return the memory of the markers that a local repository and this one both have."""
         return MarkerMemory(local.mercurial, self.location.key.encode())
 
     @property
     def version(self) -> KnownVersion | None:
-        """The newest version that was seen."""
+        """The newest version that was seen; None if there is none."""
         known = self.knowledge.known
         return None if known is None else (known.incarnation, known.version, known.mark)
 
     @property
     def publishes(self) -> bool:
-        """True if everything that is pushed becomes public, as far as known."""
+        """True if every pushed changeset becomes public, as far as known."""
         return is_publishing(self.knowledge.settings)
 
     @property
     def evolves(self) -> bool:
-        """True if it exchanges obsolescence markers, as far as known."""
+        """True if the repository exchanges obsolescence markers, as far as known."""
         return self.knowledge.settings.get(EVOLUTION) == YES
 
     @property
     def takes_markers(self) -> bool:
-        """True if a request for history asks for obsolescence markers. A clone of a part sends it before there is a
-        local repository, whose configuration decides whether they are put in."""
+        """True if a request for history asks for obsolescence markers. A clone of a part sends the request before there
+        is a local repository, whose configuration decides whether markers are added to it."""
         local = self.local
         return not self.is_only_shown and (local is None or are_exchanged(local.mercurial))
 
     def begin(self) -> None:
-        """Expect no repository there: the next push creates it."""
+        """Expect that there is no repository: the next push creates it."""
         self.knowledge.forget()
         self.level = RequestLevel.REFS
         self.is_new = True
@@ -179,7 +179,8 @@ class Remote:
     # ---- asking
 
     def ask(self, level: RequestLevel) -> None:
-        """Request that much, once; of history the part that the command named. Received changesets wait in a file."""
+        """Request data up to a level, once; of the history only the part that the command named. Received changesets
+        wait in a file."""
         if self._error is not None:
             raise self._error
         if self.level >= level:
@@ -187,7 +188,7 @@ class Remote:
         is_all_here = self.level and self.wanted is None and not self._exchanges_markers() and self._is_all_here()
         self.level = level
         if is_all_here:
-            return  # As in the pull at the end of a clone into a pool, which asked for a name before.
+            return  # So it is in the pull at the end of a clone into a pool, which asked for a name before.
         try:
             self._ask(level)
         except (error.Abort, error.RepoError) as cause:
@@ -198,7 +199,7 @@ class Remote:
         return self.takes_markers and self.evolves
 
     def _is_all_here(self) -> bool:
-        """True if the heads that the server named in this command are all here."""
+        """Tell whether all heads that the server named in this command are here."""
         local = self.local
         return local is not None and all(local.has(head) for heads in self.branches().values() for head in heads)
 
@@ -226,7 +227,7 @@ class Remote:
         self, selector: bytes, refs: list[bytes] | None, *, ids: Sequence[bytes] = (), haves: Sequence[bytes] = ()
     ) -> ReadAnswer:
         """Send `Repository.read`. A server also refuses it for a repository of another system, which has other
-        selectors."""
+        selectors: that is reported as `WrongVcs`."""
         try:
             content = self.repository.read(selector, refs, ids=ids, haves=haves)
         except CodedError:
@@ -263,13 +264,13 @@ class Remote:
         self._receive(content.segments, content.result.segments)
 
     def _ask_history_and_pages(self, haves: list[bytes]) -> None:
-        """Request the history, and after it all markers in parts: those that are new do not fit into one answer."""
+        """Request the history, and after it all markers in parts: the new ones do not fit into one answer."""
         self._ask_history(haves, with_markers=False)
         self._markers_version = self.version
         self.markers = b"".join(untold_entries(self.repository, OBSOLETE).values()) if self.evolves else b""
 
     def took_markers(self) -> None:
-        """Remember that a pull put in the markers that came."""
+        """Remember that a pull added the received markers."""
         if self._exchanges_markers() and self.local is not None and self._markers_version is not None:
             memory = self.marker_memory(self.local)
             memory.took(self.markers, self._markers_version, is_all=self.wanted is None)
@@ -279,13 +280,14 @@ class Remote:
             self._graph[revision] = tuple([parent.id for parent in parents])
 
     def ask_beside_history(self) -> None:
-        """Request the graph of everything that is missing here, if the request for history named a part of it."""
+        """Request the graph of all changesets that are missing here, if the request for history named a part of
+        them."""
         if self.level is RequestLevel.HISTORY and self.wanted is not None:
             with self.words():
                 self._ask_graph()
 
     def ask_whether_there(self, level: RequestLevel = RequestLevel.REFS) -> None:
-        """Request that much. A repository that does not exist counts as an empty one."""
+        """Request data up to a level. A missing repository counts as an empty one."""
         try:
             self.ask(level)
         except error.RepoError as cause:
@@ -314,26 +316,26 @@ class Remote:
         if len(arrived.parents) != count:
             raise refusal(f"the server sent {len(arrived.parents)} changesets, having announced {count}")
 
-    # ---- what is known
+    # ---- the known state
 
     @property
     def came(self) -> dict[bytes, tuple[bytes, ...]]:
-        """The received changesets and their parents, in order."""
+        """The received changesets and their parents, in the order of arrival."""
         return self._graph if self.arrived is None else self.arrived.parents
 
     @property
     def graph(self) -> dict[bytes, tuple[bytes, ...]]:
-        """The changesets and parents that the server told, also where it did not send the changesets."""
+        """The changesets and parents that the server named, even if it did not send the changesets."""
         return {**self._graph, **self.came}
 
     def branches(self) -> dict[bytes, list[bytes]]:
-        """The heads of each branch."""
+        """Return the heads of each branch."""
         if self.knowledge.vcs not in ("", HG):
             return {}
         return {shown_here(name): [tip.id for tip in value] for name, value in self.knowledge.refs().items()}
 
     def heads(self) -> list[bytes]:
-        """The heads of all branches, without those that are known to be ancestors of others."""
+        """Return the heads of all branches, without those that are known to be ancestors of others."""
         heads = dict.fromkeys(head for heads in self.branches().values() for head in heads)
         inner = {parent for parents in self.came.values() for parent in parents}
         known = [head for head in heads if head not in inner]
@@ -344,15 +346,15 @@ class Remote:
         return [head for head in known if head in tops or head not in mine]
 
     def has_unknown_heads(self) -> bool:
-        """True if it has a head that is not here."""
+        """Tell whether the server has a head that is not here."""
         return any(self.local is None or not self.local.has(head) for head in self.heads())
 
     def bookmarks(self) -> dict[bytes, bytes]:
-        """The bookmarks."""
+        """Return the bookmarks, with their changesets."""
         return {shown_here(name): value for name, value in self.knowledge.map(BOOKMARKS).items()}
 
     def phases(self) -> dict[bytes, bytes]:
-        """The table of phases as Mercurial's own servers have it: the roots of what is draft."""
+        """Return the table of phases as Mercurial's own servers have it: the roots of the draft changesets."""
         if self.publishes:
             return {b"publishing": b"True"}
         if self.level:
@@ -361,14 +363,14 @@ class Remote:
         return {hexadecimal(root): DRAFT for root in roots}
 
     def phase_heads(self, heads: Collection[bytes]) -> PhaseHeads:
-        """The phases of some heads and their ancestors."""
+        """Return the phases of some heads and their ancestors."""
         if self.publishes:
             return PhaseHeads(list(heads), [])
         self._learn_phases()
         return phase_heads(self.local, self.graph, self.public(), heads)
 
     def public(self) -> list[bytes]:
-        """Heads of what is public there, where not all is."""
+        """Return the heads of the public changesets of a repository that does not publish."""
         return [bytes.fromhex(name.decode()) for name in self.knowledge.map(PUBLIC)]
 
     def _learn_phases(self) -> None:
@@ -382,13 +384,13 @@ class Remote:
                 self._learn_graph(self._read(GRAPH, [], ids=lacking[:MAX_IDS], haves=self._haves()))
 
     def has(self, node: bytes) -> bool:
-        """True if the server has a changeset, as far as is known."""
+        """Tell whether the server has a changeset, as far as is known."""
         if node in self.came:
             return True
         return self.local is not None and self.local.has(node) and self.local.is_below(node, self.common())
 
     def common(self) -> list[bytes]:
-        """The heads of the common changesets."""
+        """Return the heads of the common changesets."""
         local = self.local
         if local is None:
             return []
@@ -402,7 +404,7 @@ class Remote:
         return local.heads_of([node for node in known if local.has(node)])
 
     def visible_common(self, view: Any) -> list[bytes]:
-        """The heads of the common changesets that a user's view of the repository shows."""
+        """Return the heads of the common changesets that a user's view of the repository shows."""
         hidden, nodes = view.changelog.filteredrevs, self.common()
         if self.local is None or not hidden:
             return nodes
@@ -421,19 +423,19 @@ class Remote:
         return self.local.heads_of(found)
 
     def _known_tips(self) -> list[bytes]:
-        """Tips seen there. Where markers are exchanged, a tip of earlier may be hidden there now."""
+        """Return the tips seen on the server. If markers are exchanged, an earlier tip may be hidden there now."""
         if self.evolves and self.level >= RequestLevel.GRAPH and self.wanted is None:
             return [tip.id for value in self.knowledge.refs().values() for tip in value]
         return self.knowledge.tips()
 
     def find(self, name: bytes) -> bytes:
-        """The changeset of a name, as the server finds it.
+        """Return the changeset of a name, as the server finds it.
 
         Raises:
             RepoLookupError: there is none.
         """
         if len(name) == len(NULL) and (b"\0" in name or self.has(name)):
-            name = hexadecimal(name)  # A node as it is, which a name of that length might be.
+            name = hexadecimal(name)  # It is a binary node. A name may have the same length.
         name = in_utf8(name)
         if name not in self._found and self.wanted is not None and name in self.wanted.names:
             self.ask(RequestLevel.HISTORY)
@@ -447,7 +449,7 @@ class Remote:
         return self._found.get(name, NULL)
 
     def wanted_of(self, heads: Collection[bytes] | None) -> list[bytes]:
-        """The received changesets that `heads` reach and that are still missing here, parents first."""
+        """Return the received changesets that `heads` reach and that are still missing here, parents first."""
         came = self.came
         if heads is None:
             reached = set(came)

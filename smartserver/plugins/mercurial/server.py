@@ -1,6 +1,6 @@
-"""`Server`: the one connection of a command to a server.
+"""`Server`: a command's only connection to a server.
 
-It ends with the command: a command server of Mercurial's keeps nothing of it.
+It ends with the command: Mercurial's command server keeps nothing of it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def environment_of(ui: Any) -> dict[str, str]:
-    """The variables of the user's command. A command server has others of its own."""
+    """Return the variables of the user's command. A command server has other variables of its own."""
     return {os.fsdecode(name): os.fsdecode(value) for name, value in ui.environ.items()}
 
 
@@ -58,7 +58,7 @@ def _source(ui: Any) -> Any:
 
 
 def _ssh(ui: Any) -> list[str]:
-    """The words of the command by which hg logs in to other machines."""
+    """Return the words of the command by which hg logs in to other machines."""
     from smartserver.client.ssh_url import of_shell
 
     return of_shell(os.fsdecode(ui.config(b"ui", b"ssh") or b"ssh"))
@@ -68,7 +68,7 @@ _servers: dict[str, Server] = {}
 
 
 def server_of(ui: Any, location: Place) -> Server:
-    """The server of a place, one object for a whole command."""
+    """Return the server of a place, one object for a whole command."""
     root = served_by(location)
     server = _servers.get(root)
     if server is None:
@@ -84,7 +84,7 @@ def _leave(root: str) -> None:
 
 
 def _tracing(ui: Any, location: Place, debug: str, environment: Mapping[str, str]) -> Tracing:
-    """The tracer that `hpss.debug` or SMARTSERVER_DEBUG switch on."""
+    """Return the tracer that `hpss.debug` or SMARTSERVER_DEBUG switches on."""
 
     def say(lines: str) -> None:
         for line in lines.splitlines():

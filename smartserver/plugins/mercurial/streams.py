@@ -1,12 +1,12 @@
 """A history as a stream of git fast-import, into and out of a repository of Mercurial's on a server.
 
-A local repository is pulled from the server. There Mercurial makes the changesets of the stream, and they are pushed
+A local repository is pulled from the server. Mercurial makes the changesets of the stream in it, and they are pushed
 in one request.
 
 | stream | Mercurial |
 |---|---|
 | a branch, `refs/heads/NAME` | the bookmark NAME; all changesets are on the branch `default` |
-| tags | lines of a `.hgtags` in a closed branch of its own, `tags`: the history itself gets no changeset more |
+| tags | lines of a `.hgtags` in a closed branch of its own, `tags`: the history itself gets no changeset |
 | a commit with more than two parents | several changesets, each of which merges one more |
 | author and committer | the author is the user; another committer is in the field `committer`, as hg-git has it |
 | submodules, notes | left out, and counted |
@@ -35,19 +35,19 @@ from smartserver.vcs.stream import FILE, HEADS, LINK, NOTES, PROGRAM, TAGS, File
 
 BRANCH_OF_TAGS: Final = b"tags"
 IMPORT_FIELD: Final = b"fast-import"
-"""The field of the changesets in that branch."""
+"""The field by which changesets in the branch of tags are recognized."""
 
 _MODES: Final = {b"": FILE, b"x": PROGRAM, b"l": LINK}
 
 Marks = dict[bytes, bytes]
-"""Ids of changesets in hexadecimal, by their marks."""
+"""The ids of changesets in hexadecimal, by their marks."""
 
 
 class LocalCopy:
-    """A repository here, and the one on the server that it was received from."""
+    """A local repository, and the one on the server that it was received from."""
 
     def __init__(self, repository: Any, peer: Any, bookmarks: Mapping[bytes, bytes]) -> None:
-        """`bookmarks`: those of the server."""
+        """`bookmarks`: the bookmarks of the server."""
         self.repository = repository
         self.bookmarks = bookmarks
         self._peer = peer
@@ -75,9 +75,9 @@ class LocalCopy:
 
 @contextmanager
 def local_copy(folder: str, url: str, flags: Set[str], *, may_create: bool) -> Iterator[LocalCopy]:
-    """A repository in a folder, with all that the one at `url` has. `may_create`: that need not be there yet."""
+    """Yield a repository in a folder with all that the one at `url` has. `may_create`: True if that may be missing."""
     encoding.encoding = b"UTF-8"
-    encoding.environ[b"HGRCSKIPREPO"] = b"1"  # What is in a kept folder configures nothing.
+    encoding.environ[b"HGRCSKIPREPO"] = b"1"  # The configuration in a kept folder is not read.
     ui = _interface(flags)
     try:
         _load(ui)
@@ -92,7 +92,7 @@ def local_copy(folder: str, url: str, flags: Set[str], *, may_create: bool) -> I
                 raise
             peer = FACTORY.peer(repository, {}, os.fsencode(url))
             peer.remote.begin()
-        # What an earlier run left here, and could not push, is none of the server's.
+        # Bookmarks that an earlier run left here, and could not push, are not on the server.
         changes: list[tuple[bytes, bytes | None]] = [(name, None) for name in repository._bookmarks]
         changes += [(name, node) for name, node in bookmarks.items() if repository.changelog.hasnode(node)]
         with repository.lock(), repository.transaction(IMPORT_FIELD) as transaction:
@@ -106,7 +106,8 @@ def local_copy(folder: str, url: str, flags: Set[str], *, may_create: bool) -> I
 
 
 def _interface(flags: Set[str]) -> Any:
-    """A configuration with what a user says of servers, and nothing else of theirs: no hooks, no extensions."""
+    """Return a configuration with a user's settings for servers, and nothing else of the user's: no hooks, no
+    extensions."""
     users = user_interface.ui.load()
     found = user_interface.ui()
     for section in (b"auth", b"hpss"):
@@ -120,27 +121,27 @@ def _interface(flags: Set[str]) -> Any:
 
 
 _loaded: list[Any] = []
-assert dispatch  # Mercurial is whole once this module is loaded: its revsets, for one.
+assert dispatch  # Importing this module completes Mercurial, for example its revsets.
 
 
 def _load(ui: Any) -> None:
-    """Have Mercurial know our URLs, once."""
+    """Register our URLs with Mercurial, once."""
     if not _loaded:
         _loaded.append(ui)
         extension.uisetup(ui)
 
 
 class _Texts:
-    """The texts of a stream, in a file: a commit may have more than there is memory for."""
+    """The texts of a stream, in a file: those of a commit may not fit into memory."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the import.
         self.marked: dict[bytes, tuple[int, int]] = {}
-        """The places of those with marks."""
+        """The places of the texts that have marks."""
         self._end = 0
 
     def add(self, text: bytes) -> tuple[int, int]:
-        """Keep a text; its place."""
+        """Store a text, and return its place."""
         place = self._end, len(text)
         self._file.write(text)
         self._end += len(text)
@@ -159,7 +160,8 @@ class StreamImport:
     """Makes changesets of the commits of a stream."""
 
     def __init__(self, local: LocalCopy, marks: Marks, *, force: bool) -> None:
-        """`marks`: of earlier streams; those of this one are added. `force`: bookmarks may lose some, tags move."""
+        """`marks`: the marks of earlier streams, to which those of this one are added. `force`: bookmarks may lose
+        changesets, and tags may move."""
         self._local = local
         self._repository = local.repository
         self._force = force
@@ -170,13 +172,13 @@ class StreamImport:
         self._texts = _Texts()
         self._new_tags: list[bytes] = []
         self.submodules = self.notes = self.tags = 0
-        """The numbers of those that were left out."""
+        """The number of submodules, notes and tags that were left out."""
         self._line = 0
 
     def read(self, stream: Callable[[], Iterable[Any]]) -> None:
         """Read a stream."""
         repository = self._repository
-        repository.ui.pushbuffer(error=True)  # What Mercurial says of a transaction that ends.
+        repository.ui.pushbuffer(error=True)  # Hide Mercurial's messages at the end of a transaction.
         try:
             with repository.lock(), repository.transaction(IMPORT_FIELD):
                 for command in stream():
@@ -190,7 +192,7 @@ class StreamImport:
             self._texts.close()
 
     def push(self) -> list[str]:
-        """Push what is new, in one request; returns the names of the refs that changed."""
+        """Push the new changesets in one request, and return the names of the refs that changed."""
         moves: dict[bytes, bytes | None] = {
             ref.removeprefix(HEADS): binary(node) for ref, node in self._refs.changed().items() if ref.startswith(HEADS)
         }
@@ -327,7 +329,7 @@ class StreamImport:
     # ---- tags
 
     def _write_tags(self) -> None:
-        """Make a changeset of the tags that are new or have moved."""
+        """Make a changeset with the tags that are new or have moved."""
         repository = self._repository
         tags = {ref.removeprefix(TAGS): node for ref, node in self._refs.changed().items() if ref.startswith(TAGS)}
         if not tags:
@@ -335,7 +337,7 @@ class StreamImport:
         before = next((node for node in repository.heads() if IMPORT_FIELD in repository[node].extra()), NULL)
         text = repository[before][b".hgtags"].data() if before != NULL else b""
         for name, node in tags.items():
-            if name in self._tagged:  # So Mercurial knows that it has moved.
+            if name in self._tagged:  # The old line tells Mercurial that the tag has moved.
                 text += b"%b %b\n" % (self._tagged[name], name)
             text += b"%b %b\n" % (node, name)
         newest = repository[max(repository.changelog.rev(binary(node)) for node in tags.values())]
@@ -352,7 +354,7 @@ class StreamImport:
 
 
 class _Before:
-    """The files of a changeset, as `FileChanges` asks for them."""
+    """The files of a changeset, in the form that `FileChanges` asks for."""
 
     def __init__(self, changeset: Any) -> None:
         self._changeset = changeset
@@ -378,7 +380,7 @@ def _message(cause: Any) -> str:
 
 
 def _utf8(text: bytes) -> bytes:
-    """A text that is UTF-8; what is not is read as Latin-1."""
+    """Return a text in UTF-8; any other text is read as Latin-1."""
     try:
         text.decode()
     except UnicodeDecodeError:
@@ -391,12 +393,12 @@ def _user(who: Any) -> bytes:
     return b"%b <%b>" % (name, _utf8(who.email or b"")) if who.email or name else b"unknown <>"
 
 
-# ---- the other way
+# ---- export
 
 
 def export_stream(local: LocalCopy, output: IO[bytes], marks: Marks, say: Callable[[int], object]) -> None:
-    """Write the stream of a repository, parents first, without the changesets that have a mark. `say` is told the
-    number of those that were written."""
+    """Write the stream of a repository, parents first, without the changesets that have a mark. `say` is called with
+    the number of changesets written so far."""
     repository = local.repository
     output.write(b"feature done\n")
     refs = _refs_of(local)
@@ -421,7 +423,8 @@ def export_stream(local: LocalCopy, output: IO[bytes], marks: Marks, say: Callab
 
 
 def _refs_of(local: LocalCopy) -> dict[bytes, bytes]:
-    """The refs of a stream, with their changesets: bookmarks, named branches, heads that have neither, and tags."""
+    """Return the refs of a stream with their changesets: bookmarks, named branches, heads that have neither, and
+    tags."""
     repository = local.repository
     refs: dict[bytes, bytes] = {}
     for name, node in local.bookmarks.items():

@@ -1,4 +1,4 @@
-"""Our errors as Mercurial's own: its commands catch those, and end with its messages and status."""
+"""Our errors as Mercurial's own, which its commands catch: they end with the message and Mercurial's status."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def refusal(said: str) -> Any:
-    """An error that ends the command."""
+    """Return an error that ends the command."""
     return error.Abort(plain(said).encode())
 
 
