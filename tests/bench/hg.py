@@ -16,16 +16,16 @@ from bench.report import Report
 from bench.servers import Workspace, attempt, run
 
 RATIO = 1.0
-"""Times stock's seconds that ours may take."""
+"""The bar: our seconds in those of stock hg."""
 
 SOURCE = "source"
-"""The repository that is pushed; stock's server serves it, too."""
+"""The repository that is pushed, and that the stock server serves, too."""
 
 CHANGESETS = "{node} {p1node} {p2node} {phase} {branch}\n"
 
 
 class HgHistory(Copies):
-    """Both push from the repository that stock's server serves."""
+    """The copies of a Mercurial history. Both sides push from the repository that the stock server serves."""
 
     digits = 2
     must_succeed = True
@@ -53,7 +53,7 @@ class HgHistory(Copies):
         return {**self._work.environment(user), **SETTINGS}
 
     def hg(self, *words: str) -> str:
-        """What hg says of the source."""
+        """Run hg on the source, and return its output."""
         return run(["hg", *words], self.source, self._environment("fixtures"))
 
     def environment(self, side: Side, user: str) -> Mapping[str, str]:

@@ -35,7 +35,7 @@ def circles(imports: Mapping[str, set[str]]) -> Iterator[set[str]]:
 
 
 def project_imports() -> dict[str, set[str]]:
-    """What each module of ours imports of ours."""
+    """Return, for each module of ours, the modules of ours that it imports."""
     found = sources(*PACKAGES)
     names = {source.module for source in found}
 
