@@ -92,7 +92,7 @@ class _Git(_Remote):
 
 
 class Commits:
-    """The measurement: the servers hold the parents of the commits, then the commits are pushed one by one."""
+    """The measurement: the servers hold the ancestors of the commits, then the commits are pushed one by one."""
 
     def __init__(self, path: Path, count: int, work: Workspace, progress: Progress) -> None:
         self._progress = progress
@@ -113,7 +113,7 @@ class Commits:
         self._daemon, self._ours = daemon, work.start_ours()
 
     def remotes(self, name: str, commits: Sequence[Revision], refs: int) -> list[_Remote]:
-        """Make a new repository on each server, ours first, with the parents of `commits` and about `refs` refs."""
+        """Make a new repository on each server, ours first, with the ancestors of `commits` and about `refs` refs."""
         remotes = [
             _Remote(self._work, self._ours, name, self._environment),
             _Git(self._work, self._daemon, name, self._environment),

@@ -71,12 +71,12 @@ class Commands:
         return side
 
     def make(self, name: str) -> None:
-        """Make the repository: a push over http cannot."""
+        """Make the repository for stock: a push over http cannot."""
         if isinstance(self.served, Stock):
             subprocess.run(["hg", "init", str(self.served.root / name)], check=True)
 
     def run(self, number: int, start: str, before: str, command: str) -> tuple[Figures, Done, HgSide]:
-        """Run one command from its start state."""
+        """Run one command from its start state, and return its figures, its output and its users."""
         path = f"row-{number}"
         self.served.copy(start, path)
         side = copy_hg_side(self._starts[start], self.folder / path, self.served.url(path))

@@ -99,7 +99,7 @@ def test_a_push_that_has_diverged_is_refused_and_remembers_where_to(users: Users
 
 
 def test_a_push_shows_what_it_removes(users: Users) -> None:
-    """The names of removed tags come from the server alone."""
+    """User b does not have the removed revisions; the server sends them."""
     users.commit("a", "four")
     users.commit("a", "five")
     users.ask("push", "a", "push")
@@ -285,7 +285,7 @@ def test_what_is_said_of_a_branch(users: Users) -> None:
 
 
 def test_tags_of_one_time_are_listed_by_name(users: Users) -> None:
-    """The order of the server does not matter."""
+    """The order in which they were set does not matter."""
     for name in ("v9", "v2", "v5"):
         assert users.run("", "tag", "-q", "-d", users.url(), name).status == 0
     said = users.run("", "tags", "-d", users.url(), "--sort=time").out
@@ -389,7 +389,7 @@ def test_a_repository_is_made(users: Users) -> None:
 
 
 def test_a_push_to_where_a_repository_was_deleted(users: Users) -> None:
-    """The request after the refusal pushes the tags, too: users have seen them with the repository."""
+    """The push that recreates the repository sends the tags, too, though its user has seen them there before."""
     place = f"{users.place}-anew"
     users.commit("b", "beside")
     assert users.run("a", "push", users.served.url(f"{place}/t")).status == 0

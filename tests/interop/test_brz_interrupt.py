@@ -25,7 +25,7 @@ REVISIONS = 60
 
 @pytest.fixture(scope="module")
 def users(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Users:
-    """Users a, who has pushed a longer history, and b, who has branched its beginning."""
+    """The users: a has pushed a longer history, of which b has branched the beginning."""
     users = Users(tmp_path_factory.mktemp("brz-interrupt") / "users", served, "brz-interrupt")
     content = random.Random(SEED)
     assert users.run("", "init-shared-repository", users.url("")).status == 0
@@ -200,7 +200,7 @@ sys.meta_path.insert(0, AtImport())
 
 
 def test_while_a_class_is_made(users: Users) -> None:
-    """Python 3.11 replaces the interrupt by another exception there."""
+    """Python 3.11 turns an interrupt at that moment into another exception."""
     plugin = users.folder / "at_import.py"
     plugin.write_text(WHILE_A_CLASS_IS_MADE)
     said = users.run("b", "missing", users.url(), plugin=f"hpss@{SHIM}:at_import@{plugin}")

@@ -20,7 +20,7 @@ def check_out(users: Users) -> None:
 
 
 def follow(users: Users) -> None:
-    """Make the local branch equal to the current remote one."""
+    """Make a local copy of the current branch, and its lightweight checkout."""
     assert users.run("", "branch", "-q", users.url(), LOCAL).status == 0
     assert users.run("", "checkout", "--lightweight", "-q", LOCAL, f"{LOCAL}-light").status == 0
 
@@ -45,7 +45,7 @@ def committed_here(users: Users) -> None:
 
 @pytest.fixture(params=[uncommitted, committed_here])
 def light(changed: Begin, request: pytest.FixtureRequest) -> Users:
-    """Two lightweight checkouts that are out of date, with one file changed in each."""
+    """Two lightweight checkouts whose basis their branch no longer reaches, with one file changed in each."""
     users = changed(request.param)
     for each in ("light", f"{LOCAL}-light"):
         with (users.path(each) / "three").open("a") as file:

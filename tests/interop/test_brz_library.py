@@ -47,7 +47,7 @@ def test_a_number_beyond_the_branch_is_out_of_bounds(users: Users) -> None:
 
 
 def test_a_clone_has_the_history_that_another_local_branch_has(users: Users) -> None:
-    """The server does not send revisions of the branch opened last; the clone must get them from there."""
+    """The server is not asked for revisions of the branch opened last; the clone needs these, too."""
     source = """
 Branch.open(".")
 made = branch.controldir.clone("../clone").open_branch()

@@ -333,7 +333,7 @@ def test_a_full_disk(users: Users, breaks: str) -> None:
 
 
 def _file(path: Path) -> None:
-    """Put a file in place of a folder."""
+    """Put a file in place of a folder, which may be missing."""
     shutil.rmtree(path, ignore_errors=True)
     path.write_bytes(b"")
 
@@ -474,7 +474,7 @@ def test_a_large_history_is_announced_once(users: Users) -> None:
 
 
 def test_a_push_leaves_the_mirror_as_it_was(users: Users) -> None:
-    """The push sends revisions of its source."""
+    """The push sends revisions of its source, and makes no mirror."""
     users.forget("a")
     users.commit("a", "more")
     assert users.run("a", "push").status == 0

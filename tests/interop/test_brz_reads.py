@@ -278,7 +278,7 @@ def test_what_a_revision_is(both: Both) -> None:
 
 
 def test_what_is_kept_of_a_revision(users: Users) -> None:
-    """The last property has no newline at its end."""
+    """The stored text of a revision has no newline at its end."""
     users.forget("empty")
     there = users.run_within("cat-revision", "empty", "cat-revision", "-d", users.url(), "-r", "2")
     assert there.out == users.run("empty", "cat-revision", "-d", str(users.path("a")), "-r", "2").out
@@ -290,7 +290,7 @@ def test_graphs(both: Both) -> None:
 
 
 def test_two_branches_are_compared(users: Users) -> None:
-    """The branches can be compared as soon as the mirror has both."""
+    """The branches are compared in the mirror, once it has both."""
     users.forget("empty")
     words = ["diff", "--old", users.url("side"), "--new", users.url()]
     first = users.run_within("diff, two branches", "empty", *words, status=1)

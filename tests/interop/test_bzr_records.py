@@ -153,7 +153,7 @@ def test_every_record_that_lacks_is_missed(history: BzrHistory) -> None:
 
 
 def test_what_says_it_is_right_and_cannot_be_read_is_refused(history: BzrHistory) -> None:
-    """The check fits the altered text; only the text is wrong."""
+    """The check fits the altered text; only the content is wrong."""
     chance = random.Random(10)
     stored = PackRepository(MemoryTransport())
     for name, segment in zip(history.parents, history.segments(bases=False), strict=True):
@@ -227,7 +227,7 @@ class Store:
 def test_maps_of_small_pages(repository: Any, history: BzrHistory, size: int) -> None:
     """Breezy splits the maps as it does for hundreds of thousands of files.
 
-    It loses some of what is in them: where it splits a page twice at once, a key may end up where none looks.
+    Breezy loses some entries: if it splits a page twice at once, a key may end up in a page where no reader looks.
     """
     store, tree = Store(), repository.revision_tree(history.tip)
     made = inventory.CHKInventory.from_inventory(store, tree.root_inventory, size, b"hash-255-way")

@@ -287,7 +287,7 @@ def test_what_the_agent_does_not_know_of_is_no_reason(user: User) -> None:
 
 
 def test_what_the_first_command_had_ends_with_it(user: User) -> None:
-    """The agent keeps neither the first command's descriptors nor its blocked signals, which would hold locks or ^C."""
+    """The agent keeps neither its descriptors, which may hold a lock, nor its blocked signals, which may include ^C."""
     program = (
         "import os, signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [2, 15])\nos.execvp('git', ['git', 'fetch'])\n"
     )

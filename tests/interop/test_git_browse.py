@@ -147,7 +147,7 @@ def test_mistakes_are_one_line(odd: Side, command: str, why: str) -> None:
 
 
 def test_compression_is_the_choice_of_the_server(tmp_path: Path) -> None:
-    """`auto` compresses nothing on this machine, where the link of these tests ends."""
+    """With `auto`, answers to a client on the same machine, as in these tests, are not compressed."""
     sizes = []
     for level in ("auto", "3"):
         folder = tmp_path / level

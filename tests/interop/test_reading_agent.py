@@ -69,7 +69,7 @@ def test_the_agent_says_the_same(user: User, words: str) -> None:
 
 
 def run_by_worker(user: User, words: str, after: str = "") -> tuple[int, bytes, bytes]:
-    """Run a command by the waiting worker, and check that another worker waits afterwards."""
+    """Run a command by the waiting worker, and wait until another worker has replaced it."""
     zygote = user.wait_until_loaded()
     before = children(zygote)
     done = run(user, words, "1", after)

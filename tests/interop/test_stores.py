@@ -65,7 +65,7 @@ class Account:
         return done, self.proxy.take()
 
     def run(self, *command: str, where: str = ".") -> Counts:
-        """Run a command that must succeed, and print nothing where it is quiet."""
+        """Run a command that must succeed, and return the traffic on the link."""
         done, counts = self.attempt(*command, where=where)
         assert done.returncode == 0, (command, done.stderr)
         return counts

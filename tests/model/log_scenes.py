@@ -53,7 +53,7 @@ class Scene:
     """A log on a store in memory, and the requests that were acknowledged."""
 
     def __init__(self, alone: Callable[[Step], bool] = alone) -> None:
-        """`alone`: tells before which steps actors need not stop."""
+        """`alone`: tells whether an actor can make a step without a stop."""
         self.now = 0.0
         self.store = MemoryTransport(clock=lambda: self.now)
         self._alone = alone
@@ -66,7 +66,7 @@ class Scene:
         return next(self._names).to_bytes(size, "big")
 
     def log(self, store: Transport | None = None) -> Log:
-        """Return a log that was opened before anything happens."""
+        """Return a new log, which has read nothing yet."""
         return Log(store or self.store, "r", self.random, lambda: 0.0)
 
     def warm(self, actor: Actor, fate: Fate | None = None) -> Log:
@@ -173,7 +173,7 @@ class Scene:
         return self.log().look()
 
     def check(self) -> None:
-        """Check that each acknowledged request is in the log once, and that no record follows the head."""
+        """Check that each acknowledged request is in the log once, and that the head reports no damage."""
         try:
             head = self.truth()
         except (CorruptFile, TransportFailed) as wrong:

@@ -1,5 +1,4 @@
-"""`Map.update` over the wire agrees with dictionaries: any entries, of any ref or none, any rule, repeats, deletions.
-"""
+"""`Map.update` over the wire agrees with dictionaries: any entries, of any ref or none, any rule, repeats, deletes."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class World:
         return -process.pid
 
     def settle(self) -> None:
-        """Wait until the agent is complete."""
+        """Start an agent if there is none, and wait until it is complete."""
 
         def is_whole() -> bool:
             start(self.agent)  # One that dies may keep the lock for a moment.

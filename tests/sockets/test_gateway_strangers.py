@@ -210,7 +210,7 @@ def test_a_large_body_is_in_no_memory(tmp_path: Path) -> None:
     [("Content-Length: {more}", b"", b""), ("Transfer-Encoding: chunked", b"{size:x}\r\n", b"\r\n")],
 )
 def test_a_push_that_did_not_come_whole(tmp_path: Path, git: Git, fields: str, before: bytes, after: bytes) -> None:
-    """The server does not accept the push because of the end of its pack alone."""
+    """A push is dropped if its body ends early, even if its pack is complete."""
     command = ["git", "pack-objects", "--all", "--stdout", "-q"]
     pack = subprocess.run(command, cwd=git.folder, input=b"", stdout=subprocess.PIPE, check=True).stdout
     tip = git("rev-parse", "main").strip()

@@ -108,7 +108,7 @@ def test_a_graph_of_too_many_revisions(tmp_path: Path) -> None:
 
 
 def test_zeros(tmp_path: Path) -> None:
-    """Frames of 36 KB that expand to 1.2 GB are refused, and at most one of them is in memory at a time."""
+    """Records of 36 KB that expand to 1.2 GB are refused; at most one of them is in memory at a time."""
     size, entries, frames = MAX_TAKEN // 4, [], []
     for number in range(18):
         text = bytes(size - number)

@@ -137,7 +137,7 @@ def test_publish_as_a_folder(transport: SftpTransport, tmp_path: Path) -> None:
 
 @pytest.fixture
 def as_folder(tmp_path: Path) -> None:
-    """Make a file as it is published without links."""
+    """Make a folder with a record, as a publication without links leaves it."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "record").write_bytes(b"r")
 

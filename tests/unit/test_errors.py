@@ -226,7 +226,7 @@ def test_the_servers_root_is_called_so(path: str) -> None:
     ],
 )
 def test_a_path_is_called_what_its_user_calls_it(above: str, path: str, known: str) -> None:
-    """The path does not begin at the folder that is served."""
+    """The error names the full path, and not only the part below the served folder."""
     assert errors.known_as(above, path) == known
     wrong = errors.WrongVcs(path, "hg", "git")
     errors.name_from(above, wrong)

@@ -145,7 +145,7 @@ class Bridge:
         return wanted
 
     def copy_out(self, before: Refs) -> None:
-        """Change the refs that a command changed on the server in the repository, too."""
+        """Copy the refs that a command changed on the server to the repository."""
         after = self.served_refs() or {}
         changed = {name: key for name, key in after.items() if before.get(name) != key}
         removed = [name for name in before if name not in after]

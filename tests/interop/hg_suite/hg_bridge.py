@@ -272,7 +272,7 @@ def _get_remote_changes(original: Original, ui: Any, repository: Any, peer: Any,
 
 
 def _move_phases(original: Original, *arguments: Any, **named: Any) -> None:
-    """Leave the phases of a repository from which the bridge pushes: they may lie in a shared store."""
+    """Move no phases while the bridge pushes from a repository: they may lie in a shared store."""
     if not _copying:
         original(*arguments, **named)
 

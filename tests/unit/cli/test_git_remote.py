@@ -91,7 +91,7 @@ def test_a_wrong_url_is_one_line() -> None:
 @pytest.mark.parametrize("key", ["any", "SHA256:AAAA"])
 @pytest.mark.parametrize("value", ["0", "false", ""])
 def test_a_host_key_in_a_url_of_a_repository_is_refused(key: str, value: str) -> None:
-    """Git names the owner of a URL in this variable. Anybody who may push to a repository could disable host keys."""
+    """Git tells by this variable whether the user gave the URL. A repository's URL could disable host key checks."""
     url = f"hpss+sftp://127.0.0.1:1/srv/x?host-key={key}"
     done = run("origin", url, GIT_PROTOCOL_FROM_USER=value)
     assert (done.returncode, done.stdout) == (128, "")
