@@ -1,6 +1,6 @@
 """The fixtures and rules of every test: no environment of the user's, and with REQUIRE_ALL=1 a skipped test fails.
 
-And for those that run commands which make folders, where these are.
+Tests of commands that make folders get a folder in which these are made.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class _FaultyWriteFile(WriteFile):
 class FaultyTransport(PassingTransport):
     """The tree of `inner`, until the changing call number `fail_at` of the whole tree fails; 0: none fails.
 
-    `calls`: how many changing calls were made. `log`: what each was, for the message of a test that fails.
+    `calls`: the number of changing calls. `log`: these calls, for the message of a failed test.
     """
 
     def __init__(

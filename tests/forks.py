@@ -1,8 +1,8 @@
 """Python programs as processes forked from one that has already imported their modules, so that they start quickly.
 
-Run as a program it is that process: it imports what most of its programs import, opens nothing, starts no thread, and
-forks for each who asks at a socket. What belongs to a start itself (an import that is missing, a signal that comes
-meanwhile, the group of a terminal) is tried where programs are started as users do it: `Users.start` of brz,
+Run as a program, this module is that process: it imports the modules that most of its programs need, opens nothing,
+starts no thread, and forks for each request at a socket. A fork cannot test a start itself: a missing import, a signal
+during the start, the process group of a terminal. The tests of these start programs as users do: `Users.start` of brz,
 `test_brz_process`, `User.start` of git with our remote program, `test_git_start`, and all in `tests/unit/cli`.
 """
 

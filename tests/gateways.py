@@ -40,7 +40,7 @@ def environment(home: Path) -> dict[str, str]:
 
 
 class GatewayServer:
-    """The server, as a context. Its caches are in `cache`, its log is in `log`."""
+    """A running server, as a context manager. Its caches are in `cache`, its log is in `log`."""
 
     def __init__(self, folder: Path, *options: str, anonymous: str = "write") -> None:
         """`anonymous`: the rights of unknown users; empty where `options` have --access."""
@@ -102,7 +102,7 @@ class GatewayServer:
 
 
 class Git:
-    """Git in a folder."""
+    """Runs git in a folder."""
 
     def __init__(self, folder: Path, home: Path, variables: Mapping[str, str] | None = None) -> None:
         self.folder = folder

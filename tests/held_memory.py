@@ -1,7 +1,7 @@
 """The memory of the server that a connection can hold: one row for each use, with the limit that bounds it.
 
-`doc/howto/run_a_server.md` shows this table, and `tests/sockets/test_held_memory.py` measures a real server. None of
-the rows is there for a client that may not do the thing; those of a push need the permission to write.
+`doc/howto/run_a_server.md` shows this table, and `tests/sockets/test_held_memory.py` measures a real server. No row
+applies to a client that may not do the thing; the rows of a push need the permission to write.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ REFERENCE_COST = 100
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """One row."""
+    """One row of the table."""
 
     what: str
     most: int
-    """Bytes."""
+    """The most bytes."""
     limits: str
     """The limits from which the number is computed."""
 

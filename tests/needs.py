@@ -6,8 +6,8 @@ is skipped.
     subprocess.run([program("ps")])        the path of a program
 
 No other file skips a test, and no other file starts one of these programs by its name (`tests/house/test_needs.py`).
-With `REQUIRE_ALL=1` a test that is left out fails. Each run of pytest ends with the list of what was left out; `make`
-has several runs write their lists to the folder `LEFT_OUT`, and prints the sum: `python tests/needs.py FOLDER`.
+With `REQUIRE_ALL=1` a skipped test fails. Each run of pytest ends with the list of skipped tests. In `make`, several
+runs write their lists to the folder `LEFT_OUT`, and `python tests/needs.py FOLDER` prints the sum.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def require(*names: str) -> None:
     """Skip the running test if one of these is missing.
 
     Raises:
-        Missing: one is; `tests/conftest.py` leaves the test out, a benchmark shows the message.
+        Missing: one is missing; `tests/conftest.py` skips the test, a benchmark shows the message.
     """
     missing = [f"{name} ({NEEDS[name].source})" for name in names if not is_met(name)]
     if missing:

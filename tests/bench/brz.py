@@ -83,10 +83,10 @@ class BrzHistory(Copies):
 def command(path: Path | None, repeat: int, most: int) -> None:
     """Push and branch of a Breezy history, ours beside stock Breezy over bzr://: time, CPU, memory, bytes, sizes.
 
-    PATH is a bzr branch, or a git repository or bundle of which the oldest revisions are converted; without it a
-    history of 300 revisions is made. Stock pushes from and serves a repository of one pack. The branch over hpss://
-    must equal the source: revno, testament of the tip, and what `brz check` says and counts. Exit status 1 when ours
-    takes longer than stock, or a process over 300 MB.
+    PATH is a bzr branch, or a git repository or bundle whose oldest revisions are converted; without it a history of
+    300 revisions is made. Stock pushes from and serves a repository of one pack. The branch over hpss:// must equal the
+    source: revno, testament of the tip, and the output and counts of `brz check`. Exit status 1 if ours takes longer
+    than stock, or a process takes over 300 MB.
 
     \b
     bench brz ~/src/branch

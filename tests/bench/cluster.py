@@ -301,8 +301,8 @@ def command(minutes: float, log_in: str) -> None:
     """Three servers behind HAProxy, two processes of an S3 store and PostgreSQL, on loopback; 32 users push and clone.
 
     A server is killed every 10 seconds. Each is frozen for 15 seconds once, PostgreSQL is restarted twice, and a
-    process of the S3 store killed three times. The clock of a server is ten minutes ahead. Then each push that was
-    acknowledged must be there, and the repositories sound: exit status 1 where not.
+    process of the S3 store is killed three times. The clock of one server is ten minutes fast. Afterwards every
+    acknowledged push must be there, and the repositories must be sound: exit status 1 if not.
 
     \b
     make demo-cluster

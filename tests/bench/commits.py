@@ -1,8 +1,8 @@
 """Pushes of one commit each: the bytes of every one on the link, ours beside git's for the same commit.
 
-Commits go from the oldest to the newest in topological order, so a commit's parents are on the servers when its turn
-comes. Before each push the servers' refs are put where the parents are, and nowhere else, off the link: so both
-servers hold what the parents reach, and git's push cannot lean on more.
+Commits go from the oldest to the newest in topological order, so the servers have a commit's parents when its turn
+comes. Before each push the servers' refs are moved, off the link, to exactly the parents. So both servers show only the
+ancestors, and git's push can use nothing else as a base.
 """
 
 from __future__ import annotations
@@ -192,8 +192,9 @@ def _numbers(ctx: click.Context, param: click.Parameter, value: str) -> tuple[in
 def command(path: Path, count: int, refs: tuple[int, ...]) -> None:
     """Bytes of one-commit pushes, each to servers that hold exactly the parents.
 
-    Stock `git push` does both, over hpss:// and git://, through a proxy that counts application bytes both ways. With
-    more numbers of refs 50 of the pushes are done again with that many refs on the server: they must not grow.
+    Stock `git push` does both, over hpss:// and git://, through a proxy that counts application bytes in both
+    directions. For each further number of refs, 50 of the pushes are repeated with that many refs on the server: their
+    bytes must not grow.
 
     \b
     bench commits ~/src/project -n 100

@@ -1,8 +1,8 @@
 """A whole history pushed and brought back, ours beside another tool's: time, CPU, memory, bytes, size, and
 completeness.
 
-The other side serves and pushes from a repository packed as well as it can: its best case. What goes over the link is
-counted in a round of its own, so that the proxy costs nothing in those that are timed.
+The other side serves and pushes from a repository packed as well as possible: its best case. A round of its own counts
+the traffic on the link, so that the proxy does not slow down the timed rounds.
 """
 
 from __future__ import annotations

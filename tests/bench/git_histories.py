@@ -21,7 +21,7 @@ _FIRST = 1_200_000_000
 
 
 def own_checkout() -> Path | None:
-    """The project's own repository, where it runs from one."""
+    """Return the project's own repository; None if the project does not run from one."""
     checkout = Path(smartserver.__file__).resolve().parent.parent
     return checkout if (checkout / ".git").exists() else None
 

@@ -80,10 +80,9 @@ class HgHistory(Copies):
 def command(path: Path | None, repeat: int) -> None:
     """Push and clone of a Mercurial history, ours beside hg over http: time, CPU, memory, bytes, sizes.
 
-    PATH is an hg repository, or a git repository or bundle that is converted by `hg convert`; without it a history of
-    100 changesets is made. The clone over hpss:// must equal the source: changesets, phases, branches, what `hg
-    verify` says and counts. Exit status 1 when ours takes longer than stock or more bytes, or a process over
-    300 MB.
+    PATH is an hg repository, or a git repository or bundle, which `hg convert` converts; without it a history of 100
+    changesets is made. The clone over hpss:// must equal the source: changesets, phases, branches, and the output and
+    counts of `hg verify`. Exit status 1 if ours takes longer or more bytes than stock, or a process takes over 300 MB.
 
     \b
     bench hg ~/src/repository

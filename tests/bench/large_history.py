@@ -1,4 +1,4 @@
-"""A git history repeated with different content: what a history several times the size of a real one costs.
+"""A git history repeated with different content, to measure a history several times the size of a real one.
 
     python -m bench.large_history HISTORY OUT.git --times 5
 

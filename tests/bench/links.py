@@ -1,6 +1,6 @@
 """The links of the measurements: a proxy, which counts and keeps time, and packets, which behave as TCP does.
 
-Each has one server behind it, and an RTT that can be changed while it stands.
+Each has one server behind it, and an RTT that can be changed while it runs.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def agent(
 ) -> Iterator[Mapping[str, str]]:
     """Yield the environment of a user with an agent, where commands are `run`; stop the agent at the end.
 
-    Its folder is in /tmp, whatever TMPDIR says: the path of a socket is short.
+    The agent's folder is in /tmp, whatever TMPDIR says, because a socket needs a short path.
     """
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         settings = {"SMARTSERVER_AGENT": "1", "XDG_RUNTIME_DIR": folder}

@@ -54,9 +54,9 @@ COMMIT = ("commit", "--quiet", "--allow-empty", "-m", "one")
 def command(repeat: int, rtts: Sequence[float], write: bool) -> None:
     """Everyday commands of git over our media, beside git:// and git over ssh, from exec to exit; medians.
 
-    Ours with the user's agent, and over TCP without it too; git's ssh with ControlPersist. Client and server are in
-    network namespaces with a link of packets between them (Linux, as root or where users may make namespaces). Takes
-    twenty minutes. Another load on the machine falsifies it.
+    Ours runs with the user's agent, and over TCP also without it; git's ssh runs with ControlPersist. Client and server
+    are in network namespaces with a link of packets between them (Linux, as root or where users may make namespaces).
+    Takes twenty minutes. Other load on the machine falsifies the figures.
 
     \b
     bench near
@@ -117,13 +117,13 @@ def _clones(work: Workspace, there: Across, number: int, side: Reached) -> tuple
 
 
 def turns(sides: Sequence[tuple[str, Mapping[str, str], str, str]], repeat: int) -> Iterator[tuple[str, str, float]]:
-    """Run each command so often on each side: side, command and seconds.
+    """Run each command `repeat` times on each side, and yield side, command and seconds.
 
-    A side is its name, environment, the clone whose commands are timed, and the one that pushes what that one fetches,
-    on a branch of its own.
+    A side is a name, an environment, the clone whose commands are timed, and a second clone. The second clone pushes,
+    to a branch of its own, the commits that the first one fetches.
 
-    `command` runs it as a program on the near side of a link. Programs that are started there one by one have each a
-    mount namespace of its own, in which no agent serves them that was started by another.
+    `command` runs this as one program on the near side of a link. Programs that are started there one by one have a
+    mount namespace each, and cannot use an agent from another one.
     """
     environment = sides[0][1]
     run(["smartserver", "agent", "stop"], None, environment)

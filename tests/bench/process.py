@@ -1,7 +1,7 @@
 """The cost of processes: wall time, CPU and memory, of a command and of a server, each with all its children.
 
-Memory is read from /proc every few milliseconds. A process's own highest mark is in there, so that only what it grows
-in its last moments is missed. Where there is no /proc (macOS) figures of a server are 0, those of a command come from
+Memory is read from /proc every few milliseconds. /proc also has the highest mark of each process, so only growth in a
+process's last moments is missed. Without /proc (macOS), the figures of a server are 0, and those of a command come from
 its resource usage, which counts the largest of its processes.
 """
 

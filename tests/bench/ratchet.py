@@ -266,9 +266,9 @@ def command(path: Path | None, only: Sequence[str], write: bool) -> None:
     """Every remote command of brz, by stock Breezy over bzr:// and by our plugin over hpss://: calls, trips, bytes.
 
     Both sides have the same history (a bzr branch, or the first 3,000 revisions of a git repository or bundle; without
-    PATH one of 300 revisions is made), the same links and a fresh connection for each command; what each command did
-    is looked at. Exit status 1 when one of ours takes more round trips than its budget, makes a VFS call, comes out
-    wrong, or, where it reads with nothing remembered, moves more bytes than stock. Takes about three minutes.
+    PATH one of 300 revisions is made), the same links and a fresh connection for each command; the effect of each
+    command is checked. Exit status 1 if one of ours takes more round trips than its budget, makes a VFS call, has a
+    wrong effect, or, where it reads with nothing remembered, moves more bytes than stock. Takes about three minutes.
 
     \b
     bench ratchet

@@ -1,6 +1,6 @@
 """The commands, one row each: the words, the folder, the effect to check, and the budget.
 
-`old` are the calls Breezy's own `test_vfs_ratchet` asserts.
+`old`: the calls that Breezy's own `test_vfs_ratchet` asserts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The two sides: stock Breezy and `brz serve`, and Breezy with our plugin and `smartserver serve`.
 
-Both begin alike: on the server a repository `project` with the branches `trunk` and `old`; on the user's side pieces,
-folders of which each command gets a fresh copy. Where a branch is, is read off the disk and not asked.
+Both start alike: on the server a repository `project` with the branches `trunk` and `old`; on the user's side pieces,
+folders of which each command gets a fresh copy. The tips of branches are read off the disk, and not asked from the
+server.
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ SETUPS = (
 def command(path: Path | None, count: int, writers: int, servers: int, each: bool) -> None:
     """Several servers on one folder, S3 store or PostgreSQL: processes push at once, as fast as they can.
 
-    With PATH, a git repository or bundle, clones of that instead: from a server on a folder, and from one on an S3
-    store that has no copies, and then has.
+    With PATH, a git repository or bundle, clones are measured instead: from a server on a folder, and from one on an S3
+    store, with an empty cache and then with a full one.
 
     \b
     bench shared

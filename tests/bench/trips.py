@@ -108,10 +108,10 @@ class AllOperations(Comparison):
 def command(path: Path | None, rtts: Sequence[float], repeat: int) -> None:
     """Round trips of every git operation on a fresh connection.
 
-    They are counted by a proxy, and measured as the slope of wall time over the RTT (200, 600 and 1000 ms), which must
-    be 2.00 +- 0.05 where PATH is under 1 MB; without PATH a history is made. The shortest of the runs at each RTT
-    counts, for what else the machine does makes a run longer and never shorter. Takes about 12 minutes; with --rtt
-    100ms --repeat 1 they are only counted, in half a minute.
+    Round trips are counted by a proxy, and measured as the slope of wall time over the RTT (200, 600 and 1000 ms). The
+    slope must be 2.00 +- 0.05 if PATH is under 1 MB; without PATH a history is made. The shortest run at each RTT
+    counts, because other load only makes a run longer. Takes about 12 minutes; with --rtt 100ms --repeat 1 trips are
+    only counted, in half a minute.
 
     \b
     bench trips

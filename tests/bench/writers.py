@@ -58,7 +58,7 @@ class Outcome:
 def command(count: int, writers: int) -> None:
     """Several processes push at once to one repository: through one server, and through a server each.
 
-    Every push that was acknowledged must be there and the repository sound.
+    Every acknowledged push must be there, and the repository must be sound.
 
     \b
     bench writers

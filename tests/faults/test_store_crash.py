@@ -1,8 +1,8 @@
-"""A fault at every call that changes storage: the repository is before or after, whole, and goes on working.
+"""A fault at every call that changes storage: the repository is before or after, whole, and still works.
 
-Both on a store at hand that has links, and on one behind a link that has none, where a record is published as a folder.
-For n = 1, 2, ... the n-th such call of an operation fails, tears, is lost or ends the process; then the power goes as
-well, with each account of what the disk kept.
+The store is near and has links, or it is behind a link and has none; there a record is published as a folder. For n =
+1, 2, ... the n-th such call of an operation fails, tears, is lost or ends the process. Then the power is lost as well,
+with each possible content of the disk.
 """
 
 from __future__ import annotations

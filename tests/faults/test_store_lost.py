@@ -1,7 +1,7 @@
 """store.remote, store.repository: the connection to a remote store is lost at every call, reads included, also within a
 group of steps. The repository still opens and verifies, and the reported outcome is true.
 
-What `test_store_crash.py` does for calls that change anything, and with the power.
+`test_store_crash.py` covers calls that change anything, and losses of power.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Lost(Stepwise):
         """Count a call, and tell whether the connection is lost at it.
 
         Raises:
-            TransportFailed: it is away.
+            TransportFailed: the connection was lost before.
         """
         self.left[0] -= 1
         if self._away and self.left[0] < 0:

@@ -9,7 +9,7 @@ from sources import PACKAGES, sources
 
 
 def circles(imports: Mapping[str, set[str]]) -> Iterator[set[str]]:
-    """The strongly connected components of two modules or more (Tarjan, SIAM J. Comput. 1, 1972)."""
+    """Yield the strongly connected components of two modules or more (Tarjan, SIAM J. Comput. 1, 1972)."""
     number: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []

@@ -1,6 +1,6 @@
 """Users of the real brz with branches in a folder, and a repository on a server that they share.
 
-Each has a cache of his own. What a command does is counted on the link, and said by Breezy itself (`-Dhpss`).
+Each user has a cache of its own. The traffic of a command is counted on the link, and by Breezy itself (`-Dhpss`).
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ CLOSING = re.compile(r"^HPSS calls: (\d+) \((\d+) vfs\) hpss://\S+\n", re.MULTIL
 
 @contextmanager
 def in_process() -> Iterator[None]:
-    """Breezy as a library: quicker than a command where nothing is asked of a server.
+    """Use Breezy as a library, which is quicker than a command if no server is asked.
 
-    Who asks one closes the connection: the server's farewell after `KEEP_IDLE` would be counted in another test.
+    A caller that asks a server closes the connection. Otherwise the server's farewell after `KEEP_IDLE` would be
+    counted in another test.
     """
     if breezy.get_global_state() is None:
         breezy.initialize()

@@ -1,8 +1,9 @@
-"""Two users with separate memories share branches on a server: random commands, beside the same ones on local branches.
+"""Two users with separate memories share branches on a server: random commands, compared with the same commands on
+local branches.
 
-`python tests/interop/brz_two_users.py SEEDS STEPS READINGS`: what differs, of so many steps and readings in all.
-A command says and does the same in both worlds: its status, its streams, the files and tips of both users, the branches
-and tags they share. IDs and times say in which step they were made, so that they are equal too.
+`python tests/interop/brz_two_users.py SEEDS STEPS READINGS` prints the differences of so many steps and readings in
+all. A command has the same effects in both worlds: its status, its streams, the files and tips of both users, the
+shared branches and tags. Ids and times come from the step in which they were made, so they are equal too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The helper's fetch, interrupted at each of its moments in turn.
 
-Run as a program it forks for each moment: one in which our code is called, or has called something, from when a
-function of it begins to the end. There Python raises what a signal has it raise. Of a loop there are two.
+Run as a program, it forks for each moment. A moment is the call of a function of ours, or the return of a built-in
+function to our code, from the call of one function to the end. At a moment Python raises the exception of a signal. A
+place in a loop has two moments.
 """
 
 from __future__ import annotations

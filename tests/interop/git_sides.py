@@ -1,6 +1,6 @@
 """Two sides that do the same with stock git: one against a served repository, one against git's own over file://.
 
-A script is sh. `a commit f` is user a, in repository a and with a cache of their own, making a commit of a file.
+A script is sh. `a commit f`: user a, in repository a and with a cache of its own, commits a file.
 """
 
 from __future__ import annotations

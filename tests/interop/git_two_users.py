@@ -1,7 +1,7 @@
 """Two users' random pushes on a server, compared with the same over git's own protocol.
 
-`python tests/interop/git_two_users.py SEED STEPS` runs more of them than the test does. Both users create, move and
-delete branches and tags of few names, so that what one of them has cached of the remote is often old.
+`python tests/interop/git_two_users.py SEED STEPS` runs more steps than the test does. Both users create, move and
+delete branches and tags with few names, so that a user's knowledge of the remote is often stale.
 """
 
 from __future__ import annotations

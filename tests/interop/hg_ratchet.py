@@ -1,7 +1,7 @@
 """A command that measures each remote command of hg, by stock Mercurial over http beside our extension over hpss://.
 
-The commands are those of `test_hg_commands`, on a longer history and over the same link. Exit status 1 where ours takes
-more round trips than its budget or more bytes than stock, or leaves the users otherwise.
+The commands are those of `test_hg_commands`, on a longer history and over the same link. Exit status 1 if ours takes
+more round trips than its budget or more bytes than stock, or leaves the users in another state.
 
     make ratchet ARGS=--hg
     make ratchet ARGS="--hg --write"

@@ -1,6 +1,6 @@
 """Two sides that do the same with stock hg: one against a served repository, one against Mercurial's own in a folder.
 
-A script is sh, as in `git_sides`. `a commit f` is user a making a changeset of a file.
+A script is sh, as in `git_sides`. `a commit f`: user a commits a file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Two users' random commands of hg on a server, compared with the same on a folder.
 
-`python tests/interop/hg_two_users.py SEED STEPS` runs more of them than the test does. Each user has a command server
-of Mercurial's (`hg serve --cmdserver`), which must keep nothing of one command for the next.
+`python tests/interop/hg_two_users.py SEED STEPS` runs more steps than the test does. Each user has a command server of
+Mercurial's (`hg serve --cmdserver`), which must keep nothing from one command to the next.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class CommandServer:
     def run(self, *words: str) -> tuple[int, str]:
         """Run a command in the user's repository, and return its status and output.
 
-        After strips and amends Mercurial 7.2.4 may take a changeset for one of another branch: its cache of branches is
-        wrong then, with any remote. The next push ends it, and is run again without the cache.
+        After strips and amends, Mercurial 7.2.4 may take a changeset for one of another branch: its cache of branches
+        is then wrong, with any remote. The next push ends the command server, and is run again without the cache.
         """
         try:
             return self._run(*words)

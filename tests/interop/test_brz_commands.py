@@ -1,7 +1,7 @@
-"""Each command of brz over hpss:// does what it does elsewhere, in the round trips of `budgets.toml` and without a VFS
-call: plugins.breezy.branch, plugins.breezy.controldir, plugins.breezy.target, plugins.breezy.history,
-plugins.breezy.inter, plugins.breezy.push, plugins.breezy.remote, plugins.breezy.repository,
-plugins.breezy.server, plugins.breezy.tags, plugins.breezy.transport."""
+"""Each command of brz over hpss:// has its usual effect, in the round trips of `budgets.toml` and without a VFS call:
+plugins.breezy.branch, plugins.breezy.controldir, plugins.breezy.target, plugins.breezy.history, plugins.breezy.inter,
+plugins.breezy.push, plugins.breezy.remote, plugins.breezy.repository, plugins.breezy.server, plugins.breezy.tags,
+plugins.breezy.transport."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A client's false claims about tips and maps are shown to no other user: with a client that lies, and the tools beside
 it.
 
-The claims of an earlier release are stored here without `Transaction.prove_tips`: `verify` names them and mends them.
+The claims of an earlier release are stored here without `Transaction.prove_tips`; `verify` names and mends them.
 """
 
 from __future__ import annotations

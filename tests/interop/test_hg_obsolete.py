@@ -1,6 +1,6 @@
 """plugins.mercurial.evolution: obsolescence markers between users, compared with the same over a path.
 
-A row of ROWS is run on a server and on a folder, and must end the same way on both, in so many round trips.
+Each row of ROWS runs on a server and on a folder, and must end the same way on both, in its number of round trips.
 """
 
 from __future__ import annotations

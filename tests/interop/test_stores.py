@@ -1,7 +1,7 @@
 """Stock git, and brz with the plugin, on a repository in a folder of a host without smartserver, or in a bucket.
 
-It is a real OpenSSH server, or a real S3 store; trips are counted on the link, login included. A connection to the S3
-store does not count: its client opens them, and keeps them, as it likes.
+The host is a real OpenSSH server, and the bucket is in a real S3 store. Trips are counted on the link, login included.
+Connections to the S3 store do not count: its client opens and keeps them as it likes.
 """
 
 from __future__ import annotations

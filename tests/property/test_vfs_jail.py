@@ -1,7 +1,8 @@
 """server.jailed, server.jail: no request of file-level verbs reaches anything outside the served folder.
 
-Names and links are made at random of what has led out of such places: `..`, absolute paths, NUL, backslashes, names
-that look like dots, links to links. Where a path leads says the operating system, not the code under test.
+Names and links are random combinations of parts that have led out of such places: `..`, absolute paths, NUL,
+backslashes, names that look like dots, links to links. The operating system, and not the code under test, decides where
+a path leads.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ step = st.tuples(st.sampled_from(Role), st.integers(0, 999), some_payloads, st.b
 def test_what_may_be_sent_is_understood(script: list[tuple[Role, int, bytes, bool]], piece: int) -> None:
     """Both ends act on their knowledge at that moment: answers, refusals and CANCELs cross freely.
 
-    Each step lets some bytes arrive, or sends the first thing that may be sent in an order of its own.
+    Each step lets some bytes arrive, or sends the first allowed event in a random order.
     """
     wire = Wire()
     for role, order, payload, body in script:

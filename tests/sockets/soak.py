@@ -1,11 +1,11 @@
 """Everything at once, for as long as asked: `python tests/sockets/soak.py MINUTES FOLDER` (`make soak`).
 
 Two servers on one repository, writers, readers, slow readers, repacks, kills, CANCEL storms, zero bombs. Later the
-servers' clock jumps an hour ahead. What was acknowledged is compared with what is there. Then a record is damaged, and
-all must be there after `smartserver recover`; `verify` and `git fsck --strict` look at it.
+servers' clock jumps an hour ahead. The acknowledged pushes are compared with the repository. Then a record is damaged,
+and all pushes must be there after `smartserver recover`; `verify` and `git fsck --strict` check the result.
 
-Clients have machines of their own: here they run at the lowest priority. With that of the servers a ping waits for the
-clients' processes, which are some ten on two cores, and not for the server.
+Clients have machines of their own: here they run at the lowest priority. With the servers' priority, a ping would wait
+for the clients' processes, some ten on two cores, and not for the server.
 """
 
 from __future__ import annotations

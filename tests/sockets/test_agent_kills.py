@@ -1,6 +1,6 @@
 """Concurrent pushes through one agent, while its processes, the server, ssh and the network fail at random moments.
 
-By hand with more of them: `KILLS=200 SEED=7 make check ARGS="-s tests/sockets/test_agent_kills.py"`.
+To run more by hand: `KILLS=200 SEED=7 make check ARGS="-s tests/sockets/test_agent_kills.py"`.
 """
 
 from __future__ import annotations

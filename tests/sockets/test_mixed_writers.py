@@ -1,7 +1,7 @@
 """Two writers by SFTP, two by the file-level verbs and two by RPC on one repository at the same time, some of them
 killed.
 
-Nothing that was acknowledged is lost, nothing is there twice, and nobody waits for a dead writer.
+No acknowledged change is lost or made twice, and nobody waits for a dead writer.
 """
 
 from __future__ import annotations

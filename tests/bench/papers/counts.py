@@ -103,8 +103,8 @@ def command(repositories: Repositories, histories: Sequence[str], *, write: bool
     """Count the file operations of each command on a folder: opened, sought, read and written, ours beside svn's, by
     strace.
 
-    Beside them is what our own --stats counts: files of the repository alone, and not those of processes that a command
-    starts (`verify` has two). Needs strace.
+    The table also has the counts of our own --stats: only files of the repository, without those of processes that a
+    command starts (`verify` starts two). Needs strace.
 
     \b
     bench papers io ~/src/project

@@ -1,7 +1,7 @@
 """Imports of new files into new repositories, as in a benchmark of 2002: CVS, svn, git, hg, brz and ours.
 
-Each tool begins with an empty repository, and the time is that of the commands by which its user brings a folder into
-it. The pushes of git, hg and brz to a server of ours are of the repositories that were made so.
+Each tool begins with an empty repository. The time is that of the commands by which its user imports a folder. Git, hg
+and brz then push these repositories to a server of ours.
 """
 
 from __future__ import annotations

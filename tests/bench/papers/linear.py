@@ -115,7 +115,7 @@ def to_ours(changes: Iterator[Files], target: Path, work: Workspace) -> Path:
 def to_svn(source: Path, target: Path, environment: Mapping[str, str], release: str) -> None:
     """Make a Subversion repository whose revisions have, at the root, the trees of the revisions of `main`.
 
-    `release`: the one of Subversion whose format it has.
+    `release`: the release of Subversion whose format the repository has.
     """
     run(["svnadmin", "create", "--compatible-version", release, str(target)], None, environment)
     load = ["svnadmin", "load", "--quiet", *CACHE, "--no-flush-to-disk", str(target)]

@@ -1,9 +1,9 @@
 """The gain from memcached: checkouts and updates from a store that waits, with texts from the pack, from memcached and
 from the memory that workers share, beside a model of the chain of lookups.
 
-The store is a folder, in the page cache, and each read of it waits as long as a disk or a network file system would.
-Where the page cache is too small none of it is there. The model's constants are measured before, without any wait:
-`doc/explanation/caches.md`.
+The store is a folder in the page cache, and each read of it waits as long as a read of a disk or of a network file
+system would. For a page cache that is too small, all pages are dropped before. The model's constants are measured
+before, without any wait: `doc/explanation/caches.md`.
 """
 
 from __future__ import annotations

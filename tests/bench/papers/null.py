@@ -1,7 +1,7 @@
 """The speed of a server towards clients that keep nothing: MB/s of texts of an export, by clients, workers and
 compression; and our serialisation beside Python's own.
 
-A null client reads the body as it comes and passes over each text, as the one of 2010 did. Each is a process.
+A null client reads the body as it arrives and skips each text, as the one of 2010 did. Each client is a process.
 """
 
 from __future__ import annotations

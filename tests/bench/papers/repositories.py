@@ -264,7 +264,7 @@ def drop_pages(places: Sequence[Path]) -> None:
     """Have the kernel drop the cached pages of files, and check that it did.
 
     Raises:
-        CommandError: it has not.
+        CommandError: some pages are still cached.
     """
     files = [file for place in places for file in (place.rglob("*") if place.is_dir() else [place]) if file.is_file()]
     os.sync()

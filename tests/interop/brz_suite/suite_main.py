@@ -1,7 +1,7 @@
-"""Breezy's own tests over hpss://, and of those that fail there, the same over bzr:// (`make brz-suite`).
+"""Breezy's own tests over hpss://, and the failed ones again over bzr:// (`make brz-suite`).
 
-A case that passes over bzr:// and fails over hpss:// needs a reason in `reasons.toml`. The status is 1 if one has none,
-and if one that has a reason passes.
+A case that passes over bzr:// and fails over hpss:// needs a reason in `reasons.toml`. The exit status is 1 if such a
+case has none, or if a case with a reason passes.
 """
 
 from __future__ import annotations

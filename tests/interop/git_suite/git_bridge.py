@@ -4,7 +4,7 @@ Before the command the repository's refs and HEAD are copied to the server, with
 `git-remote-hpss` runs as git runs it; after it the refs that a push changed are copied back. So each remote command of
 a test goes over hpss, and the test may look into the repository before and after.
 
-What a git server does besides (hooks, settings of the repository) does not happen.
+The other work of a git server (hooks, settings of the repository) is not done.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Run git's own test suite over hpss: `make git-suite`.
 
 The network scripts of git's `t/` run with a git whose remotes on this machine are served over hpss (git_bridge.py).
-Those of smart HTTP run with stock git on the gateway (gateway_httpd.py).
-Each case that fails has its reason in reasons.toml. The status is 1 where a case without a reason fails, and where
-one with a reason passes.
+Those of smart HTTP run with stock git on the gateway (gateway_httpd.py). Each case that fails has its reason in
+reasons.toml. The exit status is 1 if a case without a reason fails, or if one with a reason passes.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """The extension of the hg suite: a repository of a test is served over hpss for the length of one hg command.
 
-A command that opens a repository in a folder as its remote opens a copy of it on a server, through the extension hpss.
-The copy has the changesets, phases, bookmarks and markers that the folder shows to others. What a push changed on the
-server is copied back into the folder before the push reports on it, so that the test may look into the folder before
-and after, and the folder says what it received.
+A command whose remote is a repository in a folder opens a copy of it on a server instead, through the extension hpss.
+The copy has the changesets, phases, bookmarks and markers that the folder shows to others. The changes that a push
+makes on the server are copied back into the folder before the push reports on them. So the test may look into the
+folder before and after, and the folder reports what it received.
 
-Not served: a clone by copying files, what looks into a working copy, a folder that a command creates, repositories
-behind hgweb, and commands with `--remote-hidden`: a server has nothing hidden to show. Numbers of revisions and local
-tags are replaced by ids, because a server knows neither.
+Not served: a clone that copies files, commands that look into a working copy, a folder that a command creates,
+repositories behind hgweb, and commands with `--remote-hidden`, as a server has nothing hidden to show. Numbers of
+revisions and local tags are replaced by ids, because a server knows neither.
 """
 
 from __future__ import annotations

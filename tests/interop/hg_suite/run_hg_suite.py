@@ -1,8 +1,8 @@
 """Run Mercurial's own tests over hpss: `make hg-suite`.
 
 Its test files about exchange run with an hg whose remote repositories on this machine are served over hpss
-(hg_bridge.py). Each case that fails has its reason in reasons.toml. The status is 1 where a case without a reason
-fails, and where one with a reason passes.
+(hg_bridge.py). Each case that fails has its reason in reasons.toml. The exit status is 1 if a case without a reason
+fails, or if one with a reason passes.
 """
 
 from __future__ import annotations
