@@ -1,4 +1,4 @@
-"""An agent of a test's own: where it listens, and no end of it without it."""
+"""Agents for tests: an address of their own, processes, and a keeper in a thread."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from smartserver.agent.lending import ask
 from smartserver.agent.messages import Stop, decode_count
 
 RUN_HERE = 99
-"""Status of what takes the place of the Python program, where a program in C leaves a command to that."""
+"""Exit status of the stand-in for the Python program, to which a program in C leaves a command."""
 
 
 @contextmanager
 def of_its_own() -> Iterator[dict[str, str]]:
-    """What is in the environment of its user. The folder's path is short: that of a socket must be."""
+    """Yield the environment of a user with an own agent, then stop the agent. A socket needs a short path."""
     folder = tempfile.mkdtemp(prefix="agent", dir="/tmp")
     environment = {"XDG_RUNTIME_DIR": folder, "SMARTSERVER_AGENT": "1"}
     try:
@@ -33,7 +33,7 @@ def of_its_own() -> Iterator[dict[str, str]]:
 
 
 def stop(environment: dict[str, str]) -> bool:
-    """End one; whether there was one."""
+    """Stop the agent of this environment, and tell whether there was one."""
     try:
         ask(Stop(), decode_count, environment)
     except NoAgent:
@@ -42,7 +42,7 @@ def stop(environment: dict[str, str]) -> bool:
 
 
 def children(process: int) -> list[int]:
-    """The processes that one has forked and that are there."""
+    """Return the ids of the living child processes of a process."""
     try:
         return [int(each) for each in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
     except OSError:
@@ -50,7 +50,7 @@ def children(process: int) -> list[int]:
 
 
 def workers(zygote: int) -> list[int]:
-    """Those of its children that have a command: its streams are theirs. One more waits for the next command."""
+    """Return the children of a zygote that run a command. One more child waits for the next command."""
     return [each for each in children(zygote) if _output(each) not in ("", os.devnull)]
 
 
@@ -62,7 +62,7 @@ def _output(process: int) -> str:
 
 
 class Times:
-    """The clocks of a keeper, the test's."""
+    """The clocks that a test sets for a keeper."""
 
     now = 0.0
     slept = 0.0
@@ -70,7 +70,7 @@ class Times:
 
 @contextmanager
 def keeping(environment: dict[str, str], times: Times, zygote: socket.socket | None = None) -> Iterator[None]:
-    """A keeper in a thread, until it is told to stop or ends by itself."""
+    """Run a keeper in a thread until it is told to stop or ends by itself."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(path_of(KEEPER, environment, make=True))
         listener.listen(64)

@@ -1,4 +1,4 @@
-"""Small true git histories in memory, as segments, and the pushes that bring them; no git is run."""
+"""Small real git histories in memory, as segments, and the pushes that bring them; git is not run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SETTINGS = {"HEAD": b"refs/heads/main"}
 MAIN = b"refs/heads/main"
 
 SILENT = "another 1"
-"""A system that says nothing of its records, and whose refs have any names."""
+"""A system that declares nothing about its records, and whose refs may have any names."""
 
 
 MAPS = {
@@ -44,10 +44,10 @@ MAPS = {
     "notes": MapType("opaque"),
     "signatures": MapType("opaque"),
 }
-"""Those of the systems of these tests."""
+"""The maps of the systems of these tests."""
 
 TEXTS = (Kind("text", "blake2b-128", True), Kind("signature", "blake2b-128", False))
-"""The kinds of a system whose keys prove nothing of a text."""
+"""The kinds of a system whose keys prove nothing about a text."""
 
 
 class _Silent(System):
@@ -73,7 +73,7 @@ for lock in (threading.Lock, threading.RLock):  # A copy of a storage has locks 
 
 
 def ancestors(tips: Iterable[bytes], parents: Mapping[bytes, Iterable[bytes]]) -> set[bytes]:
-    """Those of `tips` whose parents are known, and all they descend from, as far as that is known."""
+    """Return the members of `tips` whose parents are known, and their known ancestors."""
     found: set[bytes] = set()
     todo = list(tips)
     while todo:
@@ -85,12 +85,12 @@ def ancestors(tips: Iterable[bytes], parents: Mapping[bytes, Iterable[bytes]]) -
 
 
 def request_id() -> bytes:
-    """A new one each time, in every process."""
+    """Return a request id that is new each time, in every process."""
     return os.urandom(16)
 
 
 class Repeatable:
-    """Random bytes that are the same in each run, and never the same twice."""
+    """Random bytes that are the same in each run, and never twice the same within a run."""
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
@@ -101,7 +101,7 @@ class Repeatable:
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that a test moves."""
 
     def __init__(self, now: float = 1_800_000_000.0) -> None:
         self.now = now
@@ -111,7 +111,7 @@ class Clock:
 
 
 class Far(PassingTransport):
-    """A store as behind a link, whose files cannot be read once their names are gone."""
+    """A store that behaves as behind a link: its files cannot be read once their names are deleted."""
 
     def __init__(self, inner: Transport, *, prefix: str = "") -> None:
         super().__init__(inner, prefix=prefix)
@@ -119,10 +119,10 @@ class Far(PassingTransport):
 
 
 class Stepwise(PassingTransport):
-    """Something may happen before each call, and each step of a `perform` is one."""
+    """A store that calls `before` before each call, and each step of a `perform` is such a call."""
 
     def before(self, call: str, path: str) -> None:
-        """What happens before a call; `path` counts from where the outermost transport is."""
+        """Called before each call; `path` is relative to the outermost transport."""
 
     def wrap(self, inner: Transport, prefix: str) -> Self:
         made = copy.copy(self)
@@ -180,27 +180,27 @@ class Stepwise(PassingTransport):
 
 
 class History:
-    """Commits with their trees and blobs, each with what it introduces."""
+    """Commits with their trees and blobs, each with the records that it introduces."""
 
     def __init__(self) -> None:
         self.objects: dict[bytes, Record] = {}
         self.parents: dict[bytes, tuple[bytes, ...]] = {}
-        """Of commits and tags, in the order they were made: parents first."""
+        """Parents by commit or tag, in the order in which they were made: parents first."""
         self.introduced: dict[bytes, list[tuple[bytes, bytes]]] = {}
-        """Revision -> (key, path) of the records not reachable from any parent; the revision's own first."""
+        """By revision: (key, path) of the records that no parent reaches; the revision's own first."""
         self._reach: dict[bytes, frozenset[bytes]] = {}
         self._paths: dict[bytes, dict[bytes, bytes]] = {}
         self._writer = SegmentWriter(KINDS, bulk=False, texts=lambda _kind, key: self.objects[key].text)
         self._made: dict[bytes, bytes] = {}
 
     def add(self, meta: bytes, text: bytes) -> bytes:
-        """An object; its id."""
+        """Add an object, and return its id."""
         key = git_key("git-sha1", meta, text)
         self.objects[key] = Record(0, key, meta, text)
         return key
 
     def commit(self, files: Files, parents: Sequence[bytes] = (), message: str = "") -> bytes:
-        """A commit with exactly these files; its id."""
+        """Add a commit with exactly these files, and return its id."""
         paths: dict[bytes, bytes] = {}
         tree = self._tree({name.encode(): text for name, text in files.items()}, b"", paths)
         lines = [b"tree %b\n" % tree.hex().encode()]
@@ -210,7 +210,7 @@ class History:
         return self._revision(key, tuple(parents), paths)
 
     def tag(self, target: bytes, name: str = "v1") -> bytes:
-        """An annotated tag; of a tree or blob it carries what that needs."""
+        """Add an annotated tag; with the tag of a tree or blob comes everything that its target needs."""
         meta = self.objects[target].meta
         kind = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob", TAG: b"tag"}[meta]
         text = b"object %b\ntype %b\ntag %b\n\nA tag.\n" % (target.hex().encode(), kind, name.encode())
@@ -220,11 +220,11 @@ class History:
         return self._revision(key, (), dict.fromkeys(self.closure(target), b""))
 
     def bare(self, target: bytes) -> bytes:
-        """A tree or blob as a revision of its own."""
+        """Add a tree or blob as a revision of its own."""
         return self._revision(target, (), dict.fromkeys(self.closure(target), b""))
 
     def closure(self, key: bytes) -> list[bytes]:
-        """A tree or blob and what is in it."""
+        """Return a tree or blob and everything in it."""
         found = [key]
         record = self.objects[key]
         if record.meta == TREE:
@@ -235,7 +235,7 @@ class History:
         return found
 
     def line(self, count: int, parent: bytes | None = None, name: str = "file") -> list[bytes]:
-        """Commits in a row, each changing a line of one file of several."""
+        """Add commits in a row, each changing a line of one of several files."""
         made: list[bytes] = []
         for number in range(count):
             before = self.files(parent) if parent is not None else {"README": b"a project\n"}
@@ -247,8 +247,8 @@ class History:
         return made
 
     def nested(self, levels: int, width: int, *, empty: bool = False) -> bytes:
-        """A commit whose tree is so many levels of so many times the same folder: few objects, very many paths. In the
-        lowest folders is a file, or (`empty`) nothing."""
+        """Add a commit whose tree has `levels` levels of `width` times the same folder: few objects, very many paths.
+        The lowest folders have a file, or nothing (`empty`)."""
         blob = self.add(BLOB, b"x\n")
         tree = self.add(TREE, b"" if empty else b"100644 file\0" + blob)
         paths = {b"/0": tree} if empty else {b"file": blob, b"/0": tree}
@@ -260,24 +260,24 @@ class History:
         return self._revision(self.add(COMMIT, text), (), paths)
 
     def files(self, commit: bytes) -> dict[str, bytes]:
-        """The files of a commit."""
+        """Return the files of a commit."""
         paths = self._paths[commit]
         return {path.decode(): self.objects[key].text for path, key in paths.items() if self.objects[key].meta == BLOB}
 
     def key_at(self, commit: bytes, path: str) -> bytes:
-        """The id of the file at a path."""
+        """Return the id of the file at a path."""
         return self._paths[commit][path.encode()]
 
     def ancestors(self, tips: Iterable[bytes]) -> set[bytes]:
-        """Those of `tips` that are here, and all they descend from."""
+        """Return the members of `tips` that this history has, and all their ancestors."""
         return ancestors(tips, self.parents)
 
     def announced(self, revision: bytes) -> GraphNode:
-        """A revision and its parents."""
+        """Return a revision with its parents."""
         return GraphNode(revision, tuple(Parent(parent) for parent in self.parents[revision]))
 
     def segment(self, revision: bytes) -> bytes:
-        """Its segment: deltas on the versions its parents have."""
+        """Return the segment of a revision: deltas on the versions that its parents have."""
         made = self._made.get(revision)
         if made is None:
             parents = [Parent(parent) for parent in self.parents[revision]]
@@ -293,7 +293,7 @@ class History:
         return made
 
     def body(self, revisions: Iterable[bytes], *, graph_first: bool = False) -> bytes:
-        """The body of a push."""
+        """Return the body of a push."""
         listed = list(revisions)
         graph = encode_graph([self.announced(revision) for revision in listed]) if graph_first else b""
         return graph + b"".join(self.segment(revision) for revision in listed)
@@ -333,14 +333,14 @@ class History:
 
 
 def create(transaction: Transaction) -> None:
-    """What `Repository.create` does."""
+    """Do the work of `Repository.create`."""
     transaction.create(GIT, KINDS, SETTINGS)
 
 
 def upload(
     repository: PackRepository, body: bytes, segments: int, *, graph_first: bool = False, chunk: int = 4096
 ) -> Upload:
-    """Send a body whole, as a server would take it."""
+    """Upload a whole body, as a server would receive it."""
     transaction = repository.begin()
     if not transaction.exists:
         create(transaction)
@@ -367,7 +367,7 @@ def push(
     age: int = 0,
     first: Callable[[Transaction], None] = create,
 ) -> CommitOutcome:
-    """A whole push: create, bring, move refs (None removes one; not `force`: only forward)."""
+    """Push: create the repository, bring the revisions, move refs (None deletes one; without `force` only forward)."""
     listed = list(revisions)
 
     def plan(transaction: Transaction) -> bytes:
@@ -386,19 +386,19 @@ def push(
 
 
 def locate(snapshot: Snapshot, kind: int, key: bytes) -> list[Location]:
-    """All copies of a record, the lowest position first."""
+    """Return all copies of a record, the lowest position first."""
     digest = record_digest(kind, key)
     packs = enumerate(snapshot.packs)
     return [snapshot._location(number, row) for number, pack in packs for row in pack.index.find_digest(digest)]
 
 
 def refs_of(repository: PackRepository) -> dict[bytes, bytes]:
-    """Ref -> tip."""
+    """Return the refs with their tips."""
     return {name: value[0].id for name, value in repository.snapshot().state.refs().items()}
 
 
 def check_whole(repository: PackRepository, history: History) -> Snapshot:
-    """The repository verifies, and every record its refs reach is what was pushed."""
+    """Check that the repository verifies, and that every record that its refs reach equals the pushed one."""
     report = repository.verify()
     assert report.problems == (), report.problems
     snapshot = repository.snapshot()
@@ -419,7 +419,7 @@ def check_whole(repository: PackRepository, history: History) -> Snapshot:
 
 
 def joined(text: Text) -> bytes:
-    """The bytes of a text that may come in parts."""
+    """Return the bytes of a text that may come in parts."""
     found = b"".join(text.parts)
     assert len(found) == text.length
     return found

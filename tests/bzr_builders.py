@@ -1,4 +1,4 @@
-"""Small true histories of `bzr 2a` in memory, as segments, and the pushes that bring them; Breezy is not imported."""
+"""Small real histories of `bzr 2a` in memory, as segments, and the pushes that bring them; Breezy is not imported."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ ROOT = b"root-id"
 
 
 class BzrHistory:
-    """Revisions of files in folders; both maps of a tree are one page each."""
+    """Revisions of files in folders; each of the two maps of a tree is one page."""
 
     def __init__(self) -> None:
         self.records: dict[tuple[int, Key], Record] = {}
         self.introduced: dict[bytes, list[tuple[int, Key]]] = {}
         self.trees: dict[bytes, dict[bytes, bytes]] = {}
-        """Revision -> path -> text of each file."""
+        """By revision: path -> text of each file."""
         self.parents: dict[bytes, tuple[Parent, ...]] = {}
-        """In the order they were made: parents first."""
+        """Parents by revision, in the order in which revisions were made: parents first."""
         self._changed: dict[bytes, dict[bytes, bytes]] = {}
-        """Revision -> path -> the revision that changed it last."""
+        """By revision: path -> the revision that changed it last."""
         self._reach: dict[bytes, frozenset[tuple[int, Key]]] = {}
         self._writer = SegmentWriter(KINDS, bulk=False, texts=lambda kind, key: self.records[kind, key].text)
 
@@ -44,7 +44,7 @@ class BzrHistory:
         ghost_first: bool = False,
         signed: bool = False,
     ) -> bytes:
-        """A revision with exactly these files; its id."""
+        """Add a revision with exactly these files, and return its id."""
         revision = b"joe@example.org-%d" % (len(self.parents) + 1)
         here, gone = [Parent(each) for each in parents], [Parent(each, absent=True) for each in ghosts]
         self.parents[revision] = (*gone, *here) if ghost_first else (*here, *gone)
@@ -81,7 +81,7 @@ class BzrHistory:
         return revision
 
     def line(self, count: int) -> list[bytes]:
-        """Revisions in a row, each changing a line of one file of three."""
+        """Add revisions in a row, each changing a line of one of three files."""
         made: list[bytes] = []
         files = {b"README": b"a project\n", b"src/a.py": b"print()\n", b"src/deep/b.py": b"pass\n"}
         for number in range(count):
@@ -90,21 +90,21 @@ class BzrHistory:
         return made
 
     def text(self, path: bytes, revision: bytes) -> Key:
-        """The key of a path's text in a revision."""
+        """Return the key of a path's text in a revision."""
         return _id(path) + b"\0" + self._changed[revision][path]
 
     def ancestors(self, tips: Iterable[bytes]) -> set[bytes]:
-        """Those of `tips` that are here, and all they descend from."""
+        """Return the members of `tips` that this history has, and all their ancestors."""
         return ancestors(tips, {each: [parent.id for parent in named] for each, named in self.parents.items()})
 
     def segment(self, revision: bytes) -> bytes:
-        """Its segment."""
+        """Return the segment of a revision."""
         records = [self.records[place] for place in self.introduced[revision]]
         items = [NewRecord(record.kind, record.key, record.meta, record.text) for record in records]
         return self._writer.segment(revision, self.parents[revision], items)
 
     def push(self, repository: PackRepository, revisions: Iterable[bytes], refs: Mapping[bytes, Tip]) -> None:
-        """A whole push."""
+        """Push these revisions and refs."""
         segments = [self.segment(revision) for revision in revisions]
         transaction = repository.begin()
         if not transaction.exists:
@@ -126,7 +126,7 @@ class BzrHistory:
     def _last(
         self, revision: bytes, path: bytes, text: bytes | None, parents: Sequence[bytes], changed: dict[bytes, bytes]
     ) -> bytes:
-        """The revision that changed a path last; a text is added where that is this one."""
+        """Return the revision that changed a path last. If that is this revision, add the text."""
         before = dict.fromkeys(
             [self._changed[each][path] for each in parents if path in self._changed[each]],
         )

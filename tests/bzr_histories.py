@@ -25,11 +25,11 @@ from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 
 BZR = "bzr 2a"
 KINDS = system_of(BZR).kinds
-"""Of its repositories."""
+"""The kinds of records in a Breezy repository."""
 
 
 class Ids(add.AddAction):  # type: ignore[misc]
-    """File ids that are the same for the same seed."""
+    """File ids that depend on the seed alone."""
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Ids(add.AddAction):  # type: ignore[misc]
 
 
 class Author:
-    """Commits to a working tree as a random user would; every id is the same for the same seed."""
+    """Commits to a working tree as a random user would; every id depends on the seed alone."""
 
     def __init__(self, folder: Path, seed: int, files: int) -> None:
         self._random = random.Random(seed)
@@ -59,7 +59,7 @@ class Author:
         self.commit()
 
     def commit(self, *others: RevisionId) -> RevisionId:
-        """Commit what there is as a child of the tree's parent and `others`."""
+        """Commit the working tree as a child of its parent and of `others`."""
         self._count += 1
         with self.tree.lock_write():
             if others:
@@ -78,14 +78,14 @@ class Author:
         return bytes(made)
 
     def go_to(self, tip: RevisionId) -> None:
-        """Begin a branch there."""
+        """Switch to a new branch at this tip."""
         with self.tree.lock_write():
             self.tree.branch.generate_revision_history(tip)
             self.tree.revert(old_tree=self.tree.branch.repository.revision_tree(tip), backups=False)
             self.tree.set_parent_ids([tip])
 
     def change(self) -> None:
-        """A few changes of every sort, one in a file that each branch changes."""
+        """Make a few changes of every sort, one of them in a file that each branch changes."""
         self._write("common", b"%d\n" % self._random.getrandbits(30))
         files = [path for path in self._paths() if path.is_file() and not path.is_symlink()]
         for path in self._random.sample(files, min(4, len(files))):
@@ -116,14 +116,14 @@ class Author:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Let Breezy leave files to be closed by themselves."""
+    """Silence Breezy's warnings on files that it leaves to the garbage collector to close."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         yield
 
 
 def make_repository(folder: Path, seed: int = 0, revisions: int = 24, files: int = 300) -> Any:
-    """Such a history, as Breezy keeps it."""
+    """Make a random history in a repository of Breezy."""
     author = Author(folder / "tree", seed, files)
     chance = random.Random(seed + 1)
     while len(author.tips) < revisions:
@@ -151,14 +151,14 @@ def make_repository(folder: Path, seed: int = 0, revisions: int = 24, files: int
 
 @dataclass
 class BzrHistory:
-    """Revisions, parents first, each with the records it introduced."""
+    """Revisions, parents first, each with the records that it introduced."""
 
     parents: dict[RevisionId, tuple[Parent, ...]] = field(default_factory=dict)
     records: dict[RevisionId, list[Record]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, repository: Any, without: Collection[RevisionId] = ()) -> BzrHistory:
-        """All of a repository of Breezy's, as if it had not the revisions `without`."""
+        """Read a repository of Breezy, as if it lacked the revisions `without`."""
         history = cls()
         with repository.lock_read():
             graph = repository.get_graph()
@@ -193,7 +193,7 @@ class BzrHistory:
         return next(reversed(self.parents))
 
     def ancestors(self, name: RevisionId) -> set[RevisionId]:
-        """A revision and all it descends from that is not a ghost."""
+        """Return a revision and all its ancestors that are not ghosts."""
         found: set[RevisionId] = set()
         todo = [name]
         while todo:
@@ -204,12 +204,12 @@ class BzrHistory:
         return found
 
     def texts(self) -> Callable[[int, Key], bytes]:
-        """Gives the text of a record."""
+        """Return a function that gives the text of a record."""
         found = {(each.kind, each.key): each.text for records in self.records.values() for each in records}
         return lambda kind, key: found[kind, key]
 
     def segments(self, *, bases: bool = True) -> Iterator[bytes]:
-        """A segment for each revision; with deltas, or every text in full."""
+        """Yield a segment for each revision, with deltas or with every text in full."""
         writer = SegmentWriter(KINDS, bulk=False, texts=self.texts())
         latest: dict[tuple[RevisionId, int, bytes], Key] = {}
         for name, parents in self.parents.items():
@@ -227,26 +227,26 @@ class BzrHistory:
 
 
 def _place(record: Record) -> bytes:
-    """What a record is a version of: of a text the file, of a page what its first lines say."""
+    """Return the identity across versions of a record: for a text its file, for a page its first lines."""
     if record.kind == CHK:
         return b"".join(record.text.split(b"\n", 5)[:5:2])
     return record.key.partition(b"\0")[0] if record.kind == TEXT else b""
 
 
 def _read(store: Any, keys: Iterable[tuple[bytes, ...]]) -> Iterator[tuple[Key, list[RevisionId], bytes]]:
-    """Key, parents and text of each that is there."""
+    """Yield key, parents and text of each record that is in the store."""
     for each in store.get_record_stream(list(keys), "unordered", True):
         if each.storage_kind != "absent":
             yield b"\0".join(each.key), [key[-1] for key in each.parents or ()], each.get_bytes_as("fulltext")
 
 
 def create(transaction: Transaction) -> None:
-    """What `Repository.create` does."""
+    """Do the work of `Repository.create`."""
     transaction.create(BZR, KINDS, {})
 
 
 def upload(repository: PackRepository, segments: Sequence[bytes]) -> Upload:
-    """Send segments, as a server would take them."""
+    """Upload segments, as a server would receive them."""
     transaction = repository.begin()
     if not transaction.exists:
         create(transaction)
@@ -262,7 +262,7 @@ def upload(repository: PackRepository, segments: Sequence[bytes]) -> Upload:
 
 
 def push(repository: PackRepository, segments: Sequence[bytes], tip: RevisionId) -> CommitOutcome:
-    """A whole push of segments to the branch at the repository's own path."""
+    """Push segments to the branch at the repository's own path."""
 
     def plan(transaction: Transaction) -> bytes:
         create(transaction)

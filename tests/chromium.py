@@ -17,17 +17,17 @@ from typing import Any, Self
 from needs import BROWSERS, find, require
 
 PATIENCE = 60.0
-"""Seconds after which the browser is stuck."""
+"""Seconds after which the browser counts as stuck."""
 
 READS, WRITES = 3, 4
-"""The descriptors at which a browser reads requests and writes what happens."""
+"""The descriptors from which a browser reads requests and to which it writes answers and events."""
 
 KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
-"""The numbers of keys that write nothing."""
+"""The numbers of keys that write no character."""
 
 
 class Browser:
-    """One page of a browser that a network namespace of its own keeps from every other host, and from this one."""
+    """One page of a browser in a network namespace of its own, which cannot reach any host, this one included."""
 
     def __init__(self, folder: Path) -> None:
         """`folder`: an empty one for its files.
@@ -51,7 +51,7 @@ class Browser:
         self._asked = 0
         self._session: str | None = None
         self.problems: list[str] = []
-        """What the console of the page has said."""
+        """The messages of the page's console."""
 
     def __enter__(self) -> Self:
         target = self.do("Target.createTarget", url="about:blank")["targetId"]
@@ -72,7 +72,7 @@ class Browser:
         self.process.wait(PATIENCE)
 
     def do(self, method: str, **parameters: object) -> dict[str, Any]:
-        """What a method of the protocol returns."""
+        """Call a method of the protocol, and return its result."""
         self._asked += 1
         message = {"id": self._asked, "method": method, "params": parameters}
         if self._session is not None:
@@ -86,7 +86,7 @@ class Browser:
         return result
 
     def open(self, path: Path) -> None:
-        """Show a file, and wait until it is loaded."""
+        """Load a file, and wait until it is loaded."""
         self.do("Emulation.setDeviceMetricsOverride", width=1280, height=900, deviceScaleFactor=1, mobile=False)
         self.do("Page.navigate", url=path.as_uri())
         while not any(each.get("method") == "Page.loadEventFired" for each in self._events):
@@ -94,7 +94,7 @@ class Browser:
         self._events.clear()
 
     def value(self, expression: str) -> Any:
-        """What JavaScript makes of an expression, in the page."""
+        """Return the value of a JavaScript expression in the page."""
         found = self.do("Runtime.evaluate", expression=expression, returnByValue=True)
         if "exceptionDetails" in found:
             raise AssertionError(f"{expression}: {found['exceptionDetails']}")
@@ -107,7 +107,7 @@ class Browser:
             self.do("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def middle(self, selector: str) -> tuple[float, float]:
-        """Where the middle of an element is, which is moved into sight."""
+        """Scroll an element into sight, and return the place of its middle."""
         box = self.value(
             "(each => { each.scrollIntoView({block: 'center'}); const box = each.getBoundingClientRect(); "
             "return [box.x + box.width / 2, box.y + box.height / 2] })"
@@ -116,14 +116,14 @@ class Browser:
         return box[0], box[1]
 
     def press(self, key: str) -> None:
-        """Press a key, and let it go."""
+        """Press a key and release it."""
         written = {"Enter": "\r"}.get(key, "" if key in KEYS else key)
         pressed = {"key": key, "windowsVirtualKeyCode": KEYS.get(key, 0)}
         self.do("Input.dispatchKeyEvent", type="keyDown", text=written, **pressed)
         self.do("Input.dispatchKeyEvent", type="keyUp", **pressed)
 
     def _next(self) -> dict[str, Any]:
-        """The next message from the browser; what the console says is noted."""
+        """Return the next message from the browser, and note the messages of the console."""
         deadline = time.monotonic() + PATIENCE
         while b"\0" not in self._came:
             ready, _, _ = select.select([self._answers], [], [], max(0.0, deadline - time.monotonic()))
@@ -141,7 +141,7 @@ class Browser:
 def _started(
     command: Sequence[str], environment: dict[str, str], log: Path
 ) -> tuple[int, int, subprocess.Popen[bytes]]:
-    """A browser: the descriptors that its requests go into and its answers come from, and its process."""
+    """Start a browser, and return the descriptors of its requests and answers, and its process."""
     reads, requests = os.pipe()
     answers, writes = os.pipe()
     kept = [os.dup(each) for each in (reads, writes)]

@@ -1,6 +1,6 @@
-"""What holds for every test: no environment of the user's, and with REQUIRE_ALL=1 a test that is left out is a failure.
+"""The fixtures and rules of every test: no environment of the user's, and with REQUIRE_ALL=1 a skipped test fails.
 
-And for those that run commands which make folders, where these are.
+Tests of commands that make folders get a folder in which these are made.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from versitygw import S3
 
 STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
-"""Warnings of a C compiler that are errors."""
+"""The warnings of a C compiler that count as errors."""
 
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL") == "1"
 
 BANS = "SMARTSERVER_DEBUG"
-"""Where `smartserver.pytest_plugin` says what is banned, for commands too: from the first test's first fixture on."""
+"""The variable that bans calls (`smartserver.pytest_plugin`), in commands too. It is set from the first fixture on."""
 
 NATIVE = "SMARTSERVER_NATIVE"
-"""0 turns native parts off (`records.native.OFF`), in all programs that tests start."""
+"""The variable that turns native parts off (`records.native.OFF`) in all programs that tests start, if 0."""
 
 TEST_HG = os.environ.get("TEST_HG")
-"""The folder of another release of hg than that of this environment (`make hg-versions`)."""
+"""The folder of another release of hg than this environment's (`make hg-versions`)."""
 
 os.environ.pop(BANS, None)  # The user's.
 
@@ -49,9 +49,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if REQUIRE_ALL e
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_environment_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A home of its own, and no git settings: neither the user's, nor those of a hook that runs the tests. The programs
-    this environment installs come first in the path, so that git finds the remote program under test. Signals that a
-    shell or `nohup` has background programs ignore do what they always do."""
+    """Give the tests a home of their own and no git settings, neither the user's nor those of a hook that runs the
+    tests. The installed programs come first in the path, so that git finds the remote program under test. Signals that
+    a shell or `nohup` has background programs ignore get their default action."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
@@ -74,7 +74,7 @@ def _no_environment_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where commands make their folders: nothing may be left there."""
+    """The folder in which commands make theirs; nothing may be left in it."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -101,7 +101,7 @@ def postgres() -> Iterator[Postgres]:
 
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    """A real S3 store on loopback, whose first gateway the environment names; another with `make engine-suite`."""
+    """A real S3 store on loopback; the environment has its first gateway. `make engine-suite` runs another store."""
     from versitygw import S3, environment
 
     if os.environ.get("TEST_SEAWEED"):
@@ -126,12 +126,12 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["python", "c"])
 def programs(request: pytest.FixtureRequest) -> str:
-    """The folder of the programs that git runs: as pip makes them, or in C."""
+    """The folder of the programs that git runs: made by pip, or in C."""
     return str(request.getfixturevalue("compiled")) if request.param == "c" else os.path.dirname(sys.executable)
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays to the end: Python's collector need not look through thousands of tests each time."""
+    """Exempt the collected tests from garbage collection, so that Python does not walk thousands of them each time."""
     gc.collect()
     gc.freeze()
 
@@ -142,7 +142,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
-    """The marks come before any fixture: one of a session would be made for nothing."""
+    """Apply the marks before any fixture, so that no session fixture is made for a skipped test."""
     with needs.left_out():
         needs.require(*(name for mark in item.iter_markers("needs") for name in mark.args))
         yield
@@ -155,7 +155,7 @@ def pytest_runtest_call() -> Generator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What was left out: at the end of this run, or for the list of all runs."""
+    """Report the skipped tests: at the end of this run, or for the list of all runs."""
     reasons = [needs.reason(each) for each in terminalreporter.stats.get("skipped", [])]
     if needs.LEFT_OUT:
         needs.write(reasons)
@@ -169,7 +169,7 @@ def _why(report: pytest.TestReport | pytest.CollectReport) -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that skips fails, with its reason; an expected failure (strict anyway) is no skip."""
+    """Fail a test that skips, with its reason; an expected failure (strict anyway) is no skip."""
     report = yield
     if REQUIRE_ALL and report.skipped and not hasattr(report, "wasxfail"):
         report.outcome, report.longrepr = "failed", _why(report)
@@ -178,7 +178,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """So does a whole file that skips."""
+    """Fail a whole file that skips."""
     report = yield
     if REQUIRE_ALL and report.skipped:
         report.outcome, report.longrepr = "failed", _why(report)

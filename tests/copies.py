@@ -1,4 +1,4 @@
-"""Copies of a storage in memory and of what goes with it: pickled once, and loaded as often as one is needed."""
+"""Copies of a storage in memory and its companions: pickled once, and loaded whenever a copy is needed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import threading
 from typing import Any
 
 _LOCKS = {type(new()): lambda _, new=new: (new, ()) for new in (threading.Lock, threading.RLock)}
-"""Each copy has locks of its own, that nobody holds."""
+"""Makes new locks for each copy, held by nobody."""
 
 
 def freeze(storage: object) -> bytes:
-    """What `thaw` makes equal ones of; equal bytes are equal storages."""
+    """Return the bytes from which `thaw` makes equal storages; equal bytes are equal storages."""
     file = io.BytesIO()
     pickler = pickle.Pickler(file)
     pickler.dispatch_table = {**copyreg.dispatch_table, **_LOCKS}
@@ -22,5 +22,5 @@ def freeze(storage: object) -> bytes:
 
 
 def thaw(frozen: bytes) -> Any:
-    """A copy."""
+    """Return a copy of a frozen storage."""
     return pickle.loads(frozen)

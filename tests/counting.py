@@ -1,4 +1,4 @@
-"""What is counted (`smartserver.meters`) from a moment on."""
+"""The counts of `smartserver.meters` from a moment on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from smartserver.meters import METERS, Counts, Index, counted_here, since
 
 
 class Counting:
-    """Of the thread that makes it."""
+    """The counts of the current thread since this object was made."""
 
     def __init__(self) -> None:
         self._before = counted_here()
@@ -16,10 +16,10 @@ class Counting:
 
     @property
     def named(self) -> dict[str, int]:
-        """All that is not zero."""
+        """The counts that are not zero, by name."""
         return named(since(counted_here(), self._before))
 
 
 def named(counts: Counts) -> dict[str, int]:
-    """The counts that are not zero, by name."""
+    """Return the counts that are not zero, by name."""
     return {meter.name: count for meter, count in zip(METERS, counts, strict=True) if count}

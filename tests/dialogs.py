@@ -1,4 +1,4 @@
-"""A session of the server and a client's end of the wire, joined without a medium: what one sends, the other has."""
+"""A session of the server and a client's end of the wire, joined without a medium: bytes arrive at once."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ T = TypeVar("T")
 
 PATH = "project"
 CREATE = CreateRequest(GIT, [KindField(kind.name, kind.check, kind.base) for kind in KINDS], SETTINGS)
-"""Makes a git repository."""
+"""The call that makes a git repository."""
 
 
 def numbered(number: int) -> bytes:
-    """A request id."""
+    """Return a request id."""
     return number.to_bytes(16, "big")
 
 
@@ -46,7 +46,7 @@ def message(
     flags: RequestFlag = RequestFlag.NONE,
     known: KnownVersion | None = None,
 ) -> RequestMessage:
-    """A request of these calls."""
+    """Return a request of these calls."""
     listed = [Call(verb.name, msgspec.Raw(msgspec.msgpack.encode(arguments))) for verb, arguments in calls]
     return RequestMessage(path, request, age, listed, int(flags), known)
 
@@ -71,13 +71,13 @@ class SteppedExecutor:
         self.waiting.popleft()()
 
     def run_all(self) -> None:
-        """Run all there is, and what follows from it."""
+        """Run all queued work, and the work that follows from it."""
         while self.waiting:
             self.step()
 
 
 class Lanes(SteppedExecutor):
-    """Notes in which lane work was to run."""
+    """Records the lane of each piece of work."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class Lanes(SteppedExecutor):
 
 
 class Dialog:
-    """One connection: the session, and this object as its shell and its client. Answers are checked by the grammar."""
+    """One connection: the session, and this object as its shell and its client. The grammar checks all answers."""
 
     def __init__(self, site: Site, access: Admission | None = None, executor: Executor | None = None) -> None:
         self.closed = False
@@ -100,9 +100,9 @@ class Dialog:
         self.paused: list[bool] = []
         """Each pause (True) and resumption of reading."""
         self.raw = bytearray()
-        """Everything the server wrote."""
+        """All bytes that the server wrote."""
         self.heard: list[Event] = []
-        """Everything it said."""
+        """All events that the server sent."""
         self.client = Connection(Role.CLIENT)
         self._last = 0
         self.session = Session(site, access or invoking_user("tester"), self, executor or InlineExecutor(), "a test")
@@ -134,20 +134,20 @@ class Dialog:
     # -- the client
 
     def send(self, *events: Event) -> list[Event]:
-        """Send these; what the server said meanwhile."""
+        """Send these events, and return the events that the server sent meanwhile."""
         before = len(self.heard)
         for event in events:
             self.session.data_received(self.client.send(event))
         return self.heard[before:]
 
     def begin(self, request: RequestMessage) -> int:
-        """Send a request without its body; its number on this connection."""
+        """Send a request without its body, and return its number on this connection."""
         self._last += 1
         self.send(Request(self._last, encode(request), body=bool(request.flags & RequestFlag.BODY)))
         return self._last
 
     def ask(self, request: RequestMessage, body: bytes = b"", segments: int = 0) -> ReplyMessage | Failure:
-        """Send a request, with its body as far as it is wanted; the answer."""
+        """Send a request, with as much of its body as the server wants, and return the answer."""
         number = self.begin(request)
         if request.flags & RequestFlag.BODY:
             if self.answer(number) is None and body:
@@ -158,7 +158,7 @@ class Dialog:
         return answer
 
     def answer(self, number: int) -> ReplyMessage | Failure | None:
-        """The answer to a request, if it has come; an ERROR after the reply counts before it."""
+        """Return the answer to a request, or None before it came; an ERROR after the reply takes precedence."""
         parts = [event for event in self.heard if isinstance(event, (Reply, Error)) and event.id == number]
         if not parts or parts[-1].more:
             return None
@@ -167,11 +167,11 @@ class Dialog:
         return decode_failure(payload) if kind is Error else decode_reply(payload)
 
     def body(self, number: int) -> bytes:
-        """What of the body of an answer has come."""
+        """Return the part of an answer's body that has come."""
         return b"".join(event.chunk for event in self.heard if isinstance(event, Body) and event.id == number)
 
     def ended(self, number: int) -> bool:
-        """Whether the body of an answer is whole."""
+        """Tell whether the body of an answer is complete."""
         return any(isinstance(event, End) and event.id == number for event in self.heard)
 
 
@@ -194,23 +194,23 @@ class Served:
         return self.site.find(path).repository
 
     def push(self, revisions: Sequence[bytes], refs: dict[bytes, bytes | None], path: str = PATH) -> None:
-        """As somebody else would."""
+        """Push without this client, as a concurrent user would."""
         push(self.repository(path), self.history, revisions, refs)
 
     def refs(self, path: str = PATH) -> dict[bytes, bytes]:
-        """Ref -> tip; nothing where there is no repository."""
+        """Return the refs with their tips; empty if there is no repository."""
         repository = self.repository(path)
         if not repository.exists():
             return {}
         return {name: value[0].id for name, value in repository.snapshot().state.refs().items()}
 
     def files(self) -> list[str]:
-        """Every file and folder there is."""
+        """Return every file and folder of the site."""
         return sorted(walk(self.transport))
 
 
 def walk(transport: Transport, path: str = "") -> list[str]:
-    """Everything below a folder."""
+    """Return every file and folder below a folder."""
     found: list[str] = []
     for name in transport.list_directory(path):
         below = f"{path}/{name}" if path else name

@@ -21,9 +21,9 @@ from transports.decorators.passing import PassingTransport
 from transports.errors import TransportFailed
 
 FaultMode = Literal["fail", "tear", "die", "lose"]
-"""What becomes of call n. `fail`: it is not done. `tear`: a write writes the first half of its bytes, any other call is
-not done. `lose`: it is done but reported failed. `die`: it is not done and no later call is, reads included: the
-process is dead. In all the others everything works again afterwards."""
+"""The fault at call n. `fail`: the call is not done. `tear`: a write writes the first half of its bytes, and any other
+call is not done. `lose`: the call is done but reported as failed. `die`: neither this call nor a later one is done,
+reads included: the process is dead. In all other modes later calls work."""
 
 T = TypeVar("T")
 
@@ -100,9 +100,9 @@ class _FaultyWriteFile(WriteFile):
 
 
 class FaultyTransport(PassingTransport):
-    """The tree of `inner`, until the changing call number `fail_at` of the whole tree; 0: none fails.
+    """The tree of `inner`, until the changing call number `fail_at` of the whole tree fails; 0: none fails.
 
-    `calls`: how many changing calls were made. `log`: what each was, for the message of a test that fails.
+    `calls`: the number of changing calls. `log`: these calls, for the message of a failed test.
     """
 
     def __init__(
@@ -119,12 +119,12 @@ class FaultyTransport(PassingTransport):
 
     @property
     def calls(self) -> int:
-        """How many calls that change anything were made, the failed one included."""
+        """The number of calls that change anything, the failed one included."""
         return self._fuse.calls
 
     @property
     def log(self) -> list[str]:
-        """Those calls, each as its name and path."""
+        """The changing calls, each as name and path."""
         return list(self._fuse.log)
 
     def wrap(self, inner: Transport, prefix: str) -> FaultyTransport:

@@ -1,8 +1,8 @@
-"""Python programs as processes forked from one that has imported what they need, so that a start is quick.
+"""Python programs as processes forked from one that has already imported their modules, so that they start quickly.
 
-Run as a program it is that process: it imports what most of its programs import, opens nothing, starts no thread, and
-forks for each who asks at a socket. What belongs to a start itself (an import that is missing, a signal that comes
-meanwhile, the group of a terminal) is tried where programs are started as users do it: `Users.start` of brz,
+Run as a program, this module is that process: it imports the modules that most of its programs need, opens nothing,
+starts no thread, and forks for each request at a socket. A fork cannot test a start itself: a missing import, a signal
+during the start, the process group of a terminal. The tests of these start programs as users do: `Users.start` of brz,
 `test_brz_process`, `User.start` of git with our remote program, `test_git_start`, and all in `tests/unit/cli`.
 """
 
@@ -52,19 +52,19 @@ os._exit(status if answer else 255)
 
 
 class Request(NamedTuple):
-    """What a process becomes, and who asks for it."""
+    """The program that a forked process becomes, and the process that asks for it."""
 
     words: Sequence[str]
-    """As Python gets them: `-m` and a module, `-c` and a program or a file; then arguments."""
+    """The words after `python`: `-m` and a module, `-c` and a program, or a file; then arguments."""
     folder: str
     environment: Mapping[str, str]
     fds: Sequence[int]
-    """The numbers of its descriptors."""
+    """The numbers that its descriptors get."""
     parent: int
 
 
 class Fork:
-    """A running process: what is used of `subprocess.Popen`."""
+    """A running process, with the needed part of `subprocess.Popen`."""
 
     def __init__(self, args: Sequence[str], connection: socket.socket) -> None:
         self.args = args
@@ -82,11 +82,11 @@ class Fork:
         return int.from_bytes(answer, sys.byteorder, signed=True)
 
     def poll(self) -> int | None:
-        """Its exit status, when it has ended."""
+        """Return its exit status, or None while it runs."""
         return self._ended(0)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit status, or the negative number of the signal that ended it."""
+        """Wait for its end, and return its exit status, or the negative number of the signal that ended it."""
         status = self._ended(timeout)
         if status is None:
             raise subprocess.TimeoutExpired(self.args, timeout or 0)
@@ -99,13 +99,13 @@ class Fork:
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal, if it runs."""
+        """Send it a signal, if it still runs."""
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def forget(self) -> None:
-        """Ask no more about it, which ends it."""
+        """Close the connection to it, which kills it."""
         self._connection.close()
 
     def terminate(self) -> None:
@@ -116,7 +116,7 @@ class Fork:
 
 
 class Forks:
-    """Processes with the same imports; the one they are forked from starts with the first."""
+    """Starts processes with the same imports. The process that they are forked from starts with the first."""
 
     def __init__(self, *imported: str) -> None:
         self._imported = imported
@@ -133,8 +133,7 @@ class Forks:
         environment: Mapping[str, str] | None = None,
         pass_fds: Sequence[int] = (),
     ) -> Fork:
-        """A process in a group of its own, which reads nothing, and writes where it is to. Who ends, or forgets it,
-        kills it."""
+        """Start a process in a group of its own, which reads nothing. It dies when the caller ends or forgets it."""
         given = os.environ if environment is None else environment
         connection = socket.socket(socket.AF_UNIX)
         try:
@@ -156,7 +155,7 @@ class Forks:
         folder: Path | str = ".",
         environment: Mapping[str, str] | None = None,
     ) -> tuple[int, bytes, bytes]:
-        """Exit status, standard output and standard error of a command.
+        """Run a command, and return its exit status, standard output and standard error.
 
         Raises:
             subprocess.TimeoutExpired: it took longer than `timeout` seconds, and was killed.
@@ -177,8 +176,7 @@ class Forks:
             return status, out.read(), err.read()
 
     def stand_in(self, program: Path, run: Path | None = None) -> Path:
-        """A folder with a program that is `program`, forked, for what finds it in its path. `run`: the file in Python
-        that is run as it, where that is not the program itself."""
+        """Return a folder for the path, with a stand-in for `program` that forks. `run`: another Python file to run."""
         address = self._address(os.environ)
         stands_in = Path(self._folder.name, "programs", program.name)
         if not stands_in.exists():
@@ -210,21 +208,21 @@ class Forks:
         return address
 
     def close(self) -> None:
-        """End the process they are forked from, and with it all that still run."""
+        """End the process that they are forked from, and with it all that still run."""
         if self._process is not None:
             self._process.communicate()
             self._folder.cleanup()
 
 
 def asked(connection: socket.socket) -> tuple[Request, list[int]]:
-    """What somebody asks for, with the descriptors it is to have."""
+    """Receive a request for a process, with the descriptors that it gets."""
     _, fds, _, _ = socket.recv_fds(connection, 1, 253)
     with connection.makefile("rb") as line:
         return Request(*ast.literal_eval(line.readline().decode())), fds
 
 
 def serve(listening: socket.socket) -> tuple[Request, list[int]]:
-    """Fork for each who asks, until nobody can; returns in what is forked."""
+    """Fork for each request until no client is left. In a forked child, return its request."""
     told, ended = socket.socketpair()  # A byte comes for each process that ends.
     told.setblocking(False)
     ended.setblocking(False)
@@ -268,19 +266,19 @@ def serve(listening: socket.socket) -> tuple[Request, list[int]]:
 
 
 def reaped(running: Iterable[int]) -> list[tuple[int, int]]:
-    """Which of those processes have ended, and their exit statuses or the negative numbers of signals."""
+    """Return the processes that have ended, each with its exit status or the negative number of its signal."""
     found = [os.waitpid(process, os.WNOHANG) for process in running]
     return [(process, os.waitstatus_to_exitcode(status)) for process, status in found if process]
 
 
 def tell(connection: socket.socket, number: int) -> None:
-    """Answer, if somebody listens."""
+    """Send a number to the client, if it still listens."""
     with contextlib.suppress(BrokenPipeError):
         connection.sendall(number.to_bytes(4, sys.byteorder, signed=True))
 
 
 def become(request: Request, fds: list[int]) -> None:
-    """Be what Python is that was started as asked for."""
+    """Act as a new Python process with this request."""
     os.setsid()
     above = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max(request.fds) + 1) for fd in fds]
     for fd in fds:
@@ -308,8 +306,7 @@ def become(request: Request, fds: list[int]) -> None:
 
 
 def end(status: int) -> None:
-    """Do what Python does at its end, but free nothing: each page would be copied first, for four fifths of the time
-    that the shortest program takes."""
+    """End as Python does, but free nothing: freeing copies pages, and takes four fifths of a short program's time."""
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     try:
@@ -321,7 +318,7 @@ def end(status: int) -> None:
 
 
 def main() -> None:
-    """Import what is named, and fork."""
+    """Import the named modules, and serve forks."""
     with socket.socket(fileno=int(sys.argv[1])) as listening:
         for name in sys.argv[2:]:
             importlib.import_module(name)

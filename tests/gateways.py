@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Self
 
 TIMEOUT = 120
-"""Seconds after which a command hangs."""
+"""Seconds after which a command counts as hanging."""
 
 READY = re.compile(r"on hpss(?:\+tls)?://[\d.]+:(\d+)/.*?\nfor stock git on (https?)://[\d.]+:(\d+)/", re.S)
 
 
 def environment(home: Path) -> dict[str, str]:
-    """What git sees: a home of its own, and nothing of the user's."""
+    """Return git's environment: a home of its own, and no variable of the user's."""
     kept = {name: value for name, value in os.environ.items() if name in ("LD_LIBRARY_PATH", "TMPDIR")}
     return {
         **kept,
@@ -40,10 +40,10 @@ def environment(home: Path) -> dict[str, str]:
 
 
 class GatewayServer:
-    """The server, as a context. Its caches are in `cache`, its log is in `log`."""
+    """A running server, as a context manager. Its caches are in `cache`, its log is in `log`."""
 
     def __init__(self, folder: Path, *options: str, anonymous: str = "write") -> None:
-        """`anonymous`: empty where `options` have --access."""
+        """`anonymous`: the rights of unknown users; empty where `options` have --access."""
         self.folder = folder
         self.root, self.cache, self.log = folder / "root", folder / "cache", folder / "server.log"
         self.root.mkdir(exist_ok=True)
@@ -60,7 +60,7 @@ class GatewayServer:
         self.stop(signal.SIGTERM)
 
     def start(self) -> None:
-        """Begin; on the same ports where it ran before."""
+        """Start the server; after a stop on the same ports as before."""
         begins = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -83,7 +83,7 @@ class GatewayServer:
         self.port, self.scheme, self.http_port = int(found[1]), found[2], int(found[3])
 
     def stop(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """End it, with this signal."""
+        """Stop the server with this signal."""
         process, self.process = self.process, None
         if process is not None:
             process.send_signal(number)
@@ -93,23 +93,23 @@ class GatewayServer:
             process.wait()
 
     def url(self, path: str = "project", user: str = "") -> str:
-        """The URL of stock git. `user`: name and password."""
+        """Return the URL for stock git. `user`: name and password."""
         return f"{self.scheme}://{user and f'{user}@'}127.0.0.1:{self.http_port}/{path}"
 
     def ours(self, path: str = "project") -> str:
-        """The URL of our own protocol."""
+        """Return the URL for our own protocol."""
         return f"hpss://127.0.0.1:{self.port}/{path}"
 
 
 class Git:
-    """Git in a folder."""
+    """Runs git in a folder."""
 
     def __init__(self, folder: Path, home: Path, variables: Mapping[str, str] | None = None) -> None:
         self.folder = folder
         self.environment = environment(home) | dict(variables or {})
 
     def __call__(self, *words: str, status: int | None = 0) -> str:
-        """Run a command; what it said. `status`: None: any."""
+        """Run a command, and return its output. `status`: the expected one; None: any."""
         done = subprocess.run(
             ["git", *words], cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, timeout=TIMEOUT, check=False,
@@ -119,21 +119,21 @@ class Git:
         return said
 
     def commit(self, name: str, content: str = "") -> str:
-        """Commit a file; the id of the commit."""
+        """Commit a file, and return the commit's id."""
         (self.folder / name).write_text(content or f"{name}\n")
         self("add", name)
         self("commit", "-q", "-m", name)
         return self("rev-parse", "HEAD").strip()
 
     def at(self, folder: str) -> Git:
-        """Git in a folder beside this one."""
+        """Return a git in a folder beside this one."""
         made = Git(self.folder.parent / folder, self.folder)
         made.environment = self.environment
         return made
 
 
 def new_repository(folder: Path, **variables: str) -> Git:
-    """Git in a new repository with one commit."""
+    """Make a new repository with one commit."""
     folder.mkdir()
     git = Git(folder, folder.parent, variables)
     git("init", "-q", "-b", "main")

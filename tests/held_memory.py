@@ -1,7 +1,7 @@
-"""What a connection can make the server hold in memory: one row for each thing, with the limit it comes from.
+"""The memory of the server that a connection can hold: one row for each use, with the limit that bounds it.
 
-`doc/howto/run_a_server.md` shows this table, and `tests/sockets/test_held_memory.py` measures a real server. None of
-the rows is there for a client that may not do the thing; those of a push need the permission to write.
+`doc/howto/run_a_server.md` shows this table, and `tests/sockets/test_held_memory.py` measures a real server. No row
+applies to a client that may not do the thing; the rows of a push need the permission to write.
 """
 
 from __future__ import annotations
@@ -19,33 +19,32 @@ from smartserver.store.verify_packs import TEXTS as VERIFIED
 from smartserver.wire.limits import KIB, MAX_CALLS, MAX_MESSAGE, MAX_REQUEST, MAX_RESULTS, MIB, UNREAD_BYTES
 
 GRAPH_TIMES = 4
-"""Times its bytes that a graph takes while it is read and compared: 2,600,000 revisions in 60 MB took 228 MB."""
+"""Memory for a graph that is read and compared, in its bytes: 2,600,000 revisions in 60 MB took 228 MB."""
 
 TEXT_TIMES = 2.3
-"""Times its length that a large record takes while it is decoded whole: its text, a copy as zstd hands it over, its
-frame. Of a push only one that names others is, or that lies too deep."""
+"""Memory for a large record that is decoded whole, in its length: its text, zstd's copy of it, and its frame. In a
+push, only a record that names others, or that lies too deep, is decoded whole."""
 
 RESULT_TIMES = 10
-"""Times its encoded length that a result takes while it is made: the outcome of a map's entry, of 7 bytes, takes 64
-as an object."""
+"""Memory for a result while it is made, in its encoded length: a map entry's outcome of 7 bytes takes 64 in memory."""
 
 REFERENCE_COST = 100
-"""Bytes that each key takes in the cache of what records refer to (`store.proof`)."""
+"""Bytes for each key in the cache of references of records (`store.proof`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """One row."""
+    """One row of the table."""
 
     what: str
     most: int
-    """Bytes."""
+    """The most bytes."""
     limits: str
-    """Where the number comes from."""
+    """The limits from which the number is computed."""
 
     @property
     def row(self) -> str:
-        """As the documentation shows it."""
+        """The row as the documentation shows it."""
         shown = f"{self.most // MIB:,} MiB" if self.most >= MIB else f"{self.most // KIB} KiB"
         return f"| {self.what} | {shown} | {self.limits} |"
 

@@ -1,4 +1,4 @@
-"""A history in memory as a push reads it."""
+"""A history in memory, as the source of a push."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ NEW = NewRepository(GIT, KINDS, dict(SETTINGS))
 
 @dataclass
 class HistorySource:
-    """A history as a push reads it."""
+    """A history as the source of a push."""
 
     history: History
     planned: list[int] = field(default_factory=list)
-    """How many revisions each plan had."""
+    """The number of revisions in each plan."""
     bases: dict[bytes, Key] = field(default_factory=dict)
-    """Path -> the delta base its record has in a plan that may use it, whatever it is; others then have none."""
+    """By path: the delta base of its record in a plan that may use it, even an unfit one. Other records have none."""
     halfway: Callable[[], None] = lambda: None
-    """Is called when half of a push has been handed over."""
+    """Called after half of the segments of a push."""
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> HistoryPlan:
         had = self.history.ancestors(haves)
@@ -64,7 +64,7 @@ class HistoryPlan:
 
 
 def segment_on(history: History, revision: RevisionId, bases: Mapping[bytes, Key]) -> bytes:
-    """A revision's segment in which a path's record has the base named here, and no other record has one."""
+    """Return a revision's segment in which only records of the paths in `bases` have a base, the one named there."""
     writer = SegmentWriter(KINDS, bulk=False, texts=lambda _kind, key: history.objects[key].text)
     items = []
     for key, path in history.introduced[revision]:

@@ -1,4 +1,4 @@
-"""Logs of a repository, and records that only say which request they carry out."""
+"""Logs of a repository, with records that hold only the id of their request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from transports.base import Transport
 
 
 def begin_log(store: Transport) -> None:
-    """What a repository has before its first change."""
+    """Make the files that a repository has before its first change."""
     for folder in (LOG, CHECKPOINTS, INCOMING):
         store.make_directory(folder)
     store.put(record_path(1), [beginning(bytes(16), 0)[0]])
@@ -19,12 +19,12 @@ def begin_log(store: Transport) -> None:
 
 
 def request(number: int) -> bytes:
-    """The id of a request."""
+    """Return the id of a request."""
     return number.to_bytes(16, "big")
 
 
 def record_of(number: int, state: State, *, by: int = 0) -> tuple[bytes, State]:
-    """The record that carries out a request after a state, and the state then; `by`: which of several servers does."""
+    """Return the record of a request that follows a state, and the new state; `by`: the number of the server."""
     entry = Entry(request(number), f"by {by}", b"")
     record = Record(number=state.version + 1, parent=state.hash, time=state.version, entries=(entry,))
     content = encode_record(record)
@@ -32,10 +32,10 @@ def record_of(number: int, state: State, *, by: int = 0) -> tuple[bytes, State]:
 
 
 def contents(state: State) -> list[int]:
-    """The requests that were carried out."""
+    """Return the requests that were carried out."""
     return [int.from_bytes(entry.request, "big") for entry in state.history]
 
 
 def judge(number: int, state: State, *, by: int = 0) -> tuple[bytes, State] | None:
-    """What a server says to a request."""
+    """Return the record for a request, and the new state; None if the request was carried out before."""
     return None if state.history.find(request(number)) is not None else record_of(number, state, by=by)

@@ -1,4 +1,4 @@
-"""hg with our extension, as tests run it: the first on PATH, which `make hg-versions` replaces by other releases."""
+"""hg with our extension, as tests run it: the first on PATH. `make hg-versions` puts other releases there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ path = {libraries}
 
 
 class Mercurial:
-    """A user of hg with a home of their own."""
+    """A user of hg with a home of its own."""
 
     def __init__(self, home: Path, hgrc: str = HGRC) -> None:
         self.home = home
@@ -34,7 +34,7 @@ class Mercurial:
         self.environment |= {"HOME": str(home), "HGRCPATH": str(home / ".hgrc"), "HGPLAIN": "1"}
 
     def run(self, *words: str, where: Path | None = None) -> subprocess.CompletedProcess[str]:
-        """What a command gives; it may fail."""
+        """Run a command that may fail, and return its result."""
         return subprocess.run(
             ["hg", *words],
             cwd=where or self.home,
@@ -47,7 +47,7 @@ class Mercurial:
         )
 
     def __call__(self, *words: str, where: Path | None = None) -> str:
-        """What a command prints, which must succeed and warn of nothing."""
+        """Run a command that must succeed without a warning, and return its output."""
         done = self.run(*words, where=where)
         assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
         return done.stdout

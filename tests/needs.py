@@ -1,12 +1,13 @@
-"""What a test needs beyond Python, git, make and the programs of every Linux; without it the test is left out.
+"""Programs and rights that a test needs beyond Python, git, make and the programs of every Linux. Without them the test
+is skipped.
 
     @needs("root")                         a test, a class, a case of a test, or a file (`pytestmark = needs("root")`)
     require("C compiler")                  a fixture
     subprocess.run([program("ps")])        the path of a program
 
 No other file skips a test, and no other file starts one of these programs by its name (`tests/house/test_needs.py`).
-With `REQUIRE_ALL=1` a test that is left out fails. Each run of pytest ends with the list of what was left out; `make`
-has several runs write their lists to the folder `LEFT_OUT`, and prints the sum: `python tests/needs.py FOLDER`.
+With `REQUIRE_ALL=1` a skipped test fails. Each run of pytest ends with the list of skipped tests. In `make`, several
+runs write their lists to the folder `LEFT_OUT`, and `python tests/needs.py FOLDER` prints the sum.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ LEFT_OUT = os.environ.pop("LEFT_OUT", "")
 """The folder for the list of this run. Runs that a test starts have lists of their own."""
 
 SYSTEM_PROGRAMS = ("/usr/sbin", "/sbin", "/usr/local/sbin", *sorted(glob("/usr/lib/postgresql/*/bin"), reverse=True))
-"""Folders that the path of an ordinary user lacks."""
+"""Folders that are missing in the path of an ordinary user."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +43,16 @@ class Need:
     """One thing that a machine may lack."""
 
     source: str
-    """What brings it: mostly a package of Debian."""
+    """The package that has it, mostly of Debian."""
     is_met: Callable[[], bool]
 
 
 class Missing(FileNotFoundError):
-    """This machine lacks what a test or a benchmark needs; the message says what brings it."""
+    """This machine lacks a need of a test or a benchmark; the message names the package that has it."""
 
 
 def find(name: str) -> str | None:
-    """The path of a program."""
+    """Return the path of a program."""
     return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *SYSTEM_PROGRAMS]))
 
 
@@ -107,13 +108,13 @@ PACKAGES = {
     "subversion": ("svn", "svnadmin", "svnserve", "svnrdump"),
     "tar": ("tar",),
 }
-"""Packages of Debian whose programs tests start."""
+"""Packages of Debian with programs that tests start."""
 
 OF_BENCHMARKS = {"eatmydata": "eatmydata", "fincore": "util-linux-extra", "perf": "linux-perf", "strace": "strace"}
-"""Programs that benchmarks alone start, and their packages."""
+"""Programs that only benchmarks start, and their packages."""
 
 VERSITYGW = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "smartserver/versitygw/1.8.0/versitygw")
-"""An S3 store. The tests have another home than its user."""
+"""An S3 store. Its path is fixed here, because tests have another home than their user."""
 
 FAKETIME = glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
 """A library that is loaded before all others, and gives a program another clock."""
@@ -143,12 +144,12 @@ NEEDS = {
 
 @functools.cache
 def is_met(name: str) -> bool:
-    """Whether this machine has it."""
+    """Tell whether this machine has a need."""
     return NEEDS[name].is_met()
 
 
 def needs(*names: str) -> pytest.MarkDecorator:
-    """A mark: the test is left out where one of these is missing."""
+    """Return a mark by which the test is skipped if one of these is missing."""
     import pytest
 
     unknown = set(names) - set(NEEDS)
@@ -158,10 +159,10 @@ def needs(*names: str) -> pytest.MarkDecorator:
 
 
 def require(*names: str) -> None:
-    """Leave the running test out where one of these is missing.
+    """Skip the running test if one of these is missing.
 
     Raises:
-        Missing: one is; `tests/conftest.py` leaves the test out, a benchmark shows the message.
+        Missing: one is missing; `tests/conftest.py` skips the test, a benchmark shows the message.
     """
     missing = [f"{name} ({NEEDS[name].source})" for name in names if not is_met(name)]
     if missing:
@@ -169,7 +170,7 @@ def require(*names: str) -> None:
 
 
 def program(name: str) -> str:
-    """The path of a program of `PACKAGES`.
+    """Return the path of a program of `PACKAGES`.
 
     Raises:
         Missing: as `require`.
@@ -182,7 +183,7 @@ def program(name: str) -> str:
 
 @contextlib.contextmanager
 def left_out() -> Iterator[None]:
-    """What raises `Missing` in this context is left out."""
+    """Skip the test if `Missing` is raised in this context."""
     import pytest
 
     try:
@@ -192,13 +193,13 @@ def left_out() -> Iterator[None]:
 
 
 def reason(report: pytest.TestReport | pytest.CollectReport) -> str:
-    """Why a test or a file was left out."""
+    """Return the reason why a test or a file was skipped."""
     text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     return text.removeprefix("Skipped: ")
 
 
 def summary(reasons: Iterable[str]) -> list[str]:
-    """The list of what was left out, from the reason of each test."""
+    """Return the list of skipped tests, from the reason of each."""
     counts = Counter(reasons)
     lines = [f"{count:6} {'test ' if count == 1 else 'tests'} {why}" for why, count in sorted(counts.items())]
     return [f"Left out: {counts.total()} tests (REQUIRE_ALL=1 makes them fail)", *lines] if lines else []

@@ -1,4 +1,4 @@
-"""What is in a page: its scripts and styles, and every attribute, as a browser reads it."""
+"""The content of a page: its scripts and styles, and every attribute, as a browser reads it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class PageText(HTMLParser):
     def __init__(self, page: bytes) -> None:
         super().__init__()
         self.texts: dict[str, str] = {}
-        """Of each script and style, by its tag and type."""
+        """The text of each script and style, by its tag and type."""
         self.attributes: list[tuple[str, str | None]] = []
         self.policy = ""
         self._within = ""
@@ -20,7 +20,7 @@ class PageText(HTMLParser):
 
     @property
     def block(self) -> str:
-        """The JSON of the trace."""
+        """Return the JSON of the trace."""
         return self.texts["script application/json"]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

@@ -1,4 +1,4 @@
-"""A store behind a link, that notes its trips: each `perform` is one, and so is each call of its own."""
+"""A store behind a link that records its trips: each `perform` is one, and so is each single call."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from transports.base import Capability, ReadFile, Step, Transport, WriteFile
 
 
 class Trips(Stepwise):
-    """`log`: a line a trip."""
+    """Records the trips; `log` has a line for each."""
 
     def __init__(self, inner: Transport) -> None:
         super().__init__(inner)
         self.capabilities = Capability.ROUND_TRIPS
         self.log: list[str] = []
-        """What each trip asked for; shared with the children."""
+        """The request of each trip; shared with the children."""
 
     def wrap(self, inner: Transport, prefix: str) -> Trips:
         made = Trips(inner)

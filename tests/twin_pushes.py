@@ -1,4 +1,4 @@
-"""Pushes to a server that proves segments natively and to one that does it in Python."""
+"""Pushes to a server that proves segments natively, and to one that proves them in Python."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ TAKE = UploadValidator._take
 def push_both_ways(
     system: System, segments: list[bytes], pieces: list[int], stored: int, *, is_plain: bool = False
 ) -> None:
-    """Check that both say the same. `pieces`: sizes that the body is cut into. `stored`: segments that two pushes bring
-    before. `is_plain`: Python need not look at any of it."""
+    """Check that both servers give the same outcome. `pieces`: sizes that the body is cut into. `stored`: segments that
+    two pushes bring before. `is_plain`: native proof needs no help of Python."""
     looked: list[bytes] = []
 
     def noted(intake: UploadValidator, segment: Segment, content: bytes) -> None:
@@ -44,7 +44,7 @@ def push_both_ways(
 
 
 def _outcome(system: System, segments: list[bytes], pieces: list[int], stored: int) -> object:
-    """What becomes of a push: its index and how the pack is hashed, or the error."""
+    """Return the outcome of a push: its index and the hashes of the pack, or the error."""
     with tempfile.TemporaryDirectory() as folder:
         # A file is read natively, and memory is not.
         transport = MemoryTransport() if len(segments) % 2 else LocalTransport(folder)
@@ -56,7 +56,7 @@ def _outcome_in(
     repository: PackRepository, system: System, segments: list[bytes], pieces: list[int], stored: int
 ) -> object:
     def begun(transaction: Transaction) -> bytes:
-        """Nothing but a repository."""
+        """Create a repository without content."""
         if not transaction.exists:
             transaction.create(system.name, system.kinds, SETTINGS)
         return b""

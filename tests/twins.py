@@ -11,7 +11,7 @@ from smartserver.records.native import PARTS, native
 
 
 def both(module: str, name: str, *, indirect: bool = False) -> pytest.MarkDecorator:
-    """Run a test with each form of a part of a module, as its argument `part`; `indirect`: as that of the fixture."""
+    """Run a test with each form of a part of a module, as its argument `part`, or (`indirect`) as the fixture's."""
     importlib.import_module(module)
     python, native = PARTS[name]
     forms = [pytest.param(native, id="native", marks=needs("native parts")), pytest.param(python, id="python")]
@@ -19,12 +19,12 @@ def both(module: str, name: str, *, indirect: bool = False) -> pytest.MarkDecora
 
 
 FORMS = [pytest.param("native", marks=needs("native parts")), "python"]
-"""Of what proves segments: parameters of the fixture `proving`."""
+"""The provers of segments: parameters of the fixture `proving`."""
 
 IN_PYTHON = pytest.mark.parametrize("proving", ["python"], indirect=True)
-"""Of a test that looks at how Python does it."""
+"""Marks a test that looks at the prover in Python."""
 
 
 def prove_in_python(patched: pytest.MonkeyPatch) -> None:
-    """Let no segments be proved natively."""
+    """Make Python prove all segments."""
     patched.setattr("smartserver.store.native.native", lambda name: None if name == "Prover" else native(name))

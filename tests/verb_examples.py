@@ -1,4 +1,4 @@
-"""An example of each verb, which changes something if the verb may; and what it is used on."""
+"""An example of each verb, which changes something if the verb may; and the site on which the examples are run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ TOPIC = b"refs/heads/topic"
 
 
 class Example:
-    """What a verb is given, by the line of the history, and what a user must have for it."""
+    """The arguments of a verb, made from the line of the history, and the permissions that its user needs."""
 
     def __init__(
         self, arguments: Callable[[list[bytes]], Arguments], *needs: Permission, path: str = "project"
@@ -97,7 +97,7 @@ EXAMPLES = {
 
 
 def served_examples() -> tuple[Served, list[bytes]]:
-    """What the examples are used on, and the line of the history; its last revision comes with the body."""
+    """Make the site of the examples, and the line of its history; the last revision comes with the body."""
     served = Served()
     line = served.history.line(4)
     served.push(line[:3], {MAIN: line[2], TOPIC: line[1]})

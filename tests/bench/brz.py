@@ -17,14 +17,14 @@ from bench.report import Report
 from bench.servers import Workspace, attempt, serving
 
 RATIO = 1.0
-"""Times stock's seconds that ours may take."""
+"""The bar: our seconds in those of stock Breezy."""
 
 SOURCE = "source"
-"""The repository that stock's server serves; the branch in it is `trunk`."""
+"""The repository that the stock server serves; its branch is `trunk`."""
 
 
 class BrzHistory(Copies):
-    """Stock pushes from, and its server serves, a repository of one pack: then it copies compressed blocks."""
+    """The copies of a Breezy history. The stock side has one pack, so it copies compressed blocks."""
 
     back = "branch"
     digits = 2
@@ -71,7 +71,7 @@ class BrzHistory(Copies):
 
     @property
     def revisions(self) -> str:
-        """How many revisions the repository has, as Breezy counts them."""
+        """The number of revisions in the repository, as Breezy counts them."""
         said = attempt([*BRZ, "info", "-v", str(self.source)], None, self._stock).stdout.partition("Repository:\n")[2]
         return said.split(maxsplit=1)[0] if said else "?"
 
@@ -83,10 +83,10 @@ class BrzHistory(Copies):
 def command(path: Path | None, repeat: int, most: int) -> None:
     """Push and branch of a Breezy history, ours beside stock Breezy over bzr://: time, CPU, memory, bytes, sizes.
 
-    PATH is a bzr branch, or a git repository or bundle of which the oldest revisions are converted; without it a
-    history of 300 revisions is made. Stock pushes from and serves a repository of one pack. The branch over hpss://
-    must equal the source: revno, testament of the tip, and what `brz check` says and counts. Exit status 1 when ours
-    takes longer than stock, or a process over 300 MB.
+    PATH is a bzr branch, or a git repository or bundle whose oldest revisions are converted; without it a history of
+    300 revisions is made. Stock pushes from and serves a repository of one pack. The branch over hpss:// must equal the
+    source: revno, testament of the tip, and the output and counts of `brz check`. Exit status 1 if ours takes longer
+    than stock, or a process takes over 300 MB.
 
     \b
     bench brz ~/src/branch

@@ -33,31 +33,31 @@ SERVERS = 3
 KILL_EVERY = 10.0
 FROZEN = 15.0
 AWAY = 2.0
-"""Seconds for which PostgreSQL and a process of the S3 store are not there."""
+"""Seconds for which PostgreSQL or a process of the S3 store is stopped."""
 AHEAD = 600.0
-"""Seconds by which the clock of one server is ahead."""
+"""Seconds by which the clock of one server is fast."""
 CLOCK = Path(__file__).parents[1] / "sockets" / "soak_clock.py"
-"""Begins a server with another clock."""
+"""The program that starts a server with another clock."""
 GIT, BRZ_USERS, HG = 20, 6, 6
-"""Of 32 users."""
+"""The number of users of each tool; 32 together."""
 SHARED = "refs/heads/shared"
 
 
 @dataclass
 class Seen:
-    """What users saw."""
+    """The observations of all users."""
 
     over: threading.Event = field(default_factory=threading.Event)
     acknowledged: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
     """Tips by repository and ref, in the order of the answers."""
     counts: Counter[str] = field(default_factory=Counter)
     seconds: list[float] = field(default_factory=list)
-    """Of each push that was acknowledged."""
+    """The duration of each acknowledged push."""
     wrong: list[str] = field(default_factory=list)
 
 
 class Node:
-    """A server: a process that is started anew whenever it is killed."""
+    """A server: a process that is started again whenever it is killed."""
 
     def __init__(self, work: Workspace, root: str, gateway: str, number: int) -> None:
         self.port, self.ready = free_port(), free_port()
@@ -108,7 +108,7 @@ class Node:
 
 
 class Cluster:
-    """All parts, and what is done to them."""
+    """All parts, and the failures that are made in them."""
 
     def __init__(self, work: Workspace, log_in: str) -> None:
         (work.folder / "s3").mkdir()
@@ -136,7 +136,7 @@ class Cluster:
             time.sleep(0.2)
 
     def moments(self, seconds: float) -> list[tuple[float, Callable[[], None]]]:
-        """What is done to it, and when."""
+        """Return the failures to make during so many seconds, each with the second at which it comes."""
         found: list[tuple[float, Callable[[], None]]] = []
         found += [(at * KILL_EVERY, self._kill) for at in range(1, int(seconds / KILL_EVERY))]
         found += [(seconds * (n + 1) / 4, partial(self._freeze, node)) for n, node in enumerate(self.nodes)]
@@ -171,7 +171,7 @@ class Cluster:
 
 
 class User:
-    """Somebody who pushes to a ref of his own, and reads."""
+    """A user who pushes to a ref of its own, and reads."""
 
     def __init__(self, work: Workspace, cluster: Cluster, seen: Seen, system: str, number: int) -> None:
         self.repository = f"{system}{number % 2}"
@@ -187,15 +187,15 @@ class User:
         self.begin()
 
     def begin(self) -> None:
-        """Make the own repository."""
+        """Make the user's own repository."""
         raise NotImplementedError
 
     def take_turn(self) -> None:
-        """Make a revision, push it, read now and then."""
+        """Make a revision and push it; read now and then."""
         raise NotImplementedError
 
     def work(self) -> None:
-        """Until it is over."""
+        """Take turns until the run is over."""
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)  # Users have machines of their own.
         while not self.seen.over.is_set():
             self.turn += 1
@@ -207,11 +207,11 @@ class User:
                 return
 
     def own(self, *words: str) -> str:
-        """A command that asks no server."""
+        """Run a command that asks no server, and return its output."""
         return run(words, self.folder, self.environment).strip()
 
     def ask(self, what: str, *words: str) -> str | None:
-        """What a command said that asks a server; None where it failed, which is counted."""
+        """Run a command that asks a server, and return its output. Count a failure and return None."""
         begun = time.monotonic()
         done = attempt(words, self.folder, self.environment)
         if done.returncode == 0:
@@ -244,7 +244,7 @@ class GitUser(User):
             self.read(ref)
 
     def share(self) -> None:
-        """Merge what others pushed to a branch, and push that; another may be first."""
+        """Merge the commits that other users pushed to a branch, and push that; another user may be first."""
         if self.ask("git fetch", "git", "fetch", "--quiet", self.url, "+refs/heads/*:refs/remotes/o/*") is None:
             return
         found = self.own("git", "for-each-ref", "--format=%(objectname)", "refs/remotes/o/shared")
@@ -253,7 +253,7 @@ class GitUser(User):
         self.push(SHARED, tip, "git", "push", "--quiet", self.url, f"{tip}:{SHARED}")
 
     def read(self, ref: str) -> None:
-        """What was acknowledged is there for everybody from then on."""
+        """Check that the server shows the last acknowledged tip of a ref, or a descendant of it."""
         known = self.seen.acknowledged[self.repository, ref]
         if known and self.turn % 10:
             told = self.ask("git ls-remote", "git", "ls-remote", self.url, ref)
@@ -301,8 +301,8 @@ def command(minutes: float, log_in: str) -> None:
     """Three servers behind HAProxy, two processes of an S3 store and PostgreSQL, on loopback; 32 users push and clone.
 
     A server is killed every 10 seconds. Each is frozen for 15 seconds once, PostgreSQL is restarted twice, and a
-    process of the S3 store killed three times. The clock of a server is ten minutes ahead. Then each push that was
-    acknowledged must be there, and the repositories sound: exit status 1 where not.
+    process of the S3 store is killed three times. The clock of one server is ten minutes fast. Afterwards every
+    acknowledged push must be there, and the repositories must be sound: exit status 1 if not.
 
     \b
     make demo-cluster
@@ -349,13 +349,13 @@ def _brz(work: Workspace) -> dict[str, str]:
 
 
 class Judge:
-    """Looks for what was acknowledged."""
+    """Looks for acknowledged pushes that were lost."""
 
     def __init__(self, work: Workspace, cluster: Cluster, seen: Seen) -> None:
         self._work, self._cluster, self._seen = work, cluster, seen
 
     def found(self) -> Counter[str]:
-        """How many of the pushes that were acknowledged are there, by system; what is wrong is noted."""
+        """Count, by system, the acknowledged pushes that are in the repositories. Note each error in `Seen.wrong`."""
         found: Counter[str] = Counter()
         for repository in sorted({repository for repository, _ in self._seen.acknowledged}):
             system = repository[:-1]

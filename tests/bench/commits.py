@@ -1,8 +1,8 @@
 """Pushes of one commit each: the bytes of every one on the link, ours beside git's for the same commit.
 
-Commits go from the oldest to the newest in topological order, so a commit's parents are on the servers when its turn
-comes. Before each push the servers' refs are put where the parents are, and nowhere else, off the link: so both
-servers hold what the parents reach, and git's push cannot lean on more.
+Commits go from the oldest to the newest in topological order, so the servers have a commit's parents when its turn
+comes. Before each push the servers' refs are moved, off the link, to exactly the parents. So both servers show only the
+ancestors, and git's push can use nothing else as a base.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from smartserver.wire.limits import INITIAL_WINDOW
 
 BRANCH = "refs/heads/main"
 ANCHOR = "anchor"
-"""A branch with nothing to do with the history: what HEAD names, so that every other can go."""
+"""A branch without a relation to the history. HEAD names it, so that every other branch can be deleted."""
 
 GROWTH = 16
-"""Bytes a push may take more with many refs than with one: numbers of versions grow by digits."""
+"""Bytes that a push may take more with many refs than with one: version numbers grow by digits."""
 
 MANY_PUSHES = 50
-"""Pushes measured with more than one ref: every one has the same overhead."""
+"""The number of pushes that are measured with more than one ref."""
 
 _PER_REQUEST = 5000
-"""Refs made by one request."""
+"""The number of refs that one request makes."""
 
 _PACKED_FROM = 100
-"""Refs from which git keeps them in one file."""
+"""The number of refs from which git keeps them in one file."""
 
 
 class _Remote:
-    """A repository of ours whose refs can be put in place without going over the link."""
+    """A repository of ours whose refs can be moved without using the link."""
 
     def __init__(self, work: Workspace, server: Server, name: str, environment: Mapping[str, str]) -> None:
         self.proxy = work.enter(Proxy(0.0, server.address))
@@ -75,7 +75,7 @@ class _Remote:
 
 
 class _Git(_Remote):
-    """The same, of git's."""
+    """A repository of git's whose refs can be moved without using the link."""
 
     def __init__(self, work: Workspace, server: Server, name: str, environment: Mapping[str, str]) -> None:
         self.proxy = work.enter(Proxy(0.0, server.address))
@@ -92,7 +92,7 @@ class _Git(_Remote):
 
 
 class Commits:
-    """The measurement: the servers hold what is below the commits, then they are pushed one by one."""
+    """The measurement: the servers hold the ancestors of the commits, then the commits are pushed one by one."""
 
     def __init__(self, path: Path, count: int, work: Workspace, progress: Progress) -> None:
         self._progress = progress
@@ -113,7 +113,7 @@ class Commits:
         self._daemon, self._ours = daemon, work.start_ours()
 
     def remotes(self, name: str, commits: Sequence[Revision], refs: int) -> list[_Remote]:
-        """A new repository on each server, ours first: what is below `commits`, and about `refs` refs."""
+        """Make a new repository on each server, ours first, with the ancestors of `commits` and about `refs` refs."""
         remotes = [
             _Remote(self._work, self._ours, name, self._environment),
             _Git(self._work, self._daemon, name, self._environment),
@@ -133,7 +133,7 @@ class Commits:
         return remotes
 
     def thin_packs(self) -> list[int]:
-        """Bytes of git's thin pack of each commit."""
+        """Return the size in bytes of git's thin pack of each commit."""
         found = []
         for revision in self.commits:
             found.append(self._thin_pack(revision))
@@ -150,7 +150,7 @@ class Commits:
         return len(done.stdout)
 
     def push_each(self, remote: _Remote, what: str, commits: Sequence[Revision]) -> list[Counts]:
-        """Push each commit when the server's refs are at its parents; the bytes of each."""
+        """Push each commit while the server's refs are at its parents, and return the bytes of each push."""
         pushed = []
         refs: dict[str, str] = {}
         for number, revision in enumerate(commits):
@@ -175,7 +175,7 @@ class Commits:
 
 
 def _numbers(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
-    """Numbers of 1 or more with commas between them."""
+    """Parse numbers of 1 or more with commas between them."""
     try:
         found = tuple(int(number) for number in value.split(","))
     except ValueError:
@@ -192,8 +192,9 @@ def _numbers(ctx: click.Context, param: click.Parameter, value: str) -> tuple[in
 def command(path: Path, count: int, refs: tuple[int, ...]) -> None:
     """Bytes of one-commit pushes, each to servers that hold exactly the parents.
 
-    Stock `git push` does both, over hpss:// and git://, through a proxy that counts application bytes both ways. With
-    more numbers of refs 50 of the pushes are done again with that many refs on the server: they must not grow.
+    Stock `git push` does both, over hpss:// and git://, through a proxy that counts application bytes in both
+    directions. For each further number of refs, 50 of the pushes are repeated with that many refs on the server: their
+    bytes must not grow.
 
     \b
     bench commits ~/src/project -n 100
@@ -220,7 +221,7 @@ def command(path: Path, count: int, refs: tuple[int, ...]) -> None:
 
 
 def _add_growth(report: Report, refs: int, first: Sequence[list[Counts]], pushed: Sequence[list[Counts]]) -> None:
-    """What many refs add to the pushes of the same commits."""
+    """Add the bytes that many refs add to the pushes of the same commits."""
     ours, git = (each[:MANY_PUSHES] for each in pushed)
     label = f"{refs:,} refs, {len(ours)} pushes: bytes"
     report.both(f"{label} up, median", lambda pushes: f"{median([p.bytes_up for p in pushes]):,}", ours, git)

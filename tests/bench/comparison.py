@@ -15,15 +15,15 @@ from bench.servers import LinkCost, Say, Server, Workspace, attempt, measured, r
 from netem.proxy import Proxy
 
 MOST_ROUND_TRIPS = 2
-"""The budget of an operation on a fresh connection: the TCP handshake and one."""
+"""The budget of an operation on a fresh connection: the TCP handshake and one round trip."""
 
 NAME = "project"
-"""The repository on the servers."""
+"""The name of the repository on the servers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One operation, ours and git's; None where git cannot do it."""
+    """One operation, ours and git's; the latter is None if git cannot do it."""
 
     operation: str
     ours: LinkCost
@@ -43,12 +43,12 @@ class Side:
 
     @property
     def url(self) -> str:
-        """The repository, through the link."""
+        """The URL of the repository, through the link."""
         return self.server.url(NAME, self.proxy.port)
 
 
 class Operation(NamedTuple):
-    """Something to be measured: what it is called, what does it, what comes before it unmeasured, and its budget."""
+    """An operation to measure: its name, its action, its unmeasured preparation, and its budget."""
 
     name: str
     run: Callable[[Side], object]
@@ -57,7 +57,7 @@ class Operation(NamedTuple):
 
 
 class Comparison:
-    """Runs each operation over hpss:// and over git://; a context manager that leaves nothing behind."""
+    """Runs each operation over hpss:// and over git://; a context manager that removes all its files."""
 
     def __init__(
         self, source: Path | None, rtt: float, rate: float | None, say: Say = silent, *, with_git: bool = True
@@ -87,14 +87,14 @@ class Comparison:
     # -- what is measured
 
     def rows(self) -> Iterator[Row]:
-        """Each operation in turn, each side doing the same on equal repositories."""
+        """Run each operation in turn, each side on an equal repository."""
         for operation in self.operations():
             yield self._row(operation)
         for side in self.sides:
             self.check_results(side)
 
     def operations(self) -> list[Operation]:
-        """What is done, in order; the first fills the server."""
+        """The operations in their order; the first fills the server."""
         return [
             Operation("first push of all history", self.push_all),
             Operation("clone", self.clone),
@@ -124,43 +124,43 @@ class Comparison:
     # -- the operations
 
     def push_all(self, side: Side) -> None:
-        """The first push: every branch and tag."""
+        """Push every branch and tag for the first time."""
         self.git(side, 0, "push", "--quiet", side.url, "refs/heads/*:refs/heads/*", "refs/tags/*:refs/tags/*")
 
     def clone(self, side: Side) -> None:
-        """The second user's clone."""
+        """Clone as the second user."""
         user = side.users[1]
         run(["git", "clone", "--quiet", side.url, str(user)], user.parent, side.environments[1])
 
     def commit_one(self, side: Side) -> None:
-        """One commit on the main branch."""
+        """Commit on the main branch."""
         self.commit(side, 0, "one commit")
 
     def push(self, *words: str) -> Callable[[Side], object]:
-        """A push of the first user."""
+        """Return an action: a push by the first user."""
         return lambda side: self.git(side, 0, "push", "--quiet", "origin", *words)
 
     def fetch(self, side: Side) -> None:
-        """What there is, by the second user."""
+        """Fetch everything new as the second user."""
         self.git(side, 1, "fetch", "--quiet", "origin")
 
     def commit_branch(self, side: Side, branch: str) -> None:
-        """A new branch of the first user with a commit of its own."""
+        """Make a branch of the first user with a commit of its own."""
         self.git(side, 0, "checkout", "--quiet", "-b", branch, self.branch)
         self.commit(side, 0, branch)
         self.git(side, 0, "checkout", "--quiet", self.branch)
 
     def commit_diverged(self, side: Side) -> None:
-        """The second user is one commit behind and one ahead."""
+        """Make the second user one commit behind and one ahead."""
         self.git(side, 1, "reset", "--quiet", "--hard", "origin/" + self.branch + "~1")
         self.commit(side, 1, "diverged")
 
     def push_diverged(self, side: Side) -> None:
-        """A push that must be refused."""
+        """Push a commit that must be refused."""
         self.refused(side, 1, ("non-fast-forward", "fetch first"), "HEAD:refs/heads/" + self.branch)
 
     def refused(self, side: Side, user: int, reasons: tuple[str, ...], *arguments: str) -> None:
-        """Push what must be refused for one of these reasons."""
+        """Run a push that must be refused for one of these reasons."""
         done = self.attempt(side, user, "push", "--quiet", "origin", *arguments)
         if done.returncode == 0 or not any(reason in done.stderr for reason in reasons):
             self.problems.append(
@@ -169,7 +169,7 @@ class Comparison:
             )
 
     def check_results(self, side: Side) -> None:
-        """The clone is sound, and every ref the pusher has is where it has it."""
+        """Check that the clone is sound, and that each ref of the pusher has the same tip on the server."""
         done = self.attempt(side, 1, "fsck", "--no-dangling", "--no-progress")
         if done.returncode & 1:  # 1: objects are damaged; 8 and more are about the content that was given.
             self.problems.append(f"{side.label}: git fsck of the clone: {done.stderr.strip() or done.stdout.strip()}")
@@ -192,11 +192,11 @@ class Comparison:
         self.git(side, user, "commit", "--quiet", "--no-verify", "-m", what)
 
     def git(self, side: Side, user: int, *arguments: str) -> str:
-        """What git wrote, run by one of the users."""
+        """Run git as one of the users, and return its output."""
         return run(["git", *arguments], side.users[user], side.environments[user])
 
     def attempt(self, side: Side, user: int, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """The same, whatever becomes of it."""
+        """Run git as one of the users, and return its result even if it fails."""
         return attempt(["git", *arguments], side.users[user], side.environments[user])
 
     # -- preparation

@@ -1,8 +1,8 @@
-"""A whole history pushed and brought back, ours beside another's: time, CPU, memory, bytes, size, and whether all is
-there.
+"""A whole history pushed and brought back, ours beside another tool's: time, CPU, memory, bytes, size, and
+completeness.
 
-The other side serves and pushes from a repository packed as well as it can: its best case. What goes over the link is
-counted in a round of its own, so that the proxy costs nothing in those that are timed.
+The other side serves and pushes from a repository packed as well as possible: its best case. A round of its own counts
+the traffic on the link, so that the proxy does not slow down the timed rounds.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from netem.proxy import Proxy
 from smartserver.trace.text import size
 
 MEMORY = 300_000_000
-"""Bytes: what the server, and the largest process of the client, may have."""
+"""The bar, in bytes, for the server and for the largest process of the client."""
 
 _TRACED = re.compile(r"\((\d+\.\d+) ms in the server\)")
 
 Answer = tuple[int, Sequence[str], Sequence[str]]
-"""Status, and two kinds of lines; the first are counted where answers differ."""
+"""The exit status, and two kinds of output lines; the first kind is counted where answers differ."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class Runs:
     client: list[Cost] = field(default_factory=list)
     server: list[Cost] = field(default_factory=list)
     traced: list[float] = field(default_factory=list)
-    """Seconds our server said it was busy."""
+    """Seconds for which our server said that it was busy."""
     bytes_up: int = 0
     bytes_down: int = 0
 
@@ -51,26 +51,26 @@ class Side:
 
     server: Server
     served: str = ""
-    """What is brought back; empty: what was pushed last."""
+    """The name of the repository to copy; empty: the one that was pushed last."""
     settings: Mapping[str, str] = field(default_factory=dict)
     push: Runs = field(default_factory=Runs)
     back: Runs = field(default_factory=Runs)
     pushed: str = ""
-    """The last that a push made on the server."""
+    """The name of the last repository that a push made on the server."""
 
 
 class Copies:
     push, back = "push", "clone"
     digits = 1
-    """Of a ratio."""
+    """The number of digits of a ratio after the point."""
     questions: ClassVar[Sequence[str] | Mapping[str, Sequence[str]]]
-    """What is asked of the source and of the copy, which must answer alike."""
+    """The questions to ask of the source and of the copy, which must answer alike."""
     must_succeed = False
-    """Whether a question that fails on both is a difference, too."""
+    """A question that fails on both counts as a difference, too."""
     fewer = False
-    """Whether it must take no more bytes than the other."""
+    """Ours must take no more bytes than the other side."""
     stored = ("pack", "**/*.pack")
-    """What of a copy is looked at for its size: what it is called, and its files."""
+    """The files of a copy whose size is reported: a label and a pattern."""
     ours: Side
     theirs: Side
     source: Path
@@ -80,26 +80,26 @@ class Copies:
         self._progress = Progress()
 
     def command(self, what: str, url: str, target: Path) -> list[str]:
-        """The command of a push, or of what brings it back into `target`."""
+        """Return the command of a push, or of a clone (or branch) into `target`."""
         raise NotImplementedError
 
     def environment(self, side: Side, user: str) -> Mapping[str, str]:
-        """Of what a side runs."""
+        """Return the environment of a command of a side."""
         raise NotImplementedError
 
     def answer(self, question: str, place: Path) -> Answer:
-        """What is said of the source or of a copy."""
+        """Return the answer of the source or of a copy to a question."""
         raise NotImplementedError
 
     def bars(self) -> Sequence[float]:
-        """Times the other's seconds that a push, and bringing it back, may take."""
+        """Return the bars of a push and of a clone, in seconds of the other side."""
         raise NotImplementedError
 
     def copied(self, side: Side) -> Path:
         return self._work.folder / f"{self.back}-{side.server.scheme}"
 
     def rounds(self, repeat: int) -> None:
-        """Push and bring back once to count, then `repeat` times by the clock, the sides in turn."""
+        """Push and clone once to count bytes, then `repeat` times by the clock, the sides in turn."""
         for number in range(repeat + 1):
             name = f"pushed-{number}"
             for what in (self.push, self.back):
@@ -127,7 +127,7 @@ class Copies:
         runs.traced += [float(found) / 1000 for found in _TRACED.findall(said)]
 
     def differences(self) -> list[str]:
-        """What the last copy over our protocol has otherwise than the source."""
+        """Return the differences between the source and the last copy over our protocol."""
         found = []
         for question in self.questions:
             self._progress.step(f"comparing {question}")
@@ -168,7 +168,7 @@ class Copies:
         report.add(what, f"{size(mine)} ({mine / other:.2f} x)", size(other), **limit)  # type: ignore[arg-type]
 
     def add_sizes(self, report: Report) -> None:
-        """Other sizes that are looked at."""
+        """Add the sizes that only some tools have."""
 
 
 def add_costs(report: Report, what: str, whose: str, ours: Sequence[Cost], theirs: Sequence[Cost]) -> None:

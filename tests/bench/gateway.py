@@ -21,13 +21,13 @@ from smartserver.cli.errors import one_line
 from smartserver.cli.serve_gateway import TIDY_AFTER
 
 CLONES = {"warm": 1.1, "cold": 2.3}
-"""How many times git's processor time a clone may take."""
+"""The bar of each kind of clone, in git's processor time."""
 
 NOTHING = 0.02
-"""Seconds of processor time that a fetch of nothing may take more than git's."""
+"""Seconds of processor time that a fetch of nothing may take beyond git's."""
 
 SETTLED = 3.0
-"""Seconds without work after which a server has done what it does after an answer."""
+"""Seconds without work after which a server has finished its work after an answer."""
 
 
 class Side:
@@ -38,7 +38,7 @@ class Side:
         self._url, self._process, self._environment = url, process, environment
 
     def cost(self, *words: str, folder: Path | None = None) -> float:
-        """Processor seconds of a command of git, and of the server for it."""
+        """Run a command of git, and return the processor seconds of the command and of the server."""
         before = cpu_of(self._process)
         client, _ = measure(["git", *words], folder, self._environment)
         return client.cpu + cpu_of(self._process) - before
@@ -51,7 +51,7 @@ class Side:
         return self.cost("fetch", "--quiet", self._url, "HEAD", folder=self._clone)
 
     def settle(self) -> None:
-        """Wait until the server has nothing to do."""
+        """Wait until the server is idle."""
         time.sleep(TIDY_AFTER)
         while True:
             before = cpu_of(self._process)

@@ -1,4 +1,4 @@
-"""The histories that are measured: a copy of a git repository or bundle, or one that is made here."""
+"""The histories to measure: a copy of a git repository or bundle, or a history that is made here."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from bench.servers import attempt, run
 from smartserver.cli.errors import CommandError
 
 GENERATED_COMMITS = 200
-"""Length of the history that is made where there is none: well under 1 MB."""
+"""The number of commits of the history that is made here: well under 1 MB."""
 
 REFSPECS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
-"""Branches and tags: what a copy has of a repository's refs."""
+"""The refs of a repository that a copy has: branches and tags."""
 
 _FIRST = 1_200_000_000
-"""When the first generated commit was made."""
+"""The time of the first generated commit."""
 
 
 def own_checkout() -> Path | None:
-    """The project's own repository, where it runs from one."""
+    """Return the project's own repository; None if the project does not run from one."""
     checkout = Path(smartserver.__file__).resolve().parent.parent
     return checkout if (checkout / ".git").exists() else None
 
 
 def copy(source: Path | None, target: Path, environment: Mapping[str, str]) -> str:
-    """A bare copy with the branches and tags of a repository or bundle (None: made here); gives its main branch."""
+    """Make a bare copy of the branches and tags of a repository or bundle (None: made here); return its main branch."""
     if source is None:
         generate(target, environment)
     else:
@@ -52,7 +52,7 @@ def copy(source: Path | None, target: Path, environment: Mapping[str, str]) -> s
 
 
 def _current(source: Path, environment: Mapping[str, str]) -> str:
-    """The branch HEAD names; of a bundle the one at the revision of its HEAD."""
+    """Return the branch that HEAD names; for a bundle, the branch at the revision of its HEAD."""
     if not source.is_file():
         return attempt(["git", "-C", str(source), "symbolic-ref", "--short", "HEAD"], None, environment).stdout.strip()
     heads = [
@@ -65,7 +65,7 @@ def _current(source: Path, environment: Mapping[str, str]) -> str:
 def generate(
     target: Path, environment: Mapping[str, str], branches: Iterable[str] = ("main",), count: int = GENERATED_COMMITS
 ) -> None:
-    """A bare repository: `branches` without a common commit, each of `count` small commits on a handful of files."""
+    """Make a bare repository: `branches` without a common commit, each of `count` small commits on a few files."""
     run(["git", "init", "--quiet", "--bare", str(target)], None, environment)
     stream = []
     for branch in branches:
@@ -76,7 +76,7 @@ def generate(
 
 
 def add_commit(target: Path, environment: Mapping[str, str], branch: str, files: Mapping[str, bytes]) -> None:
-    """Put a commit with these files on top of a branch, or at its beginning."""
+    """Put a commit with these files on top of a branch, or begin the branch with it."""
     found = attempt(["git", "rev-parse", "--verify", "--quiet", f"refs/heads/{branch}"], target, environment)
     parent = found.stdout.strip()
     begin = b"from %s\n" % parent.encode() if parent else b""
@@ -102,7 +102,7 @@ def _commit(branch: str, number: int, name: str, text: bytes) -> bytes:
 
 
 def import_stream(target: Path, environment: Mapping[str, str], stream: bytes) -> None:
-    """Add what a `git fast-import` stream says."""
+    """Import a `git fast-import` stream."""
     done = subprocess.run(
         ["git", "fast-import", "--quiet"], cwd=target, env=environment, input=stream, capture_output=True, check=False
     )

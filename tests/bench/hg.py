@@ -16,16 +16,16 @@ from bench.report import Report
 from bench.servers import Workspace, attempt, run
 
 RATIO = 1.0
-"""Times stock's seconds that ours may take."""
+"""The bar: our seconds in those of stock hg."""
 
 SOURCE = "source"
-"""The repository that is pushed; stock's server serves it, too."""
+"""The repository that is pushed, and that the stock server serves, too."""
 
 CHANGESETS = "{node} {p1node} {p2node} {phase} {branch}\n"
 
 
 class HgHistory(Copies):
-    """Both push from the repository that stock's server serves."""
+    """The copies of a Mercurial history. Both sides push from the repository that the stock server serves."""
 
     digits = 2
     must_succeed = True
@@ -53,7 +53,7 @@ class HgHistory(Copies):
         return {**self._work.environment(user), **SETTINGS}
 
     def hg(self, *words: str) -> str:
-        """What hg says of the source."""
+        """Run hg on the source, and return its output."""
         return run(["hg", *words], self.source, self._environment("fixtures"))
 
     def environment(self, side: Side, user: str) -> Mapping[str, str]:
@@ -80,10 +80,9 @@ class HgHistory(Copies):
 def command(path: Path | None, repeat: int) -> None:
     """Push and clone of a Mercurial history, ours beside hg over http: time, CPU, memory, bytes, sizes.
 
-    PATH is an hg repository, or a git repository or bundle that is converted by `hg convert`; without it a history of
-    100 changesets is made. The clone over hpss:// must equal the source: changesets, phases, branches, what `hg
-    verify` says and counts. Exit status 1 when ours takes longer than stock or more bytes, or a process over
-    300 MB.
+    PATH is an hg repository, or a git repository or bundle, which `hg convert` converts; without it a history of 100
+    changesets is made. The clone over hpss:// must equal the source: changesets, phases, branches, and the output and
+    counts of `hg verify`. Exit status 1 if ours takes longer or more bytes than stock, or a process takes over 300 MB.
 
     \b
     bench hg ~/src/repository

@@ -1,6 +1,5 @@
-"""The histories that are measured: the same revisions and files for every tool, made here, alike each time; and those
-of a Bazaar branch or a git repository or bundle, in Breezy's form.
-"""
+"""The histories to measure: the same revisions and files for every tool, made here, the same each time; and a Bazaar
+branch, or a git repository or bundle, converted for Breezy."""
 
 from __future__ import annotations
 
@@ -16,28 +15,28 @@ from smartserver.cli.errors import CommandError
 
 REVISIONS, FILES = 100, 50
 BRZ_REVISIONS, BRZ_FILES = 300, 120
-"""Of the one that is made for Breezy."""
+"""The size of the history that is made for Breezy."""
 
 MOST = 3000
-"""Revisions of a git history that are converted, the first ones."""
+"""The number of revisions that are converted of a git history: the first ones."""
 
 CHANGED_AT_ONCE = 2
-"""Files that a revision changes."""
+"""The number of files that a revision changes."""
 
 LINES = 40
-"""Of a file."""
+"""The number of lines in a file."""
 
 LEAST_LINE = 36
-"""Bytes that no line is shorter than."""
+"""The length in bytes of the shortest line."""
 
 _FIRST = 1_200_000_000
-"""When the first revision was made."""
+"""The time of the first revision."""
 
 _WORDS = ("branch", "commit", "distance", "harbour", "ledger", "meadow", "packet", "river", "signal", "winter")
 
 
 def revisions(count: int = REVISIONS, files: int = FILES) -> Iterator[dict[str, bytes]]:
-    """What each revision changes: names and whole texts. The first adds all files."""
+    """Yield the changes of each revision: names and whole texts. The first revision adds all files."""
     chance = random.Random("compare")
     names = [f"{'abcde'[number % 5]}{number:02}" for number in range(files)]
     texts = {name: [_line(chance) for _ in range(LINES)] for name in names}
@@ -54,7 +53,7 @@ def _line(chance: random.Random) -> str:
 
 
 def lines_of(chance: random.Random, size: int) -> bytes:
-    """A text of so many bytes."""
+    """Return a text of so many bytes."""
     text = _text([_line(chance) for _ in range(size // LEAST_LINE + 1)])
     return text[: size - 1] + b"\n"
 
@@ -64,7 +63,7 @@ def _text(lines: list[str]) -> bytes:
 
 
 def git_stream(count: int = REVISIONS, files: int = FILES) -> bytes:
-    """The history as `git fast-import` reads it."""
+    """Return the history as a `git fast-import` stream."""
     parts: list[bytes] = []
     for number, changed in enumerate(revisions(count, files)):
         message = b"Revision %d\n" % number
@@ -79,7 +78,7 @@ def git_stream(count: int = REVISIONS, files: int = FILES) -> bytes:
 
 
 def prepare(source: Path | None, folder: Path, environment: Mapping[str, str], most: int = MOST) -> str:
-    """Make `brz`, a shared repository with the branch `trunk`, in one pack, below `folder`; what it was made from."""
+    """Make `brz`, a shared repository with the branch `trunk`, in one pack, below `folder`; return a note on it."""
 
     def brz(*words: str) -> None:
         run([*BRZ, *words], folder, environment)
@@ -105,7 +104,7 @@ def prepare(source: Path | None, folder: Path, environment: Mapping[str, str], m
 
 
 def prepare_hg(source: Path | None, target: Path, environment: Mapping[str, str]) -> None:
-    """Make a Mercurial repository: a copy of one, or converted from a git one or a bundle, or one made here."""
+    """Make a Mercurial repository: a copy, a conversion of a git repository or bundle, or a history made here."""
     if source is not None and (source / ".hg").is_dir():
         run(["hg", "clone", "--quiet", "--noupdate", "--pull", str(source), str(target)], None, environment)
         return
@@ -121,7 +120,7 @@ def prepare_hg(source: Path | None, target: Path, environment: Mapping[str, str]
 
 
 def _import(stream: Path, repository: Path, environment: Mapping[str, str]) -> None:
-    """Run Breezy's importer. From a file it would count first, in which it fails over merges."""
+    """Run Breezy's importer on a pipe. With a file it would count the commits first, and that fails on merges."""
     words = [*BRZ, "fast-import", "--quiet", "-", str(repository)]
     with stream.open("rb") as file:
         done = subprocess.run(words, env=environment, stdin=file, capture_output=True, check=False)
@@ -131,7 +130,7 @@ def _import(stream: Path, repository: Path, environment: Mapping[str, str]) -> N
 
 
 def _first_revisions(source: Path, folder: Path, environment: Mapping[str, str], stream: Path, most: int) -> None:
-    """Write the newest revision of the main line with only first ones behind it as `git fast-import` reads it."""
+    """Write the newest main-line revision among the first `most`, with its history, as `git fast-import` reads it."""
     branch = copy(source, folder, environment)
     first = run(["git", "rev-list", "--topo-order", "--reverse", branch], folder, environment).split()[:most]
     main_line = set(run(["git", "rev-list", "--first-parent", branch], folder, environment).split())

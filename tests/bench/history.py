@@ -23,7 +23,7 @@ SOURCE = "source.git"
 
 
 class History(Copies):
-    """Git serves and pushes from a copy repacked with `-adf`."""
+    """The copies of a git history. Git serves and pushes from a copy repacked with `-adf`."""
 
     push = "first push"
     questions: ClassVar[Mapping[str, Sequence[str]]] = {
@@ -48,7 +48,7 @@ class History(Copies):
         self.ours, self.theirs = Side(work.start_ours()), Side(daemon, SOURCE)
 
     def git(self, *words: str) -> str:
-        """What git says of the source."""
+        """Run git on the source, and return its output."""
         return run(["git", *words], self.source, self._environment)
 
     def command(self, what: str, url: str, target: Path) -> list[str]:
@@ -71,7 +71,7 @@ class History(Copies):
         self.add_size(report, ".git after the clone", bar=SIZE_RATIO)
 
     def verify(self, report: Report) -> None:
-        """Check what was pushed, as `smartserver verify` does, and its clone, as `git fsck --full` does."""
+        """Check the pushed repository with `smartserver verify`, and its clone with `git fsck --full`."""
         self._progress.step("verify, and git fsck of a clone")
         pushed = str(self.ours.server.served / self.ours.pushed)
         command = [sys.executable, "-m", "smartserver.cli.main", "verify", pushed]

@@ -1,4 +1,4 @@
-"""A git history repeated with different content: what a history several times the size of a real one costs.
+"""A git history repeated with different content, to measure a history several times the size of a real one.
 
     python -m bench.large_history HISTORY OUT.git --times 5
 
@@ -33,24 +33,24 @@ EXPORT = ("fast-export", "--all", "--signed-tags=verbatim", "--reencode=no", "--
 MARK = re.compile(rb"^((?:mark|from|merge|M \d+) ):(\d+)")
 CHANGE = re.compile(rb"^(M \d+ :?\w+|D) (.*)\n$", re.DOTALL)
 LETTERS = re.compile(rb"\\.|[^\\]+", re.DOTALL)
-"""Of a quoted path an escape, or what lies between two."""
+"""Matches an escape in a quoted path, or the bytes between two escapes."""
 DATE = re.compile(rb"(\d+) ([-+]\d{4})\n$")
 REF = re.compile(rb"^((?:commit|reset) refs/(?:heads|tags)/|tag )")
 
 
 class Source(NamedTuple):
-    """What the copies have in common."""
+    """The properties of the history that all copies share."""
 
     path: Path
     tip: bytes
-    """The commit that each copy's first commits come after, in hex."""
+    """The commit, in hex, that the first commits of each copy follow."""
     first: int
     span: int
-    """When the oldest commit was made, and the seconds from there past the newest."""
+    """`first` is the time of the oldest commit; `first + span` is after the newest."""
 
 
 class Copy:
-    """One copy's changes to a `git fast-export` stream."""
+    """The changes that one copy makes to a `git fast-export` stream."""
 
     def __init__(self, source: Source, number: int, times: int, marks: int, after: int) -> None:
         self._source = source
@@ -60,12 +60,12 @@ class Copy:
         self._after = after
         self._table = letters(number)
         self.tip = 0
-        """The mark of the source's tip in this copy, once it was written."""
+        """The mark of the source's tip in this copy, once it is written."""
         self.last = marks
         """The highest mark so far."""
 
     def write(self, stream: IO[bytes], out: IO[bytes]) -> None:
-        """Write the whole stream, changed."""
+        """Write the whole stream with this copy's changes."""
         kind, mark = b"", 0
         root = False
         for line in stream:
@@ -121,7 +121,7 @@ class Copy:
 
 
 def letters(number: int) -> bytes:
-    """The table by which copy `number` exchanges letters; copy 0 leaves them as they are."""
+    """Return the table by which copy `number` exchanges letters; copy 0 leaves them as they are."""
     table = bytearray(range(256))
     if number:
         shuffled = list(string.ascii_lowercase)

@@ -1,6 +1,6 @@
-"""The links of the measurements: a proxy, which counts and keeps time, and packets, which add what TCP does.
+"""The links of the measurements: a proxy, which counts and keeps time, and packets, which behave as TCP does.
 
-Each has one server behind it, and an RTT that can be changed while it stands.
+Each has one server behind it, and an RTT that can be changed while it runs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from netem.proxy import Proxy
 from smartserver.cli.errors import CommandError
 
 PORT = 4000
-"""Of the server in a namespace of its own, where every port is free."""
+"""The port of a server in its own namespace, where every port is free."""
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ T = TypeVar("T")
 class Done:
     status: int
     seconds: float
-    """Wall time, from its start to its end."""
+    """Wall time from start to end."""
     stdout: str
     stderr: str
 
@@ -74,7 +74,7 @@ class Client:
 
 @contextmanager
 def client(network: Packets, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Iterator[Client]:
-    """Start a command on the client's side, in `folder`; it ends with the context at the latest."""
+    """Start a command on the client's side, in `folder`, and end it with the context at the latest."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors, open(os.devnull, "rb") as nothing:
         begun = time.monotonic()
         running = network.run(
@@ -90,7 +90,7 @@ def client(network: Packets, command: Sequence[str], folder: Path, environment: 
 
 @contextmanager
 def server(network: Packets, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Iterator[Command]:
-    """Start a command on the server's side, in `folder`, and wait until it listens; it ends with the network."""
+    """Start a command on the server's side, in `folder`, and wait until it listens. It ends with the network."""
     others = network.listening(SERVER)
     with tempfile.TemporaryFile() as log, open(os.devnull, "rb") as nothing:
         running = network.run(
@@ -105,7 +105,7 @@ def server(network: Packets, command: Sequence[str], folder: Path, environment: 
 
 
 def measured(link: Proxy | Packets, rtt: float, act: Callable[[], T]) -> tuple[T, LinkCost]:
-    """Do something at this RTT: what came of it, and what that cost. Before and after, the RTT is 0."""
+    """Do something at this RTT, and return its result and its cost. Before and after, the RTT is 0."""
     link.change(Link(rtt))
     found = servers.measured(link, act)
     link.change(Link(0.0))
@@ -139,7 +139,7 @@ class ProxyLine:
 
 
 class Across:
-    """A server of ours on the far side of packets, and commands on the near one; made by `across`."""
+    """A server of ours on the far side of packets, and commands on the near side; made by `across`."""
 
     def __init__(self, work: Workspace, network: Packets, server: int) -> None:
         self.network = network
@@ -162,7 +162,7 @@ class Across:
         return done.seconds, watch.cost
 
     def ask(self, module: str, *arguments: str) -> list[list[object]]:
-        """Run a module of ours, and read the JSON it prints."""
+        """Run a module of ours on the near side, and return the JSON that it prints."""
         words = [sys.executable, "-m", module, *arguments]
         done = self.run(words, self._work.folder, self._work.environment("asked") | dict(MODULES)).check(words)
         return json.loads(done.stdout)  # type: ignore[no-any-return]
@@ -172,9 +172,9 @@ class Across:
 def agent(
     run: Callable[[Sequence[str], Path, Mapping[str, str]], object], environment: Mapping[str, str]
 ) -> Iterator[Mapping[str, str]]:
-    """What is in the environment of a user with an agent where commands are `run`; it ends with the context.
+    """Yield the environment of a user with an agent, where commands are `run`; stop the agent at the end.
 
-    Its folder is in /tmp, whatever TMPDIR says: the path of a socket is short.
+    The agent's folder is in /tmp, whatever TMPDIR says, because a socket needs a short path.
     """
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         settings = {"SMARTSERVER_AGENT": "1", "XDG_RUNTIME_DIR": folder}
@@ -185,11 +185,11 @@ def agent(
 
 
 AUTHORITY = "authority.pem"
-"""The file, in a workspace, with what signed the certificates of its servers."""
+"""The file, in a workspace, with the certificate of the authority that signed its servers' certificates."""
 
 
 def tls_options(work: Workspace, host: str) -> Sequence[str]:
-    """What makes a server offer TLS."""
+    """Return the options with which a server offers TLS."""
     authority = Authority(work.folder)
     certificate, key = authority.sign(host)
     return ["--tls", str(certificate), "--tls-key", str(key)]

@@ -25,15 +25,15 @@ class Medium:
     name: str
     url: str
     serve: Callable[[Path, str, int], Sequence[str]] | None = None
-    """From a folder, a host and a port to the command of its server; None: one that is there for several."""
+    """Makes the command of its server from a folder, a host and a port; None: a server that several media share."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Variables in the environment of its clients."""
     close: str = "smartserver agent forget {url}"
-    """The command that closes the connection which is held between commands."""
+    """The command that closes the connection that an agent holds between commands."""
 
     @property
     def is_ours(self) -> bool:
-        """Whether it leads to a server of ours."""
+        """True if this medium leads to a server of ours."""
         return self.name.startswith("hpss")
 
 
@@ -55,17 +55,17 @@ class Reached:
     medium: Medium
     names: Mapping[str, object]
     environment: Mapping[str, str]
-    """Of a client."""
+    """The environment of a client."""
 
     def words(self, text: str) -> list[str]:
-        """The words of a command, with its names filled in."""
+        """Return the words of a command, with its names filled in."""
         return text.format_map(self.names).split()
 
 
 @contextmanager
 def reach(there: Across, work: Workspace, media: Sequence[Medium]) -> Iterator[list[Reached]]:
-    """Start what serves some media, and an agent of their user. `{url}` of each is that of another repository: git's
-    is empty, a push makes ours."""
+    """Start the servers of these media, and an agent of their user. The `{url}` of each medium has a repository of its
+    own: for git an empty one, for ours one that a push makes."""
     user = work.environment("user")
     keys = work.folder / "sshd"
     keys.mkdir()

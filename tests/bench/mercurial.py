@@ -12,14 +12,14 @@ SETTINGS: Mapping[str, str] = {"HGRCPATH": "", "HGPLAIN": "1", "HGUSER": "Demo <
 
 
 LOG = "hgweb.log"
-"""Where a server logs its requests, a line each."""
+"""The file in which a server logs its requests, a line each."""
 
 OURS = ("hg", "--config", f"extensions.hpss={LOADER}", "--config", f"hpss.path={LIBRARIES}")
-"""What begins a command of ours."""
+"""The first words of a command with our extension."""
 
 
 def serve_options(served: Path, folder: Path, host: str, port: int) -> Sequence[str]:
-    """The command that serves what lies in `served`, writable; its own files are in `folder`."""
+    """Return the command that serves the repositories in `served`, writable; the server's own files are in `folder`."""
     collection = folder / "hgweb.conf"
     collection.write_text(f"[paths]\n/ = {served}/*\n[web]\nrefreshinterval = 0\n", encoding="utf-8")
     return (

@@ -22,10 +22,10 @@ RTTS = (0.0, 0.001, 0.005, 0.02, 0.05, 0.1)
 """Seconds: from the same machine to another continent."""
 
 NEAR = 0.02
-"""Seconds of RTT below which ours may be slower than `git://`, by a little."""
+"""Seconds of RTT below which ours may be a little slower than `git://`."""
 
 TIMES, MORE = 1.2, 0.025
-"""How much slower: as many times, or seconds more, whichever is larger."""
+"""The bar near by: ours may take so many times as long, or so many seconds more, whichever is larger."""
 
 TIME_TO_LOAD = 1.0
 """Seconds after which an agent that was just started has loaded everything."""
@@ -33,7 +33,7 @@ TIME_TO_LOAD = 1.0
 SIDES: Sequence[tuple[Medium, Sequence[Medium]]] = (
     (TCP, (GIT, GIT_SSH)), (ALONE, ()), (GIT, ()), (TLS, (GIT_SSH,)), (SSH, (GIT_SSH,)), (GIT_SSH, ()),
 )  # fmt: skip
-"""Each medium, and those than which it may not be slower."""
+"""Each medium, and the media than which it may not be slower."""
 
 COMMANDS: Mapping[str, Sequence[str]] = {
     "push of one": ("push", "--quiet", "origin", "main"),
@@ -42,7 +42,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "fetch of nothing": ("fetch", "--quiet", "origin"),
     "ls-remote": ("ls-remote", "--quiet", "origin"),
 }
-"""In the order in which they are run, so that each finds what it is called after."""
+"""The commands in their order, so that each finds what its name says."""
 
 COMMIT = ("commit", "--quiet", "--allow-empty", "-m", "one")
 
@@ -54,9 +54,9 @@ COMMIT = ("commit", "--quiet", "--allow-empty", "-m", "one")
 def command(repeat: int, rtts: Sequence[float], write: bool) -> None:
     """Everyday commands of git over our media, beside git:// and git over ssh, from exec to exit; medians.
 
-    Ours with the user's agent, and over TCP without it too; git's ssh with ControlPersist. Client and server are in
-    network namespaces with a link of packets between them (Linux, as root or where users may make namespaces). Takes
-    twenty minutes. Another load on the machine falsifies it.
+    Ours runs with the user's agent, and over TCP also without it; git's ssh runs with ControlPersist. Client and server
+    are in network namespaces with a link of packets between them (Linux, as root or where users may make namespaces).
+    Takes twenty minutes. Other load on the machine falsifies the figures.
 
     \b
     bench near
@@ -99,12 +99,12 @@ def command(repeat: int, rtts: Sequence[float], write: bool) -> None:
 
 
 def most(other: Medium, rtt: float, seconds: float) -> float:
-    """The seconds that a command of ours may take where another's took so many."""
+    """Return the seconds that a command of ours may take where another took `seconds`."""
     return max(TIMES * seconds, seconds + MORE) if other is GIT and rtt < NEAR else seconds
 
 
 def _clones(work: Workspace, there: Across, number: int, side: Reached) -> tuple[str, Mapping[str, str], str, str]:
-    """A side as `turns` takes it, with a history on the server and two clones."""
+    """Make the history on the server and two clones, and return them as `turns` takes a side."""
     source, url = work.folder / "source.git", str(side.names["url"])
     if not source.exists():
         generate(source, side.environment, count=50)
@@ -117,13 +117,13 @@ def _clones(work: Workspace, there: Across, number: int, side: Reached) -> tuple
 
 
 def turns(sides: Sequence[tuple[str, Mapping[str, str], str, str]], repeat: int) -> Iterator[tuple[str, str, float]]:
-    """Run each command so often on each side: side, command and seconds.
+    """Run each command `repeat` times on each side, and yield side, command and seconds.
 
-    A side is its name, environment, the clone whose commands are timed, and the one that pushes what that one fetches,
-    on a branch of its own.
+    A side is a name, an environment, the clone whose commands are timed, and a second clone. The second clone pushes,
+    to a branch of its own, the commits that the first one fetches.
 
-    `command` runs it as a program on the near side of a link. Programs that are started there one by one have each a
-    mount namespace of its own, in which no agent serves them that was started by another.
+    `command` runs this as one program on the near side of a link. Programs that are started there one by one have a
+    mount namespace each, and cannot use an agent from another one.
     """
     environment = sides[0][1]
     run(["smartserver", "agent", "stop"], None, environment)

@@ -1,7 +1,7 @@
-"""What processes cost: wall time, CPU and memory, of a command and of a server, each with all its children.
+"""The cost of processes: wall time, CPU and memory, of a command and of a server, each with all its children.
 
-Memory is read from /proc every few milliseconds. A process's own highest mark is in there, so that only what it grows
-in its last moments is missed. Where there is no /proc (macOS) figures of a server are 0, those of a command come from
+Memory is read from /proc every few milliseconds. /proc also has the highest mark of each process, so only growth in a
+process's last moments is missed. Without /proc (macOS), the figures of a server are 0, and those of a command come from
 its resource usage, which counts the largest of its processes.
 """
 
@@ -27,7 +27,7 @@ MODULES: Mapping[str, str] = {"PYTHONPATH": str(Path(__file__).parents[1])}
 """The environment in which another process finds this package."""
 
 SAMPLE = 0.02
-"""Seconds between two looks at memory: 1 % of a core."""
+"""Seconds between two readings of memory; they cost 1 % of a core."""
 
 _TICK = 1 / os.sysconf("SC_CLK_TCK")
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
@@ -36,20 +36,20 @@ _PROC = Path("/proc")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a command or a span of time cost; CPU in seconds, memory in bytes."""
+    """The cost of a command or of a span of time; CPU in seconds, memory in bytes."""
 
     seconds: float
     cpu: float
     largest: int
-    """The most memory one process had."""
+    """The most memory that one process had."""
     together: int
-    """The most memory all processes had at one time; pages they share count for each."""
+    """The most memory that all processes had at one time; a shared page counts for each."""
     system: float = 0.0
-    """Of the CPU of a command, what the kernel took."""
+    """The kernel's part of the CPU of a command."""
 
 
 def descendants(pid: int) -> list[int]:
-    """A process and all below it, as far as they are still there."""
+    """Return a process and its living descendants."""
     found = [pid]
     for process in found:
         try:
@@ -65,7 +65,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def _files(pid: int, name: str) -> Iterator[str]:
-    """A file of /proc of a process and all below it."""
+    """Yield a file of /proc for a process and each of its descendants."""
     for process in descendants(pid):
         try:
             yield (_PROC / str(process) / name).read_text()
@@ -74,13 +74,13 @@ def _files(pid: int, name: str) -> Iterator[str]:
 
 
 def cpu_of(pid: int) -> float:
-    """CPU seconds of a process and all below it so far, those that have ended and were waited for included."""
+    """Return the CPU seconds so far of a process and its descendants, with those that ended and were waited for."""
     fields = [text.rpartition(")")[2].split() for text in _files(pid, "stat")]
     return sum(int(ticks) for each in fields for ticks in each[11:15]) * _TICK
 
 
 def memory_of(pid: int) -> tuple[int, int]:
-    """The greatest highest mark among a process and those below it, and what they have together now, in bytes."""
+    """Return the highest memory mark of a process and its descendants, and their memory together now, in bytes."""
     largest = together = 0
     for text in _files(pid, "status"):
         sizes = {name: value for name, _, value in (line.partition(":") for line in text.splitlines())}
@@ -94,7 +94,7 @@ def _kib(value: str | None) -> int:
 
 
 class Watch:
-    """Sees what a process costs while the context is open, as long as it runs."""
+    """Measures a process while the context is open, as long as the process runs."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -122,7 +122,7 @@ class Watch:
 
     @property
     def cost(self) -> Cost:
-        """What it cost; once the context is left."""
+        """The cost, once the context is left."""
         return Cost(self._ended - self._begun, self._cpu, self._largest, self._together)
 
     def _sample(self) -> None:
@@ -136,7 +136,7 @@ class Watch:
 
 
 def measure(command: Sequence[str], folder: Path | None, environment: Mapping[str, str]) -> tuple[Cost, str]:
-    """Run a command: what it costs, its children included, and what it writes to standard error."""
+    """Run a command, and return its cost, its children included, and its standard error."""
     null = subprocess.DEVNULL
     with tempfile.TemporaryFile() as errors:
         begun = time.monotonic()

@@ -1,6 +1,5 @@
 """Every remote command of brz, by stock Breezy over bzr:// and by our plugin over hpss://: each on a connection of its
-own, from the same beginning, over the same link.
-"""
+own, from the same state, over the same link."""
 
 from __future__ import annotations
 
@@ -26,16 +25,16 @@ from smartserver.cli.errors import CommandError
 from smartserver.trace.text import size
 
 RTT = 0.01
-"""Seconds; no count changes with it."""
+"""Seconds; no count depends on it."""
 
 STARTED = "started"
-"""What is kept of a side before any command."""
+"""The name under which the state before any command is kept."""
 
 NAMES = list(dict.fromkeys([*(row.name for row in ROWS), *(row.command.split()[0] for row in ROWS)]))
-"""What `--only` may name: rows, and commands."""
+"""The names that `--only` accepts: rows and commands."""
 
 CLOSING = re.compile(r"^HPSS calls: (\d+) \((\d+) vfs\) .*\n?", re.MULTILINE)
-"""What `-Dhpss` says at the end of a command, once for each connection."""
+"""Matches the line that `-Dhpss` writes at the end of a command, once for each connection."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Figures:
 
     @property
     def rounds(self) -> int:
-        """Round trips on the link, as if its connections had been open."""
+        """Round trips on the link without those of handshakes."""
         return self.link.round_trips - self.link.handshakes
 
     @property
@@ -55,13 +54,13 @@ class Figures:
 
 
 def figures(link: LinkCost, stderr: str) -> Figures:
-    """Of what passed the link, and what the command said."""
+    """Return the figures of a command, from the traffic on the link and from its standard error."""
     said = [(int(calls), int(vfs)) for calls, vfs in CLOSING.findall(stderr)]
     return Figures(sum(calls for calls, _ in said), sum(vfs for _, vfs in said), link)
 
 
 def excesses(row: Row, ours: Figures, stock: Figures | None) -> Iterator[str]:
-    """In what ours cost more than it may."""
+    """Yield each excess of our cost over its budget, or over stock's."""
     if ours.rounds > row.budget:
         yield f"{plural(ours.rounds, 'round trip')}, budget {row.budget}"
     if ours.link.handshakes > 1:
@@ -77,21 +76,21 @@ class Compared:
     row: Row
     stock: Figures | None = None
     ours: Figures | None = None
-    """None where the command failed."""
+    """The figures of ours; None if the command failed."""
     problems: list[str] = field(default_factory=list)
-    """Outcomes that are wrong, and what ours cost too much."""
+    """Wrong outcomes, and excesses of our cost."""
 
 
 @dataclass
 class Ratchet:
     rows: list[Compared] = field(default_factory=list)
     about: str = ""
-    """The history."""
+    """A description of the history."""
     version: str = ""
     circumstances: str = ""
     tool: str = "Breezy"
     scheme: str = Stock.label
-    """Of stock's URLs."""
+    """The scheme of the stock URLs."""
 
     @property
     def problems(self) -> list[str]:
@@ -123,7 +122,7 @@ def measure(source: Path | None, only: Collection[str]) -> Ratchet:
 
 
 def _size_of(fixtures: Path) -> str:
-    """How many revisions, and the size of them."""
+    """Return a phrase with the number of revisions and their packed size."""
     packs = list((fixtures / "brz" / ".bzr" / "repository" / "packs").iterdir())
     revno = (fixtures / "brz" / "trunk" / ".bzr" / "branch" / "last-revision").read_text().partition(" ")[0]
     return f"{revno} revisions on its main line, {sum(pack.stat().st_size for pack in packs) / 1e6:.1f} MB packed"
@@ -142,7 +141,7 @@ class _Measuring:
         self.place = Place(work, self.folder, self.line, kind.label, settings)
 
     def measure(self, fixtures: Path, outputs: dict[str, str]) -> None:
-        """Run all rows; `outputs`: what stock printed, for ours to print the same."""
+        """Run all rows. `outputs` keeps the output of stock, which ours must print as well."""
         wanted = {compared.row.where for compared in self.found.rows} - {"mine", "behind", EMPTY}
         side = self.kind(self.place, fixtures, self.folder / "pieces", wanted)
         say(f"{self.kind.label} begins")
@@ -168,7 +167,7 @@ class _Measuring:
                 outputs[compared.row.name] = output
 
     def _once(self, side: Side, compared: Compared) -> tuple[Figures, str]:
-        """One command: what it cost and printed."""
+        """Run one command, and return its figures and its output."""
         row = compared.row
         self.place.put_back(STARTED)
         if row.where in side.lacks:
@@ -194,7 +193,7 @@ class _Measuring:
 
 
 def wrongs(row: Row, done: Done, ran: Ran) -> Iterator[str]:
-    """What is wrong with how a command ended, and with what it did."""
+    """Yield each error in how a command ended and in its effect."""
     said = CLOSING.sub("", done.stderr).strip()
     if ended := list(site.wrongs(row.status, row.says, done.status, done.stdout + said)):
         yield from ended
@@ -216,7 +215,7 @@ def difference(expected: str, printed: str) -> str:
 
 
 def markdown(found: Ratchet) -> str:
-    """The table, then what must be known to read it."""
+    """Return the table, and the notes that explain it."""
     was = ["was"] if _has_old(found) else []
     rows = [
         [each.row.name, *["" if each.row.old is None else str(each.row.old) for _ in was], *_cells(each.stock),
@@ -232,7 +231,7 @@ def _has_old(found: Ratchet) -> bool:
 
 
 def _cells(cost: Figures | None) -> list[str]:
-    """`9 + 1 (2 vfs)`, `1.2 KB / 145.0 KB`."""
+    """Return cells such as `9 + 1 (2 vfs)` and `1.2 KB / 145.0 KB`."""
     if cost is None:
         return ["-", "-"]
     calls = f" ({cost.vfs} vfs)" if cost.vfs else ""
@@ -243,7 +242,7 @@ def _cells(cost: Figures | None) -> list[str]:
 
 
 def notes(found: Ratchet) -> list[str]:
-    """What was measured on, and how it came out."""
+    """Return notes on the circumstances of the measurement, and its results."""
     ours = [each.ours for each in found.rows if each.ours is not None]
     both = [each for each in found.rows if each.ours is not None and each.stock is not None]
     stock = sum(each.stock.rounds for each in both if each.stock is not None)
@@ -267,9 +266,9 @@ def command(path: Path | None, only: Sequence[str], write: bool) -> None:
     """Every remote command of brz, by stock Breezy over bzr:// and by our plugin over hpss://: calls, trips, bytes.
 
     Both sides have the same history (a bzr branch, or the first 3,000 revisions of a git repository or bundle; without
-    PATH one of 300 revisions is made), the same links and a fresh connection for each command; what each command did
-    is looked at. Exit status 1 when one of ours takes more round trips than its budget, makes a VFS call, comes out
-    wrong, or, where it reads with nothing remembered, moves more bytes than stock. Takes about three minutes.
+    PATH one of 300 revisions is made), the same links and a fresh connection for each command; the effect of each
+    command is checked. Exit status 1 if one of ours takes more round trips than its budget, makes a VFS call, has a
+    wrong effect, or, where it reads with nothing remembered, moves more bytes than stock. Takes about three minutes.
 
     \b
     bench ratchet

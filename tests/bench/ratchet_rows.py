@@ -1,6 +1,6 @@
-"""The commands, one row each: what is run, where, what is so afterwards, and what it may cost.
+"""The commands, one row each: the words, the folder, the effect to check, and the budget.
 
-`old` are the calls Breezy's own `test_vfs_ratchet` asserts.
+`old`: the calls that Breezy's own `test_vfs_ratchet` asserts.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from bench.links import Done
 from bench.ratchet_sides import BACK, EMPTY, Side, Stock
 
 MADE = "made"
-"""What commands make, here or on the server."""
+"""The name of everything that commands make, here or on the server."""
 
 
 @dataclass(frozen=True)
 class Ran:
-    """A command that came to its end, for the check of what it did."""
+    """A command that has ended, for the check of its effect."""
 
     side: Side
     done: Done
     where: str
     tip: str
-    """Where `trunk` was before."""
+    """The tip of `trunk` before the command."""
 
     @property
     def tip_now(self) -> str:
         return self.side.there("project/trunk")
 
     def path(self, name: str) -> Path:
-        """A file or folder below the one the command ran in."""
+        """Return a path below the folder in which the command ran."""
         return self.side.home(self.where) / name
 
 
@@ -42,75 +42,75 @@ Check = Callable[[Ran], bool]
 class Row:
     name: str
     command: str
-    """Its words; of URLs there are {project} and {made}, of files {file}."""
+    """The words of the command; {project} and {made} stand for URLs, {file} for a file."""
     where: str = EMPTY
-    """The piece it runs in."""
+    """The piece in which it runs."""
     old: int | None = None
     budget: int = 1
-    """Round trips ours may take beside the connection's."""
+    """Round trips that ours may take beside the connection's."""
     right: Check | None = None
-    """What must be so afterwards."""
+    """The check of its effect."""
     status: int = 0
     says: str = ""
-    """What it must have said."""
+    """A text that its output must contain."""
     same: bool = False
     """Both sides must print the same."""
     cold: bool = False
-    """Nothing is kept from before."""
+    """True if nothing is remembered from before."""
     times: float | None = None
-    """How many times the bytes of stock ours may move; None: what is received now is not received again."""
+    """The bar in bytes of stock; None: bytes received now are not received again."""
     before: tuple[str, ...] = ()
-    """Commands that come first and are not measured."""
+    """Commands that run before it and are not measured."""
 
 
 # -- what must be so
 
 
 def pushed(branch: str = "project/trunk") -> Check:
-    """The server is where the user is."""
+    """Check that the server's branch has the user's tip."""
     return lambda ran: ran.side.there(branch) == ran.side.mine(ran.where)
 
 
 def pulled(folder: str = "") -> Check:
-    """The user's branch and its files are where the server's trunk is."""
+    """Check that the user's branch and its files are at the tip of the server's trunk."""
     return lambda ran: (
         ran.side.mine(f"{ran.where}/{folder}") == ran.tip_now == ran.tip and _files(ran, folder) == _files_of_tip(ran)
     )
 
 
 def files(folder: str) -> Check:
-    """The files are those of the tip."""
+    """Check that the files are those of the tip."""
     return lambda ran: _files(ran, folder) == _files_of_tip(ran)
 
 
 def unchanged(ran: Ran) -> bool:
-    """The server's trunk is where it was."""
+    """Check that the server's trunk did not move."""
     return ran.tip_now == ran.tip
 
 
 def tip_is_named(name: str) -> Check:
-    """A file names the revision `trunk` is at: a merge that waits to be committed, a bundle."""
+    """Check that a file names the tip of `trunk`: a merge that waits to be committed, or a bundle."""
     return lambda ran: _id(ran.tip_now) in ran.path(name).read_bytes()
 
 
 def committed(ran: Ran) -> bool:
-    """The server's trunk has one revision more, which is the working tree's basis."""
+    """Check that the server's trunk has one revision more, and that this is the working tree's basis."""
     dirstate = ran.path(".bzr/checkout/dirstate").read_bytes()
     return _revno(ran.tip_now) == _revno(ran.tip) + 1 and _id(ran.tip_now) in dirstate
 
 
 def revno(more: int, branch: str = "project/trunk") -> Check:
-    """A branch of the server's has so many revisions more than trunk had."""
+    """Check that a branch on the server has `more` revisions more than trunk had."""
     return lambda ran: _revno(ran.side.there(branch)) == _revno(ran.tip) + more
 
 
 def went_back(ran: Ran) -> bool:
-    """The user's new branch is where the server's `old` is, which has been left behind as far."""
+    """Check that the user's new branch is at the tip of the server's `old`, which lacks as many revisions."""
     return ran.side.mine(f"{ran.where}/{MADE}") == ran.side.there("project/old") != ran.tip
 
 
 def packed(ran: Ran) -> bool:
-    """One pack is left, on our side. Breezy's own server says that it has packed, and has not."""
+    """Check that one pack is left, on our side. Breezy's own server claims to have packed, but has not."""
     return isinstance(ran.side, Stock) or ran.side.packs() == 1
 
 
@@ -123,7 +123,7 @@ def _files_of_tip(ran: Ran) -> dict[str, bytes]:
 
 
 def _tree(root: Path) -> dict[str, bytes]:
-    """Names and texts of the files; a link has none."""
+    """Return names and texts of the files; a link has no text."""
     files = {each.relative_to(root): each for each in root.rglob("*") if each.is_symlink() or not each.is_dir()}
     kept = {name: each for name, each in files.items() if ".bzr" not in name.parts}
     return {str(name): b"" if each.is_symlink() else each.read_bytes() for name, each in kept.items()}
@@ -144,9 +144,8 @@ TRUNK = "{project}/trunk"
 TAGGED = f"tag -d {TRUNK} -r {BACK} v1"
 
 WHOLE = 1.35
-"""Of the bytes of bzr://, what a whole history may take: each text is compressed on its own, to be proved on its own,
-where Breezy copies blocks of many (doc/design/0005-compression.md).
-"""
+"""The bar of a whole history, in the bytes of bzr://. Each text is compressed alone, to be proved alone, where Breezy
+copies blocks of many (doc/design/0005-compression.md)."""
 
 ROWS: tuple[Row, ...] = (
     Row("push, new repository", "push {made}", "mine", right=pushed(MADE), old=9),

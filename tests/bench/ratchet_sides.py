@@ -1,7 +1,8 @@
-"""The two sides: stock Breezy and `brz serve`, Breezy with our plugin and `smartserver serve`.
+"""The two sides: stock Breezy and `brz serve`, and Breezy with our plugin and `smartserver serve`.
 
-Both begin alike: on the server a repository `project` with the branches `trunk` and `old`; on the user's side pieces,
-folders of which each command gets a fresh copy. Where a branch is, is read off the disk and not asked.
+Both start alike: on the server a repository `project` with the branches `trunk` and `old`; on the user's side pieces,
+folders of which each command gets a fresh copy. The tips of branches are read off the disk, and not asked from the
+server.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ BEHIND = 10
 """Revisions of the main line that `old`, `behind` and `stale` lack."""
 
 BACK = f"-{BEHIND + 1}"
-"""The newest they have, as brz's users name it."""
+"""The newest revision that they have, as brz's users name it."""
 
 AUTHOR = "User <user@example.org>"
-"""Who commits: nobody the history knows, so that what he may sign is his own."""
+"""The committer: a person whom the history does not know, so that only his own revisions can be signed by him."""
 
 SIGNING = '''"""Signs without keys, as Breezy's own tests do."""
 
@@ -40,29 +41,29 @@ from breezy import gpg
 
 gpg.GPGStrategy = gpg.LoopbackGPGStrategy
 '''
-"""A plugin both sides have: GnuPG would need keys, and a module of Python's that is not on PyPI."""
+"""A plugin of both sides, in place of GnuPG, which would need keys and a Python module that is not on PyPI."""
 
 EMPTY = "empty"
-"""The piece of a command that needs none."""
+"""The piece for a command that needs none."""
 
 
 class Side:
-    """One of the two; its figures are a column."""
+    """One of the two sides; its figures are a column."""
 
     name: ClassVar[str]
     label: ClassVar[str]
-    """What begins its URLs."""
+    """The scheme with which its URLs begin."""
 
     def __init__(self, site: Place, fixtures: Path, pieces: Path, wanted: Collection[str]) -> None:
-        """`pieces`: where the pieces lie, out of the way of a server; `wanted`: those that are made."""
+        """`pieces`: the folder of the pieces, out of the way of a server; `wanted`: the pieces to make."""
         self.place = site
         self.fixtures = fixtures
         self.pieces = pieces
         self.wanted = wanted
         self.file = ""
-        """The file commands are tried on: the largest at the root of the tree."""
+        """The file on which commands are tried: the largest at the root of the tree."""
         self.lacks: dict[str, str] = {}
-        """Pieces that could not be made, and why."""
+        """The pieces that could not be made, each with the reason."""
 
     @classmethod
     def settings(cls, folder: Path) -> Mapping[str, str]:
@@ -70,29 +71,29 @@ class Side:
 
     @classmethod
     def plugins(cls, signing: Path) -> Mapping[str, str]:
-        """The environment that says which plugins are loaded."""
+        """Return the environment that says which plugins are loaded."""
         return {"BRZ_PLUGINS_AT": f"ratchet_signing@{signing}"}
 
     def server(self, host: str, port: int) -> Sequence[str]:
-        """The command that serves the site."""
+        """Return the command that serves the site."""
         return *BRZ, *serve_options(self.place.served, host, port)
 
     def brz(self, *words: str, folder: str = "") -> str:
-        """What a command of the user said, in a folder below his own."""
+        """Run a command as the user, in a folder below his own, and return its output."""
         return self.place.run(CLIENT, *BRZ, *words, folder=f"{CLIENT}/{folder}")
 
     def home(self, folder: str = "") -> Path:
-        """The user's folder, or one below it."""
+        """Return the user's folder, or a folder below it."""
         return self.place.folder / CLIENT / folder
 
     # -- the beginning
 
     def begin(self) -> None:
-        """Put the history on the server, as this side does."""
+        """Put the history on the server, in the way of this side."""
         shutil.copytree(self.fixtures / "brz", self.place.served / "project", symlinks=True)
 
     def fill(self) -> None:
-        """The server's branches, and those of the user's pieces that are wanted."""
+        """Make the server's branches, and the wanted pieces of the user."""
         self.home().mkdir()
         self.begin()
         self.brz("branch", "--quiet", self.place.url("project/trunk"), "mine")
@@ -153,7 +154,7 @@ class Side:
     # -- where things are
 
     def there(self, branch: str) -> str:
-        """Revno and tip of a branch of the server's, by the path of its URL; empty where there is none."""
+        """Return revno and tip of a branch on the server, by the path of its URL; empty if there is none."""
         return last_revision(self.place.served / branch)
 
     def mine(self, folder: str) -> str:
@@ -188,7 +189,7 @@ class Plugin(Side):
 
     @classmethod
     def plugins(cls, signing: Path) -> Mapping[str, str]:
-        """Ours, from here: it need not be installed beside Breezy."""
+        """Return the environment that loads our plugin from here: it need not be installed beside Breezy."""
         plugins = super().plugins(signing)
         return {"BRZ_PLUGINS_AT": f"{plugins['BRZ_PLUGINS_AT']}:{plugin_at()}"}
 
@@ -196,7 +197,7 @@ class Plugin(Side):
         return serving(self.place.served, host, port)
 
     def begin(self) -> None:
-        """By a push, which makes the repository."""
+        """Push the history; that makes the repository."""
         self.brz("init-shared-repository", "--quiet", self.place.url("project"))
         self.brz("push", "--quiet", "-d", str(self.fixtures / "brz" / "trunk"), self.place.url("project/trunk"))
 
@@ -210,7 +211,7 @@ class Plugin(Side):
         return len(stored(self.place.served, "project")[0].snapshot().packs)
 
     def _entries(self, of: str, branch: str) -> Mapping[bytes, bytes]:
-        """The entries of a map that belong to a branch."""
+        """Return the entries of a map that belong to a branch."""
         repository, name = stored(self.place.served, branch)
         entries = dict(repository.snapshot().state.map(of).items())
         return {key.partition(b"\0")[2]: value for key, value in entries.items() if key.startswith(name + b"\0")}

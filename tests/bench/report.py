@@ -1,4 +1,4 @@
-"""A measurement's table: ours beside git's, with the bar; its end, its progress, and the arithmetic of all."""
+"""The table of a measurement, ours beside git's, with the bars; its exit status, its progress, and its arithmetic."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROGRESS_INTERVAL = 1.0
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that `percent` of all are not above (nearest rank)."""
+    """Return the smallest value that at least `percent` of all do not exceed (nearest rank)."""
     if not values:
         raise ValueError("no values")
     return sorted(values)[max(0, math.ceil(len(values) * percent / 100) - 1)]
@@ -45,12 +45,12 @@ class Figure:
 
 class Report:
     def __init__(self, title: str, beside: str = "git") -> None:
-        """`beside`: what stands beside ours."""
+        """`beside`: the name of the other column."""
         self.title = title
         self.beside = beside
         self.figures: list[Figure] = []
         self.problems: list[str] = []
-        """What came out wrong."""
+        """The errors in the results."""
 
     def add(self, what: str, ours: str, git: str = "", bar: str = "", ok: bool | None = None) -> None:
         self.figures.append(Figure(what, ours, git, bar, ok))
@@ -58,12 +58,12 @@ class Report:
     def both(
         self, what: str, shown: Callable[[T], str], ours: T, git: T | None, bar: str = "", ok: bool | None = None
     ) -> None:
-        """One more line, with the same figure of both; `git` None: there is none."""
+        """Add a line with the same figure of both; `git` is None if it has none."""
         self.add(what, shown(ours), "" if git is None else shown(git), bar, ok)
 
     @property
     def missed(self) -> list[str]:
-        """What does not reach its bar."""
+        """The figures that miss their bar."""
         return [figure.what for figure in self.figures if figure.ok is False]
 
     def lines(self) -> list[str]:
@@ -78,7 +78,7 @@ class Report:
         return [self.title, "", *table, "", f"({circumstances()})"]
 
     def finish(self) -> None:
-        """Print the table and the problems; exit with status 1 where there is one, or a bar is missed."""
+        """Print the table and the problems. Exit with status 1 if there is a problem or a missed bar."""
         for line in self.lines():
             click.echo(line)
         end(self.problems, missed=bool(self.missed))
@@ -93,19 +93,19 @@ def end(problems: Sequence[str], *, missed: bool = False) -> None:
 
 @dataclass
 class Runs:
-    """One operation at some RTTs. The shortest run at each counts: other load makes a run longer and never shorter."""
+    """One operation at some RTTs. The shortest run at each RTT counts, because other load only makes a run longer."""
 
     costs: list[tuple[float, LinkCost]] = field(default_factory=list)
     """RTT and cost of each run."""
 
     @property
     def rounds(self) -> int:
-        """Round trips that were counted: those of the run in the middle."""
+        """The counted round trips of the median run."""
         return statistics.median_low([cost.round_trips for _, cost in self.costs])
 
     @property
     def most(self) -> int:
-        """The most round trips that were counted."""
+        """The most round trips of a run."""
         return max(cost.round_trips for _, cost in self.costs)
 
     @property
@@ -138,7 +138,7 @@ def circumstances() -> str:
 
 
 class Progress:
-    """How far a long measurement is: a line at most every second."""
+    """Reports the progress of a long measurement, with a line at most every second."""
 
     def __init__(self, said: Say | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._say = said or say

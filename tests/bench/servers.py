@@ -1,4 +1,4 @@
-"""What the measuring commands share: a folder of their own, servers on loopback, git with nobody's configuration."""
+"""The parts that measuring commands share: a temporary folder, servers on loopback, and git without a configuration."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
     from netem.budget import Countable
 
 START_WITHIN = 20.0
-"""Seconds a server may take to listen."""
+"""Seconds that a server may take to listen."""
 
 LOOK = 0.02
-"""Seconds between looks at what the kernel tells nobody: whether a server listens, or a folder can be removed."""
+"""Seconds between checks of a condition that gives no notice: a server listens, or a folder can be removed."""
 
 STOP_WITHIN = 5.0
-"""Seconds a server may take to stop before it is killed."""
+"""Seconds that a server may take to stop before it is killed."""
 
 WRITING_FOR = 5.0
-"""Seconds in which programs that git started, and left when it was interrupted, may still write in the folder."""
+"""Seconds for which programs that an interrupted git left behind may still write in the folder."""
 
 HOST = "127.0.0.1"
 
 T = TypeVar("T")
 Say = Callable[[str], None]
-"""Takes one line on how far a command is."""
+"""Takes one line of progress."""
 
 
 def silent(_: str) -> None:
-    """Says nothing."""
+    """Drop a line of progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that listens on loopback; `served` is the folder its repositories are in."""
+    """A server that listens on loopback; `served` is the folder of its repositories."""
 
     scheme: str
     port: int
@@ -55,36 +55,36 @@ class Server:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
+        """The host and port on which it listens."""
         return HOST, self.port
 
     def url(self, name: str, port: int | None = None) -> str:
-        """The URL of a repository on it, through `port` where a link is in front."""
+        """Return the URL of a repository on it, through `port` where a link is in front."""
         return f"{self.scheme}://{HOST}:{port or self.port}/{name}"
 
 
 Serve = Callable[[str, int], Sequence[str]]
-"""From a host and a port to the command of a server that listens there."""
+"""Makes, from a host and a port, the command of a server that listens there."""
 
 
 def serving(served: Path | str, host: str, port: int, *options: str) -> Sequence[str]:
-    """The command of our server, for anybody to write to."""
+    """Return the command of our server, writable for anybody."""
     command = [sys.executable, "-m", "smartserver.cli.main", "serve", str(served)]
     return [*command, "--listen", f"{host}:{port}", "--anonymous", "write", *options]
 
 
 def serving_git(served: Path, host: str, port: int) -> Sequence[str]:
-    """The command of git's own server, for anybody to write to."""
+    """Return the command of git's own server, writable for anybody."""
     options = ["--export-all", "--enable=receive-pack", "--reuseaddr", f"--base-path={served}"]
     return ["git", "daemon", *options, f"--listen={host}", f"--port={port}", str(served)]
 
 
 @dataclass(frozen=True, slots=True)
 class LinkCost:
-    """What passed a link while something was done, and how long it took."""
+    """The traffic on a link during an action, and its duration."""
 
     round_trips: int
-    """Handshakes included."""
+    """The round trips, including those of handshakes."""
     seconds: float
     bytes_up: int
     bytes_down: int
@@ -93,7 +93,7 @@ class LinkCost:
 
 
 def measured(link: Countable, act: Callable[[], T]) -> tuple[T, LinkCost]:
-    """Do something: what came of it, and what passed the link meanwhile."""
+    """Do something, and return its result and the traffic on the link meanwhile."""
     link.take()
     start = time.perf_counter()
     done = act()
@@ -103,7 +103,7 @@ def measured(link: Countable, act: Callable[[], T]) -> tuple[T, LinkCost]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder, also while something is still made in it."""
+    """Remove a folder, even while a process still makes files in it."""
     end = time.monotonic() + WRITING_FOR
     while folder.exists():
         try:
@@ -115,10 +115,10 @@ def _remove(folder: Path) -> None:
 
 
 class Workspace:
-    """A temporary folder and the servers that use it; a context manager that leaves nothing behind."""
+    """A temporary folder and the servers that use it; a context manager that stops them and removes the folder."""
 
     def __init__(self, name: str) -> None:
-        """`name` is in the name of the folder."""
+        """`name` becomes part of the folder's name."""
         self._name = name
         self._stack = ExitStack()
         self.folder = Path()
@@ -139,18 +139,18 @@ class Workspace:
         self._stack.close()
 
     def enter(self, context: AbstractContextManager[T]) -> T:
-        """Enter a context that is left with this one, before what was entered earlier."""
+        """Enter a context that is left with this one, before the contexts that were entered earlier."""
         return self._stack.enter_context(context)
 
     def later(self, callback: Callable[[], object]) -> None:
-        """Call this when the workspace is left."""
+        """Call this function when the workspace is left."""
         self._stack.callback(callback)
 
     def environment(self, user: str, settings: Mapping[str, str] | None = None) -> dict[str, str]:
-        """A user with a cache of its own, who reads nobody's configuration; `settings` are git's.
+        """Return the environment of a user with an own cache and nobody's configuration; `settings` are git's.
 
-        Python keeps what it compiles, as it does where a program is installed: else what runs from a checkout would be
-        compiled anew each time, a tenth of a second of a push by brz, and what others have installed would not.
+        Python keeps its compiled files, as in an installation. Otherwise the modules of a checkout would be compiled in
+        each process, which is a tenth of a second in a push by brz.
         """
         home = self.folder / "home"
         left_out = ("GIT_", "SMARTSERVER_", "PYTHONDONTWRITEBYTECODE")
@@ -172,13 +172,13 @@ class Workspace:
         return found | ({"GIT_CONFIG_COUNT": str(len(settings))} if settings else {})
 
     def start_ours(self, served: Path | None = None) -> Server:
-        """Our server, which anybody on this machine may write to; it makes repositories below `served`."""
+        """Start our server, which makes repositories below `served` and lets anybody on this machine write."""
         served = served or self.folder / "served-hpss"
         served.mkdir(exist_ok=True)
         return self.start("hpss", served, partial(serving, served))
 
     def start_git_daemon(self, *names: str) -> Server | None:
-        """`git daemon` with an empty repository for each of `names`; None where it is not installed."""
+        """Start `git daemon` with an empty repository for each of `names`; return None if it is not installed."""
         programs = attempt(["git", "--exec-path"], None, os.environ).stdout.strip()
         if not (Path(programs) / "git-daemon").exists():
             return None
@@ -190,12 +190,12 @@ class Workspace:
         return self.start("git", served, partial(serving_git, served))
 
     def start(self, scheme: str, served: Path, serve: Serve, environment: Mapping[str, str] | None = None) -> Server:
-        """Any server on a port of its own."""
+        """Start any server on a free port."""
         port = free_port()
         return Server(scheme, port, served, self.serve(serve(HOST, port), port, environment))
 
     def serve(self, command: Sequence[str], port: int, environment: Mapping[str, str] | None = None) -> int:
-        """Start any server, which stops when the workspace is left, and wait until it listens; its process's id."""
+        """Start any server, wait until it listens, and return its process id. It stops when the workspace is left."""
         log = self.enter(tempfile.TemporaryFile())  # noqa: SIM115  # The stack closes it.
         # In a group of its own: on Ctrl-C it is this process that stops it, when nobody uses it any more.
         process = subprocess.Popen(
@@ -223,7 +223,7 @@ class Workspace:
 def attempt(
     command: Sequence[str], folder: Path | None, environment: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command and wait for it, whatever becomes of it."""
+    """Run a command, wait for it, and return its result even if it failed."""
     return subprocess.run(
         command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         errors="replace", check=False,
@@ -231,7 +231,7 @@ def attempt(
 
 
 def run(command: Sequence[str], folder: Path | None, environment: Mapping[str, str]) -> str:
-    """What a command wrote."""
+    """Run a command, and return its output."""
     done = attempt(command, folder, environment)
     if done.returncode:
         raise CommandError(f"{' '.join(command)}: status {done.returncode}: {done.stderr.strip()}")
@@ -239,7 +239,7 @@ def run(command: Sequence[str], folder: Path | None, environment: Mapping[str, s
 
 
 def until_it_listens(listens: Callable[[], bool], ended: Callable[[], bool], name: str, log: IO[bytes]) -> None:
-    """Wait for a server of this name, which writes to `log`."""
+    """Wait until a server listens; `name` and its `log` are for the error."""
     deadline = time.monotonic() + START_WITHIN
     while not listens():
         if ended() or time.monotonic() > deadline:
@@ -248,7 +248,7 @@ def until_it_listens(listens: Callable[[], bool], ended: Callable[[], bool], nam
 
 
 def written(file: IO[bytes]) -> str:
-    """All that was written to a file which is open for others to write to."""
+    """Return the content of a file that another process may write to."""
     file.seek(0)
     return file.read().decode("utf-8", "replace")
 
@@ -262,7 +262,7 @@ def _answers(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A port nobody listens on."""
+    """Return a port on which nobody listens."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]

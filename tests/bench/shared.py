@@ -1,4 +1,4 @@
-"""Several servers on one store: pushes at once, and clones, beside one server on a folder."""
+"""Several servers on one store, beside one server on a folder: concurrent pushes, and clones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from smartserver.cli.errors import CommandError, one_line
 SPREAD = 20.0
 """The bar of the 99th percentile of pushes, in medians."""
 COLD, WARM = 1.5, 1.1
-"""The bars of a clone, in clones from a folder's server."""
+"""The bars of a clone, in clones from a server on a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Setup:
     in_postgres: bool = False
     servers: int | None = None
     bar: float | None = None
-    """Of its pushes a second, in those of the first."""
+    """The bar of its pushes per second, in those of the first setup."""
 
 
 SETUPS = (
@@ -58,8 +58,8 @@ SETUPS = (
 def command(path: Path | None, count: int, writers: int, servers: int, each: bool) -> None:
     """Several servers on one folder, S3 store or PostgreSQL: processes push at once, as fast as they can.
 
-    With PATH, a git repository or bundle, clones of that instead: from a server on a folder, and from one on an S3
-    store that has no copies, and then has.
+    With PATH, a git repository or bundle, clones are measured instead: from a server on a folder, and from one on an S3
+    store, with an empty cache and then with a full one.
 
     \b
     bench shared
@@ -83,7 +83,7 @@ class Parts:
     postgres: Postgres
 
     def store(self, setup: Setup) -> str:
-        """A new store."""
+        """Make a new store."""
         if setup.in_s3:
             root = f"s3://{self.s3.bucket()}/code"
         else:
@@ -97,7 +97,7 @@ class Parts:
         return self.work.environment("server") | environment(self.s3.gateways[0].endpoint)
 
     def serve(self, root: str) -> Server:
-        """A server on a store, without copies yet."""
+        """Start a server on a store, with an empty cache folder."""
         port, copies = free_port(), tempfile.mkdtemp(dir=self.work.folder)
         caching = ["--cache-dir", copies] if root.startswith("s3:") else []
         pid = self.work.serve(serving(root, HOST, port, *caching), port, self.environment)
@@ -105,7 +105,7 @@ class Parts:
 
 
 def pushes(parts: Parts, count: int, writers: int, servers: int, each: bool) -> Report:
-    """Pushes at once, to stores of each kind."""
+    """Measure concurrent pushes to stores of each kind."""
     to = "repositories of their own" if each else "one repository"
     report = Report(f"{writers} writers x {count} pushes to {to}, through {servers} servers", "one server on a folder")
     progress, git = Progress(), parts.work.environment("bench", {"gc.auto": "0"})
@@ -138,7 +138,7 @@ def add(report: Report, setup: Setup, outcome: Outcome, first: Outcome) -> None:
 
 
 def clones(parts: Parts, path: Path) -> Report:
-    """Clones of a history, from a folder's server and from one that has no copies yet."""
+    """Measure clones of a history from a server on a folder, and from a server with an empty cache."""
     report = Report(f"clones of {path.name}, best of 3", "one server on a folder")
     progress, git = Progress(), parts.work.environment("bench", {"gc.auto": "0"})
     source = parts.work.folder / "source.git"
@@ -163,7 +163,7 @@ def clones(parts: Parts, path: Path) -> Report:
 
 
 def clone(server: Server, target: Path, git: dict[str, str]) -> float:
-    """Seconds of one clone."""
+    """Clone, and return the seconds."""
     start = time.perf_counter()
     run(["git", "clone", "--quiet", "--bare", server.url("r"), str(target)], None, git)
     took = time.perf_counter() - start
@@ -172,7 +172,7 @@ def clone(server: Server, target: Path, git: dict[str, str]) -> float:
 
 
 def peak(server: Server) -> str:
-    """The most memory that a server had."""
+    """Return the most memory that a server had."""
     found = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{server.pid}/status").read_text())
     assert found is not None
     return f"{int(found[1]) / 1024:.0f} MiB"

@@ -1,4 +1,4 @@
-"""Where a command is measured: a served folder behind a link and a user, put back before each run."""
+"""The site where a command is measured: a served folder behind a link, and a user, reset before each run."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from bench.links import Done, ProxyLine
 from bench.servers import Workspace
 
 CLIENT = "client"
-"""The user, whose clones are in a folder of that name."""
+"""The user's name, and the folder of its clones."""
 
 
 def wrongs(status: int | None, says: str, ended: int, said: str) -> Iterator[str]:
-    """What is wrong with how a command ended that had to end with `status` (None: any but 0), and with what it said."""
+    """Yield each error in the status and the output of a command that had to end with `status` (None: any but 0)."""
     if ended != status if status is not None else ended == 0:
         lines = said.strip().splitlines() or [""]
         first = next((line for line in lines if "ERROR" in line), lines[-1])
@@ -24,12 +24,12 @@ def wrongs(status: int | None, says: str, ended: int, said: str) -> Iterator[str
 
 
 class Place:
-    """A site below a folder of its own. What a user's programs remember is below it too, and is put back with it."""
+    """A site in a folder of its own, which also has all that a user's programs remember of remotes."""
 
     def __init__(
         self, work: Workspace, folder: Path, line: ProxyLine, scheme: str, settings: Mapping[str, str]
     ) -> None:
-        """`scheme` begins each URL; `settings` are in everybody's environment."""
+        """`scheme`: the beginning of each URL; `settings`: variables in every environment."""
         self.folder = folder / "live"
         self.served.mkdir(parents=True)
         self._kept = folder / "kept"
@@ -45,15 +45,15 @@ class Place:
         return self.folder / "served"
 
     def url(self, name: str) -> str:
-        """The URL of what lies there below `served`, across the link."""
+        """Return the URL of a repository below `served`, across the link."""
         return f"{self._scheme}{self._line.host}:{self._line.port}/{name}"
 
     def environment(self, user: str) -> Mapping[str, str]:
-        """Of a user, or of the server."""
+        """Return the environment of a user or of the server."""
         return self._environments[user]
 
     def attempt(self, user: str, *command: str, folder: str | None = None) -> Done:
-        """Run a user's command, whatever becomes of it."""
+        """Run a command as a user, and return its result even if it failed."""
         return self._line.run(command, self.folder / (user if folder is None else folder), self._environments[user])
 
     def run(self, user: str, *command: str, folder: str | None = None) -> str:
@@ -63,7 +63,7 @@ class Place:
         shutil.copytree(self.folder, self._kept / name, symlinks=True)
 
     def put_back(self, name: str) -> None:
-        """Begin anew with what was kept. A server's own folder stays: it may be where the server stands."""
+        """Reset the site to a kept state. A server's own folder stays: the server may run in it."""
         for folder in (self.folder, self.served):
             for each in folder.iterdir():
                 if each == self.served:

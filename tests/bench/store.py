@@ -1,4 +1,4 @@
-"""What a served repository looks like on disk, read through the store."""
+"""The files of a served repository, read through the store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from transports.local import LocalTransport
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A repository: packs it names, their bytes with indexes, the deepest base chain, and its refs."""
+    """A repository: the packs that it names, their bytes with indexes, the longest chain of bases, and its refs."""
 
     packs: int
     size: int
@@ -21,7 +21,7 @@ class Stored:
 
 
 def opened(served: Path, name: str) -> PackRepository:
-    """A repository, past its server."""
+    """Open a repository directly, without its server."""
     return PackRepository(LocalTransport(served), name)
 
 
@@ -38,7 +38,7 @@ def look(served: Path, name: str) -> Stored:
 
 
 def lacking(served: Path, name: str, commits: list[str]) -> list[str]:
-    """Those of `commits` a repository does not have."""
+    """Return the members of `commits` that a repository lacks."""
     snapshot = opened(served, name).snapshot()
     return [commit for commit in commits if snapshot.ordinal(bytes.fromhex(commit)) is None]
 

@@ -14,19 +14,19 @@ from bench.comparison import Comparison, Operation, Row, Side
 from bench.report import Report, Runs, say
 
 FIRST_CONTACT = 3
-"""Trips of a push to an existing repository that nothing is known of: the handshake, asking or guessing, and once
-more with what the answer taught."""
+"""Trips of a push to an existing repository that the client does not know: the handshake, a question or a guess, and
+one more with the knowledge from the answer."""
 
 SLOPE, TOLERANCE = 2.0, 0.05
 RTTS = (0.2, 0.6, 1.0)
-"""Seconds; under 100 ms the noise of starting processes is as large as what is measured."""
+"""Seconds; under 100 ms the noise of starting processes is as large as the measured time."""
 
 SMALL = 1_000_000
-"""Bytes of history up to which a slope is judged: what a larger one costs in CPU hides a trip."""
+"""Bytes of history up to which a slope is judged: the CPU time of a larger history hides a trip."""
 
 
 class AllOperations(Comparison):
-    """The demo's operations and the others a user has, first contact without cache among them."""
+    """The operations of the demo and the others that a user has, among them first contact without a cache."""
 
     def operations(self) -> list[Operation]:
         found = [o for o in super().operations() if not o.name.startswith("diverged")]
@@ -67,13 +67,13 @@ class AllOperations(Comparison):
         self.refused(side, 0, ("already exists",), "bench-light")
 
     def put_things_right(self, side: Side) -> None:
-        """What was deleted or refused on the server is so here too, and the second user has diverged again."""
+        """Repeat here the deletion and the refused move of refs, and let the second user diverge again."""
         self.git(side, 0, "branch", "--quiet", "-D", "bench-two")
         self.git(side, 0, "tag", "--force", "bench-light", "HEAD")
         self.commit_diverged(side)
 
     def push_atomic_refused(self, side: Side) -> None:
-        """A branch that could be pushed and one that cannot."""
+        """Push a branch that could be accepted with one that must be refused."""
         self.refused(
             side, 1, ("atomic", "non-fast-forward", "fetch first"), "--atomic",
             f"HEAD:refs/heads/{self.branch}", "HEAD:refs/heads/bench-both",
@@ -88,14 +88,14 @@ class AllOperations(Comparison):
         self.forget(side)
 
     def forget(self, side: Side) -> None:
-        """Both users remember nothing of any remote, nor do their repositories."""
+        """Make both users, and their repositories, forget all remotes."""
         for environment in side.environments:
             shutil.rmtree(Path(environment["XDG_CACHE_HOME"]) / "smartserver", ignore_errors=True)
         for name in self.git(side, 0, "for-each-ref", "--format=%(refname)", "refs/remotes").split():
             self.git(side, 0, "update-ref", "--no-deref", "-d", name)
 
     def forget_and_drop_third(self, side: Side) -> None:
-        """The branch is gone here too before the last check, and there is nothing to fetch."""
+        """Delete the third branch here too before the last check, so that nothing is left to fetch."""
         self.git(side, 0, "branch", "--quiet", "-D", "bench-third")
         self.fetch(side)
         self.forget(side)
@@ -108,10 +108,10 @@ class AllOperations(Comparison):
 def command(path: Path | None, rtts: Sequence[float], repeat: int) -> None:
     """Round trips of every git operation on a fresh connection.
 
-    They are counted by a proxy, and measured as the slope of wall time over the RTT (200, 600 and 1000 ms), which must
-    be 2.00 +- 0.05 where PATH is under 1 MB; without PATH a history is made. The shortest of the runs at each RTT
-    counts, for what else the machine does makes a run longer and never shorter. Takes about 12 minutes; with --rtt
-    100ms --repeat 1 they are only counted, in half a minute.
+    Round trips are counted by a proxy, and measured as the slope of wall time over the RTT (200, 600 and 1000 ms). The
+    slope must be 2.00 +- 0.05 if PATH is under 1 MB; without PATH a history is made. The shortest run at each RTT
+    counts, because other load only makes a run longer. Takes about 12 minutes; with --rtt 100ms --repeat 1 trips are
+    only counted, in half a minute.
 
     \b
     bench trips

@@ -1,4 +1,4 @@
-"""Several writers at once: every push that was acknowledged must be there, and the store must be sound."""
+"""Several writers at once: every acknowledged push must be in the repository, and the store must be sound."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from bench.store import damages, lacking, look
 from smartserver.cli.errors import CommandError, one_line
 
 REFS = 4
-"""Refs of each writer."""
+"""The number of refs of each writer."""
 
 PACKS = 20
 
 Work = Sequence[tuple[str, str]]
-"""Commits, and the refs they are pushed to, in order."""
+"""Commits, and the refs to push them to, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the pushes of all writers."""
+    """The results of the pushes of all writers."""
 
     pushed: Sequence[Pushed]
     seconds: float
@@ -41,11 +41,11 @@ class Outcome:
 
     @property
     def speed(self) -> float:
-        """Pushes a second."""
+        """The pushes per second."""
         return len(self.pushed) / self.seconds
 
     def misplaced(self, refs: Mapping[str, str]) -> list[str]:
-        """What is wrong with where refs are."""
+        """Return the refs that are not at the commit of their last push."""
         # Its last push that was not refused. Each ref has one writer, so order is known.
         last = {push.ref: push.commit for push in self.pushed if not push.refused}
         wrong = [ref for ref, tip in last.items() if refs.get(ref) != tip]
@@ -58,7 +58,7 @@ class Outcome:
 def command(count: int, writers: int) -> None:
     """Several processes push at once to one repository: through one server, and through a server each.
 
-    Every push that was acknowledged must be there and the repository sound.
+    Every acknowledged push must be there, and the repository must be sound.
 
     \b
     bench writers
@@ -98,7 +98,7 @@ def command(count: int, writers: int) -> None:
 
 
 def make_tasks(source: Path, writers: int, count: int, environment: Mapping[str, str]) -> list[Work]:
-    """A history for each ref, and each writer's pushes: its refs in turn, each one commit further."""
+    """Return a history for each ref, and each writer's pushes: to its refs in turn, each one commit further."""
     each = -(-count // REFS)
     names = [[f"writer-{writer}-{ref}" for ref in range(REFS)] for writer in range(writers)]
     generate(source, environment, [name for mine in names for name in mine], each)
@@ -112,7 +112,7 @@ def make_tasks(source: Path, writers: int, count: int, environment: Mapping[str,
 def at_once(
     work: Workspace, source: Path, tasks: Sequence[Work], urls: Sequence[str], environment: Mapping[str, str]
 ) -> Outcome:
-    """The pushes of a writer for each URL, over one connection each, all at the same time."""
+    """Run one writer for each URL, each on one connection, all at the same time."""
     writers: list[subprocess.Popen[str]] = []
 
     def stop() -> None:

@@ -23,7 +23,7 @@ from transports.errors import CodedError
 
 
 class Sample:
-    """Two packs, the second resting on the first; in it a record also rests on one beside it."""
+    """Two packs, the second based on the first; one of its records also has a base in the same pack."""
 
     def __init__(self) -> None:
         self.history = History()
@@ -56,7 +56,7 @@ class Sample:
         }
 
     def flipped(self, path: str) -> Iterator[tuple[int, MemoryTransport]]:
-        """The repository with each byte of a file wrong, one after the other."""
+        """Yield the repository with each byte of a file wrong, one after the other."""
         content = self.storage.get(path)
         for at in range(len(content)):
             wrong = bytearray(content)
@@ -68,7 +68,7 @@ class Sample:
         self.storage.put(path, [content])
 
     def owner(self, number: int, at: int) -> str:
-        """The key, in hex, of the record whose frame byte `at` of a pack is in, or the revision of its segment."""
+        """Return the hex key of the record whose frame has byte `at` of a pack, or the revision of the segment."""
         for offset, segment in self.segments[number]:
             if not offset <= at < offset + segment.length:
                 continue
@@ -87,7 +87,7 @@ def sample() -> Sample:
 
 
 def check_reads(sample: Sample, storage: MemoryTransport) -> int:
-    """Each record reads as it was pushed, or not at all; how many read."""
+    """Check that each record reads as it was pushed or not at all, and return the number that read."""
     repository = PackRepository(storage, clock=Clock())
     try:
         snapshot: Snapshot = repository.snapshot()
@@ -107,7 +107,7 @@ def check_reads(sample: Sample, storage: MemoryTransport) -> int:
 
 
 def check_pull(sample: Sample, storage: MemoryTransport) -> bool:
-    """What a pull gives is refused by whoever takes it, or is what was pushed; True for the former."""
+    """Check that a pull of damaged storage gives the pushed revisions (False) or fails at either end (True)."""
     transaction = PackRepository(storage, clock=Clock()).begin()
     try:
         plan = transaction.plan_pull([sample.line[2]], [])
@@ -142,7 +142,7 @@ def test_every_byte_of_a_pack(sample: Sample) -> None:
 
 
 def test_every_byte_of_an_index(sample: Sample) -> None:
-    """An index is a cache: what reads it makes it again from the pack, and loses nothing."""
+    """An index is a cache: a reader rebuilds it from the pack, and loses nothing."""
     path = index_path(sample.packs[1].name)
     for at, storage in sample.flipped(path):
         repository = PackRepository(storage, clock=Clock())
@@ -157,8 +157,8 @@ def test_every_byte_of_an_index(sample: Sample) -> None:
 
 @pytest.mark.parametrize("number", range(8))
 def test_every_byte_of_the_log(sample: Sample, number: int) -> None:
-    """Damage is named whether or not it is read today. No state that is not one of the line is ever shown. Where an
-    older one is, every change is refused: it would bury what is damaged."""
+    """Damage is named whether or not it is read today. A reader never sees a state that the log never had. Where it
+    sees an older one, every change is refused: a change would bury the damage."""
     path = sample.log[number]
     for at, storage in sample.flipped(path):
         repository = PackRepository(storage, clock=Clock(), randomness=Repeatable(at))
@@ -194,7 +194,7 @@ def test_every_length_of_a_pack(sample: Sample) -> None:
 
 
 def test_a_push_on_a_damaged_base_is_refused_by_the_damages_name(sample: Sample) -> None:
-    """The server's damage is never laid at the client's door, nor built upon."""
+    """The server blames its own damage and not the client, and builds nothing on it."""
     entry = sample.packs[1]
     offset, segment = sample.segments[1][0]
     path = pack_path(entry.name)

@@ -1,8 +1,8 @@
-"""A fault at every call that changes storage: the repository is before or after, whole, and goes on working.
+"""A fault at every call that changes storage: the repository is before or after, whole, and still works.
 
-Both on a store at hand that has links, and on one behind a link that has none, where a record is published as a folder.
-For n = 1, 2, ... the n-th such call of an operation fails, tears, is lost or ends the process; then the power goes as
-well, with each account of what the disk kept.
+The store is near and has links, or it is behind a link and has none; there a record is published as a folder. For n =
+1, 2, ... the n-th such call of an operation fails, tears, is lost or ends the process. Then the power is lost as well,
+with each possible content of the disk.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ PATH = "group/project"
 DAY = 24 * 3600
 
 State = dict[bytes, bytes] | None
-"""Ref -> tip, map and key -> value; None: there is no repository."""
+"""Ref -> tip, and map and key -> value; None: there is no repository."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """What is done first without faults, what is done with them, and the refs after it."""
+    """The preparation without faults, the operation with faults, and the refs after it."""
 
     prepare: Callable[[PackRepository, History, Clock], None]
     run: Callable[[PackRepository, History], object]
@@ -49,34 +49,34 @@ class Operation:
 
 
 def line(history: History, name: str, count: int, parent: bytes | None = None) -> list[bytes]:
-    """The same commits each time they are asked for."""
+    """Add commits that are the same each time for the same arguments."""
     return history.line(count, parent, name)
 
 
 def nothing(_repository: PackRepository, _history: History, _clock: Clock) -> None:
-    """No repository."""
+    """Leave the repository missing."""
 
 
 def three(repository: PackRepository, history: History, _clock: Clock) -> None:
-    """Three commits, two refs."""
+    """Push three commits and two refs."""
     base = line(history, "base", 3)
     push(repository, history, base, {MAIN: base[2], SIDE: base[0]})
 
 
 def many(repository: PackRepository, history: History, _clock: Clock) -> None:
-    """As many packs as make a repack due."""
+    """Push so many packs that a repack is due."""
     for each in line(history, "base", MOST_PACKS + 1):
         push(repository, history, [each], {MAIN: each})
 
 
 def few(repository: PackRepository, history: History, _clock: Clock) -> None:
-    """Three packs."""
+    """Push three packs."""
     for each in line(history, "base", 3):
         push(repository, history, [each], {MAIN: each})
 
 
 def configure(repository: PackRepository, _history: History) -> None:
-    """A setting, which a state here tells as an entry."""
+    """Change a setting, which a state here shows as an entry."""
 
     def plan(transaction: Transaction) -> bytes:
         transaction.set_setting("HEAD", SIDE)
@@ -86,7 +86,7 @@ def configure(repository: PackRepository, _history: History) -> None:
 
 
 def logged(repository: PackRepository, history: History, clock: Clock) -> None:
-    """So many records, over an old checkpoint, that another is due, and records below the old one are to be deleted."""
+    """Make so many records over an old checkpoint that another is due, and older records are to be deleted."""
     (first,) = line(history, "base", 1)
     push(repository, history, [first], {MAIN: first})
     checkpoint.make_checkpoint(repository.folder, repository.log.look().state, repository.randomness)
@@ -96,32 +96,32 @@ def logged(repository: PackRepository, history: History, clock: Clock) -> None:
 
 
 def tidy(repository: PackRepository, history: History) -> None:
-    """A checkpoint, and the records that it makes useless."""
+    """Write a checkpoint, and delete the records that it makes useless."""
     refs_of(repository)
     repository.tidy()
 
 
 def summarise_all(repository: PackRepository, history: History) -> None:
-    """What a log shows of each pack."""
+    """Write the summaries of all packs, from which a log is read."""
     refs_of(repository)
     repository.summarise()
 
 
 def deleted(repository: PackRepository, history: History, clock: Clock) -> None:
-    """A repository that was deleted."""
+    """Delete a repository."""
     three(repository, history, clock)
     delete(repository, history)
 
 
 def joined(repository: PackRepository, history: History, clock: Clock) -> None:
-    """Old packs that are due to be deleted."""
+    """Leave old packs that are due to be deleted."""
     many(repository, history, clock)
     assert repository.repack_if_needed()
     clock.now += DAY + 1
 
 
 def forced(repository: PackRepository, history: History, clock: Clock) -> None:
-    """Revisions that no ref reaches any more: part of a pack, and all of another. A later pack rests on the first."""
+    """Leave revisions that no ref reaches: part of a pack, and all of another. A later pack is based on the first."""
     base = line(history, "base", 3)
     beside = history.commit({**history.files(base[0]), "secret": b"hunter2\n"}, base[:1], "secret")
     push(repository, history, [base[0], beside, base[1]], {MAIN: base[1], b"refs/heads/wrong": beside})
@@ -136,7 +136,7 @@ def bring(repository: PackRepository, history: History) -> None:
 
 
 def bring_much(repository: PackRepository, history: History) -> None:
-    """A pack that on a store behind a link is brought with the lock, and is most of what is."""
+    """Push a pack that is larger than the rest of the repository."""
     push(repository, history, [much(history)], {MAIN: much(history)})
 
 
@@ -151,7 +151,7 @@ def brought(history: History) -> State:
 
 
 def refuse(repository: PackRepository, history: History) -> None:
-    """A push whose body is broken."""
+    """Push a broken body, which is refused."""
     new = line(history, "new", 2, line(history, "base", 3)[2])
     segment = history.segment(new[1])
     history._made[new[1]] = segment[:-1] + bytes((segment[-1] ^ 1,))
@@ -164,12 +164,12 @@ def refuse(repository: PackRepository, history: History) -> None:
 
 
 def bring_nothing(repository: PackRepository, history: History) -> None:
-    """A repository that is made, or made anew."""
+    """Create a repository, or recreate a deleted one."""
     push(repository, history, [])
 
 
 def delete(repository: PackRepository, _history: History) -> None:
-    """The repository, as a whole."""
+    """Delete the repository as a whole."""
     repository.delete(request_id(), 0, "user")
 
 
@@ -183,13 +183,13 @@ def many_refs(history: History) -> State:
 
 
 def noted(repository: PackRepository, history: History, clock: Clock) -> None:
-    """Maps."""
+    """Push three commits, and set entries of maps."""
     three(repository, history, clock)
     note(repository, b"1")
 
 
 def note(repository: PackRepository, number: bytes, delete: bytes | None = None) -> None:
-    """An entry that belongs to nobody, one of a ref, and a large one."""
+    """Set an entry that belongs to no ref, one of a ref, and a large one."""
 
     def plan(transaction: Transaction) -> bytes:
         transaction.set_map("notes", "opaque", number, number)
@@ -204,7 +204,7 @@ def note(repository: PackRepository, number: bytes, delete: bytes | None = None)
 
 
 def notes(*numbers: bytes) -> dict[bytes, bytes]:
-    """The entries of the maps as `state_of` tells them."""
+    """Return the entries of the maps as `state_of` shows them."""
     kept = {key: each for each in numbers for key in (b"notes/" + each, b"config/" + SIDE + b"\0" + each)}
     return {**kept, b"config/" + SIDE + b"\0": numbers[-1] * 65_536}
 
@@ -273,23 +273,22 @@ def state_of(repository: PackRepository) -> State:
 
 
 Crash = tuple[Aftermath, int]
-"""What the disk kept, and the seed where that is chance."""
+"""The content of the disk after a crash, and the seed where that is random."""
 
 
 def crashes(seeds: int) -> list[Crash]:
-    """Each aftermath; those of chance several times."""
+    """Return each aftermath, and the random ones with several seeds."""
     chance = (Aftermath.TORN, Aftermath.SOME)
     return [(each, seed) for each in Aftermath for seed in range(seeds if each in chance else 1)]
 
 
 STORES: dict[str, Callable[[Transport], Transport]] = {"near": lambda store: store, "far": Far}
-"""How a store in memory is reached; the near one has links."""
+"""Wraps a store in memory; the near one has links."""
 
 
 @functools.cache
 def prepared(store: str, name: str) -> tuple[History, bytes, State]:
-    """What is there before an operation: the history for all trials of it, the clock and the storage to be copied, the
-    state of both."""
+    """Return the state before an operation: a history for all trials, frozen clock and storage, and `state_of`."""
     history, clock = History(), Clock()
     storage = MemoryTransport(clock=clock, links=store == "near")
     repository = PackRepository(STORES[store](storage), PATH, clock=clock, randomness=Repeatable(1))
@@ -323,7 +322,7 @@ class Trial:
         return f"{self.mode} at call {self.at} ({self.faulty.log[-1]}): {self.error!r}"
 
     def check(self, repository: PackRepository, storage: MemoryTransport) -> None:
-        """Before or after as the answer says, whole, and a next push works."""
+        """Check that the state is before or after, as the answer says, and whole, and that a next push works."""
         found = state_of(repository)
         if self.error is None:
             assert found == self.after, self
@@ -343,7 +342,7 @@ class Trial:
         assert found is not None or storage.list_directory("group") == ["project"], self
 
     def crash(self, crashes: Iterable[Crash], tried: set[bytes]) -> None:
-        """The power goes, in each way from the same moment; what was found before (`tried`) goes on as it did then."""
+        """Lose power in each way from the same moment, and check the rest. States in `tried` were checked before."""
         left = freeze((self.clock, self.storage))
         for aftermath, seed in crashes:
             self.clock, storage = thaw(left)
@@ -354,12 +353,12 @@ class Trial:
                 self.check(self.again(found), found)
 
     def again(self, storage: MemoryTransport) -> PackRepository:
-        """The repository as another process sees it."""
+        """Return the repository as another process sees it."""
         return PackRepository(STORES[self.store](storage), PATH, clock=self.clock, randomness=Repeatable(3))
 
 
 UPKEEP = {"repack", "repack what is not due", "checkpoint and clean", "summarise", "collect"}
-"""What nobody is answered about."""
+"""The operations that no client waits for."""
 
 
 @pytest.fixture(autouse=True)
@@ -373,7 +372,7 @@ def early_upkeep(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def trials(store: str, name: str, mode: FaultMode) -> list[int]:
-    """The calls an operation makes when none fails, counted."""
+    """Count the calls of an operation without a fault, and return their numbers."""
     whole = Trial(store, name, mode, 0)
     assert whole.error is None
     assert state_of(whole.repository) == whole.after
@@ -387,7 +386,7 @@ ALIKE = {
         "collect", "summarise",
     },
 }  # fmt: skip
-"""Store -> what differs there from other operations as it does on the other store: tried on that one alone."""
+"""By store: the operations that are tried on the other store alone, because this one would show nothing more."""
 EACH = [(store, name) for store in STORES for name in OPERATIONS if name not in ALIKE[store]]
 
 

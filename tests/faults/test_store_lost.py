@@ -1,7 +1,7 @@
-"""store.remote, store.repository: the connection to a store at a distance is lost at every call, those that read too,
-also in the middle of what is asked together; the repository opens and verifies, and what is told of it is true.
+"""store.remote, store.repository: the connection to a remote store is lost at every call, reads included, also within a
+group of steps. The repository still opens and verifies, and the reported outcome is true.
 
-What `test_store_crash.py` does for calls that change anything, and with the power.
+`test_store_crash.py` covers calls that change anything, and losses of power.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ LINE = HISTORY.line(PACKS + 2)
 DAY = 24 * 3600
 
 Refs = dict[bytes, bytes] | None
-"""None: there is no repository."""
+"""The refs; None: there is no repository."""
 
 KEPT = {MAIN: LINE[PACKS - 1], OTHER: LINE[0]}
 
 
 class Lost(Stepwise):
-    """A store whose connection is lost at one call: as the call goes there, or as its answer comes (`done`). It comes
-    back at once, or never (`away`)."""
+    """A store that loses its connection at call `at`: before the call is done, or (`done`) after it. The connection
+    comes back at once, or (`away`) never."""
 
     def __init__(self, inner: Transport, at: int, *, done: bool, away: bool) -> None:
         super().__init__(inner)
         self.left = [at]
-        """Calls until then; shared with what lies below."""
+        """The number of calls left before the loss; a list, shared with transports below."""
         self._done, self._away = done, away
 
     def _falls(self, path: str) -> bool:
-        """Whether it is lost with this call.
+        """Count a call, and tell whether the connection is lost at it.
 
         Raises:
-            TransportFailed: it is away.
+            TransportFailed: the connection was lost before.
         """
         self.left[0] -= 1
         if self._away and self.left[0] < 0:
@@ -73,7 +73,7 @@ class Lost(Stepwise):
 
 @dataclass(frozen=True)
 class Operation:
-    """What is done to three pushes in three packs, or to nothing; and the refs after it."""
+    """An operation on three pushes in three packs, or on a missing repository, with the refs before and after it."""
 
     run: Callable[[PackRepository], object]
     after: Refs
@@ -81,7 +81,7 @@ class Operation:
 
 
 def pull(repository: PackRepository, first: int) -> None:
-    """The revisions from the `first`th on."""
+    """Pull the revisions from the `first`th on."""
     snapshot = repository.snapshot()
     assert dict(snapshot.state.refs())
     reader = snapshot.read_ranges(((first, snapshot.graph.count),))
@@ -115,7 +115,7 @@ OPERATIONS = {
 
 @functools.cache
 def start(empty: bool) -> bytes:
-    """The clock and the storage, to be copied."""
+    """Return the pickled clock and storage, from which each trial gets a copy."""
     clock = Clock()
     storage = MemoryTransport(clock=clock)
     if not empty:
@@ -130,7 +130,7 @@ def state_of(repository: PackRepository) -> Refs:
 
 
 def lost(operation: Operation, at: int, *, done: bool, away: bool) -> bool:
-    """Do it once; whether there was a call to be lost at."""
+    """Do an operation once with a loss at call `at`, and return whether it made so many calls."""
     clock, storage = pickle.loads(start(operation.before is None))
     store = Lost(Far(storage), at, done=done, away=away)
     mine = PackRepository(store, PATH, clock=clock, randomness=Repeatable(2))

@@ -31,14 +31,14 @@ LINE = HISTORY.line(6)
 CALLS = {
     "open", "pread", "write", "fsync", "stat", "listdir", "replace", "link", "unlink", "mkdir", "rmdir",
 }  # fmt: skip
-"""Those that may fail. One of an open descriptor's `fstat` and `close` changes nothing."""
+"""The calls that may fail. An open descriptor's `fstat` and `close` are left out: they change nothing."""
 
 State = tuple[dict[bytes, bytes], dict[str, bytes]] | None
 """Refs and settings; None: there is no repository."""
 
 
 class System:
-    """The calls of `os`, of which the n-th does something else before it is done, or not done."""
+    """The calls of `os`; an act is run before the n-th, and may raise in its place."""
 
     def __init__(self, at: int, act: Callable[[], None]) -> None:
         self.count = 0
@@ -59,7 +59,7 @@ class System:
 
 @dataclass(frozen=True)
 class Operation:
-    """What is done to a repository of three pushes, or to nothing."""
+    """An operation on a repository of three pushes, or on a missing one."""
 
     run: Callable[[PackRepository], object]
     empty: bool = False
@@ -100,7 +100,7 @@ def early_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Place:
-    """A folder that is made as it was, and the operation done there with a fault."""
+    """A folder that is reset for each trial, and the operation to run there with a fault."""
 
     def __init__(self, folder: Path, operation: Operation) -> None:
         self.start, self.folder = folder / "start", folder / "tried"
@@ -120,7 +120,7 @@ class Place:
         shutil.copytree(self.start, self.folder)
 
     def check(self, allowed: list[State], what: str) -> None:
-        """What another process finds, which goes on there."""
+        """Check that another process finds an allowed state, and can push."""
         other = opened(self.folder, 4)
         found = state_of(other)
         assert found in allowed, what
@@ -136,7 +136,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, early_checkpoints: Non
 
 
 def faults(place: Place, monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> Iterator[System]:
-    """The folder as it was, and a system whose n-th call is that one, until there is none."""
+    """Reset the folder, and yield a system that acts at its n-th call, for n = 1, 2, ... until there is none."""
     at = 1
     while True:
         place.reset()

@@ -9,7 +9,7 @@ from sources import PACKAGES, sources
 
 
 def circles(imports: Mapping[str, set[str]]) -> Iterator[set[str]]:
-    """The strongly connected components of two modules or more (Tarjan, SIAM J. Comput. 1, 1972)."""
+    """Yield the strongly connected components of two modules or more (Tarjan, SIAM J. Comput. 1, 1972)."""
     number: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -35,7 +35,7 @@ def circles(imports: Mapping[str, set[str]]) -> Iterator[set[str]]:
 
 
 def project_imports() -> dict[str, set[str]]:
-    """What each module of ours imports of ours."""
+    """Return, for each module of ours, the modules of ours that it imports."""
     found = sources(*PACKAGES)
     names = {source.module for source in found}
 

@@ -23,25 +23,25 @@ SPAN = re.compile(r"`[^`\n]*`")
 
 
 def documents() -> list[Path]:
-    """Every page a reader of the repository meets."""
+    """Return every page that a reader of the repository meets."""
     pages = [page for page in sorted(DOC.rglob("*.md")) if BUILT not in page.parents]
     return [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")), *pages]
 
 
 def anchors(text: str) -> set[str]:
-    """The places in a page a link may name: its headings, as they are shown on the web."""
+    """Return the anchors of a page: its headings, in the form that the web shows."""
     headings = re.findall(r"^#+ (.+?)\s*$", FENCE.sub("", text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def targets(text: str) -> list[str]:
-    """Where the links of a page lead, code left out."""
+    """Return the targets of a page's links, without those in code."""
     prose = SPAN.sub("", FENCE.sub("", text))
     return [next(filter(None, found)) for found in LINK.findall(prose)]
 
 
 def broken(page: Path, text: str) -> list[str]:
-    """The links of a page that lead nowhere in the repository."""
+    """Return the links of a page that lead nowhere in the repository."""
     wrong = []
     for target in targets(text):
         if re.match(r"[a-z][a-z+.-]*:", target):

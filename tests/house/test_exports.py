@@ -13,10 +13,10 @@ SPEAKS_FOR_ITS_PACKAGE = ("smartserver", "netem", "netem.describe", "netem.effec
 """Packages whose `__init__` has names; every other is a docstring alone."""
 
 OF_BREEZY = "smartserver.plugins.breezy_shim"
-"""A package of Breezy's, loaded as `breezy.plugins.hpss`: its `__init__` is all there is of it."""
+"""A package of Breezy's, loaded as `breezy.plugins.hpss`: its only module is `__init__`."""
 
 MAX_LINES = 60
-"""Of an `__init__` that has names: more than that is a module of its own."""
+"""The most lines of an `__init__` that has names; a longer one belongs in a module of its own."""
 
 
 def test_an_init_is_a_docstring() -> None:
@@ -34,7 +34,7 @@ def test_an_init_is_a_docstring() -> None:
     [source.module for source in sources(*PACKAGES) if source.is_package and source.module != OF_BREEZY],
 )
 def test_importing_a_package_loads_no_library(package: str) -> None:
-    """Neither a library nor another of our packages."""
+    """An import of a package loads neither a library nor another of our packages."""
     script = f"import sys; import {package}; print(*sorted(sys.modules))"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
     loaded = run.stdout.split()

@@ -1,4 +1,4 @@
-"""Who may import whom, by the table of CONTRIBUTING.md, and which libraries, by the one here.
+"""The imports between our modules follow the table of CONTRIBUTING.md, and those of libraries follow `LIBRARIES`.
 
 To bend a rule, change the table and say why in the commit; there is no exception list.
 """
@@ -17,12 +17,12 @@ EVERYTHING = ("smartserver", "transports", "netem")
 
 
 def full(name: str) -> str:
-    """The dotted name of what the page calls by its name below `smartserver`."""
+    """Return the dotted name of a package that the page names by its name below `smartserver`."""
     return name if name.partition(".")[0] in PACKAGES else f"smartserver.{name}"
 
 
 def layers(page: str) -> dict[str, tuple[str, ...]]:
-    """The table of a page: its rows of several modules apart, and a row `x.*` for each package in `x`."""
+    """Return the table of a page, with rows of several modules split, and a row `x.*` for each package in `x`."""
     section = page.partition("## Who may import whom\n")[2].partition("\n## ")[0]
     found: dict[str, tuple[str, ...]] = {"smartserver": ()}
     for row in re.findall(r"^\| (`.*) \|$", section, re.MULTILINE):
@@ -35,14 +35,15 @@ def layers(page: str) -> dict[str, tuple[str, ...]]:
 
 
 def packages_in(package: str) -> list[str]:
-    """The packages directly in one."""
+    """Return the packages directly in a package."""
     paths = (ROOT / package.replace(".", "/")).glob("*/__init__.py")
     return [f"{package}.{path.parent.name}" for path in paths]
 
 
 LAYERS = layers((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
-"""Module or package -> what of ours it may import beside itself and what is below; the longest name that fits counts.
-`smartserver` is its `__init__` alone: it imports nothing and holds the version, `smartserver.__version__`."""
+"""By module or package: the modules of ours that it may import beside itself and its own parts. The longest matching
+name counts. `smartserver` is its `__init__` alone: it imports nothing and holds the version, `smartserver.__version__`.
+"""
 
 LIBRARIES: dict[str, tuple[str, ...]] = {
     "zstandard": ("smartserver.records.bulk", "smartserver.records.delta"),
@@ -67,7 +68,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
         "smartserver.pytest_plugin",
     ),
 }
-"""Library that is not Python's own -> which of our modules may import it."""
+"""By library that is not Python's own: the modules of ours that may import it."""
 
 SPEAKS = (
     "smartserver.cli",
@@ -78,23 +79,23 @@ SPEAKS = (
     "netem.pytest_plugin",
     "transports.s3_bucket",
 )
-"""The only modules that read the environment or print; `programs` hands it on, `native` is turned off by it, and
-`s3_bucket` looks at what its library reads, and panics of."""
+"""The only modules that read the environment or print. `programs` passes the environment on, `native` is turned off by
+it, and `s3_bucket` looks at the variables that its library reads, and panics at."""
 
 
 def within(module: str, package: str) -> bool:
-    """Whether `module` is `package` or below it."""
+    """Tell whether `module` is `package` or below it."""
     return module == package or module.startswith(package + ".")
 
 
 def layer(module: str) -> str:
-    """The entry of `LAYERS` a module falls under."""
+    """Return the entry of `LAYERS` for a module."""
     fitting = [name for name in LAYERS if within(module, name) and (name != "smartserver" or module == name)]
     return max(fitting, key=len, default="")
 
 
 def wrong_imports(source: Source) -> list[str]:
-    """Each import the tables forbid."""
+    """Return each import that the tables forbid."""
     wrong: list[str] = []
     own = layer(source.module)
     if not own:
@@ -114,7 +115,7 @@ def wrong_imports(source: Source) -> list[str]:
 
 
 def spoken(source: Source) -> list[str]:
-    """Each use of the environment or of `print`."""
+    """Return each use of the environment or of `print`."""
     found: list[str] = []
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
@@ -136,7 +137,7 @@ def test_only_the_commands_read_the_environment_or_print() -> None:
 
 
 def test_every_package_is_in_the_table() -> None:
-    """An entry for what is gone would excuse whoever takes the name next."""
+    """The table has no entry for a missing package: a later package of that name would inherit the entry."""
     modules = {source.module for source in sources(*PACKAGES)}
     assert LAYERS.keys() <= modules
     for names in (*LAYERS.values(), SPEAKS):

@@ -1,4 +1,4 @@
-"""A limit has one definition in the lowest layer that all who need it may import; where none is, they agree."""
+"""A limit is defined once, in the lowest layer that all its users may import; without such a layer, copies agree."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from smartserver.wire import limits as of_wire
 
 
 def test_verbs_and_the_wire() -> None:
-    """Neither may import the other."""
+    """`verbs` and `wire` agree: neither may import the other."""
     assert repository_pull.MAX_HAVES == of_wire.MAX_HAVES
     assert fields.MAX_IDS == of_wire.MAX_ABSENT
 
 
 def test_verbs_and_records() -> None:
-    """Of `records`, `verbs` may import `model` alone."""
+    """`verbs` and `records` agree: of `records`, `verbs` may import only `model`."""
     assert fields.MAX_NAME == of_records.MAX_NAME == of_records.MAX_ID
 
 

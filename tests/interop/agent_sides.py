@@ -1,4 +1,4 @@
-"""A user with an agent of his own, and a server that says nothing."""
+"""A user with an agent, and a server that never answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATIENCE = 30.0
 
 
 class User:
-    """Somebody with an agent, a clone, and the programs as they are installed."""
+    """A user with an agent of its own, a clone, and the installed programs."""
 
     def __init__(self, folder: Path, agent: dict[str, str], server: Served, programs: str) -> None:
         self.folder = folder
@@ -45,7 +45,7 @@ class User:
         )  # fmt: skip
 
     def __call__(self, command: str, *, status: int = 0, **variables: str) -> str:
-        """What a command says. That it is read to its end shows that nothing which stays holds it."""
+        """Run a command, and return its output. Reading to the end shows that no other process holds the streams."""
         process = self.start(command, **variables)
         said = "".join(process.communicate(timeout=PATIENCE))
         assert process.returncode == status, said
@@ -55,7 +55,7 @@ class User:
         return ask(Status(), decode_held, self.agent)[0].process
 
     def wait_until_loaded(self) -> int:
-        """The zygote, ready."""
+        """Wait until the zygote is ready, and return its process id."""
         found = children(self.keeper())
         deadline = time.monotonic() + PATIENCE
         while not modules(found[0], "msgspec") or workers(found[0]) or not children(found[0]):
@@ -65,7 +65,7 @@ class User:
 
 
 def read(path: Path) -> str:
-    """A file of /proc; empty where its process is gone."""
+    """Read a file of /proc; empty if its process has ended."""
     try:
         return path.read_text()
     except OSError:
@@ -73,12 +73,12 @@ def read(path: Path) -> str:
 
 
 def modules(process: int, name: str) -> bool:
-    """Whether a process has loaded what has that name in its path."""
+    """Tell whether a process has mapped a file with `name` in its path."""
     return name in Path(f"/proc/{process}/maps").read_text()
 
 
 class Blocked:
-    """A server that takes everything and says nothing, and a command that waits for it."""
+    """A server that accepts everything and never answers, and a command that waits for it."""
 
     def __init__(self, user: User, command: str) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -87,7 +87,7 @@ class Blocked:
         assert self._connection.recv(1)
 
     def program(self) -> int:
-        """The program that git runs."""
+        """Return the process that git runs as its remote program."""
         found = self.git.pid
         while below := children(found):
             found = below[0]
@@ -103,7 +103,7 @@ class Blocked:
 
 
 def is_running(process: int) -> bool:
-    """Whether a process has not ended. In a container it may remain as a zombie: process 1 does not wait for it."""
+    """Tell whether a process still runs. A zombie does not: in a container, process 1 may never reap it."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -111,7 +111,7 @@ def is_running(process: int) -> bool:
 
 
 def ended(process: int) -> bool:
-    """Whether a process ends."""
+    """Wait for a process to end; return False after `PATIENCE` seconds."""
     deadline = time.monotonic() + PATIENCE
     while is_running(process):
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""`smartserver export`, `ls`, `cat` and `log` as a user runs them, and folders as what they are compared with."""
+"""`smartserver export`, `ls`, `cat` and `log` as a user runs them, and folders to compare them with."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from our_forks import FORKS
 
 
 class File(NamedTuple):
-    """What lies at a path. The content of a link is its target; a folder has none."""
+    """The object at a path. The content of a link is its target; a folder has none."""
 
     sort: str
-    """`file`, `executable`, `link` or `folder`."""
+    """One of `file`, `executable`, `link` and `folder`."""
     content: bytes = b""
 
 
 def files_in(folder: Path, *without: bytes) -> dict[bytes, File]:
-    """All that is in a folder but for some names at its root."""
+    """Return everything in a folder except some names at its root."""
     root = os.fsencode(folder)
     found: dict[bytes, File] = {}
     for place, folders, files in os.walk(root):
@@ -45,7 +45,7 @@ def _file(path: bytes) -> File:
 
 
 class Browser:
-    """A user of one repository, with a home of his own and nothing else."""
+    """A user of one repository, with a home of its own."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self.folder = folder
@@ -54,39 +54,39 @@ class Browser:
         folder.mkdir()
 
     def run(self, *words: str, status: int = 0) -> bytes:
-        """Run `smartserver` with these words: what it wrote, or with another status what it said of it."""
+        """Run `smartserver`; return its output, or its error message where another status than 0 is expected."""
         program = ("-m", "smartserver.cli.main", *words)
         done, out, err = FORKS.run(*program, timeout=TIMEOUT, folder=self.folder, environment=environment(self.folder))
         assert (done, b"" if status else err) == (status, b""), err.decode(errors="replace")
         return err if status else out
 
     def export(self, at: str = "", *options: str) -> dict[bytes, File]:
-        """The files of an export. `at`: what follows the URL."""
+        """Return the files of an export. `at`: the end of the URL."""
         self._count += 1
         target = self.folder / f"exported-{self._count}"
         assert self.run("export", self.url + at, str(target), *options) == b""
         return files_in(target)
 
     def log(self, at: str = "", *options: str) -> list[dict[str, Any]]:
-        """The revisions of a log."""
+        """Return the revisions of a log."""
         return [msgspec.json.decode(line) for line in self.run("log", "--json", *options, self.url + at).splitlines()]
 
     def ids(self, at: str = "", *options: str) -> list[str]:
-        """The ids of the revisions of a log."""
+        """Return the ids of the revisions of a log."""
         return [each["id"] for each in self.log(at, "-q", *options)]
 
 
 def date(seconds: float, east: int) -> str:
-    """A date as a log shows it; `east`: seconds ahead of UTC."""
+    """Return a date as a log shows it; `east`: seconds ahead of UTC."""
     zone = timezone(timedelta(seconds=east))
     return datetime.fromtimestamp(seconds // 1, UTC).astimezone(zone).strftime("%Y-%m-%d %H:%M:%S %z")
 
 
 def shown(path: bytes) -> str:
-    """A path as JSON has it."""
+    """Return a path as JSON writes it."""
     return path.decode("utf-8", "backslashreplace")
 
 
 def listed(files: dict[bytes, File]) -> list[str]:
-    """The lines of `ls -R` of those files, in no order."""
+    """Return the lines of `ls -R` for these files, in no order."""
     return sorted(shown(path) + ("/" if file.sort == "folder" else "") for path, file in files.items())

@@ -33,7 +33,7 @@ ROOT = b"the-root-1"
 
 
 def new_repository(path: str, format_name: str = "2a") -> Any:
-    """A shared repository of Breezy's, at a path or URL."""
+    """Make a shared repository of Breezy's, at a path or URL."""
     if breezy.get_global_state() is None:
         breezy.initialize()
     transport = get_transport(path)
@@ -61,7 +61,7 @@ Tree = dict[bytes, Node]
 
 
 class RandomHistory:
-    """`size` revisions in `repository`; `page`: the most bytes of a leaf."""
+    """A history of `size` revisions in `repository`; `page`: the most bytes of a leaf."""
 
     def __init__(self, repository: Any, seed: int, size: int, *, page: int = 600, files: int = 40) -> None:
         self.repository = repository
@@ -84,7 +84,7 @@ class RandomHistory:
             chk_bencode_serializer.maximum_size = before
 
     def ancestors(self, *heads: bytes) -> list[bytes]:
-        """Those of `heads` and all below them that are here, parents first."""
+        """Return `heads` and their ancestors, without ghosts, parents first."""
         found = frozenset[bytes]().union(*[self.reach[head] for head in heads])
         return [revision for revision in self.parents if revision in found]
 
@@ -258,7 +258,7 @@ def _entry(file_id: bytes, node: Node) -> Any:
 
 
 class Served:
-    """A repository of ours that Breezy's are pushed to and pulled from, without a client or a link."""
+    """A repository of ours that Breezy's repositories push to and pull from, without a client or a link."""
 
     def __init__(self) -> None:
         self.repository = PackRepository(MemoryTransport(), "project")
@@ -266,7 +266,7 @@ class Served:
         self._requests = 0
 
     def push(self, local: Any, tips: Sequence[bytes], haves: Sequence[bytes] = ()) -> int:
-        """Push `tips` to refs of their own; how many revisions went."""
+        """Push `tips` to refs of their own, and return the number of sent revisions."""
         sending = plan(BrzRepository(local), tips, haves)
         segments = list(sending.segments())
         self.sent = sum(map(len, segments))
@@ -274,7 +274,7 @@ class Served:
         return len(segments)
 
     def bring(self, segments: Sequence[bytes], tips: Sequence[bytes]) -> None:
-        """What a server does with a push."""
+        """Store segments, and move refs, as a server does for a push."""
         brz = BrzRepository.vcs
         transaction = self.repository.begin()
         if not transaction.exists:
@@ -297,7 +297,7 @@ class Served:
     def segments(
         self, wanted: Sequence[bytes], haves: Sequence[bytes] = (), absent: Sequence[bytes] = ()
     ) -> list[bytes]:
-        """What a pull brings."""
+        """Return the segments of a pull."""
         transaction = self.repository.begin()
         pulling = transaction.plan_pull(wanted, haves, absent)
         stream = SegmentStream(graph_first=False)
@@ -308,14 +308,14 @@ class Served:
         return list(stream.segments())
 
     def pull(self, local: Any, wanted: Sequence[bytes]) -> int:
-        """Pull into a repository of Breezy's; how many revisions came."""
+        """Pull into a repository of Breezy's, and return the number of received revisions."""
         mine = BrzRepository(local)
         haves = mine.complete_haves((), 256)
         return insert(mine, self.segments(wanted, haves, mine.absent(haves))).revisions
 
 
 def all_keys(repository: Any) -> dict[str, set[tuple[bytes, ...]]]:
-    """The keys of all five stores."""
+    """Return the keys of all five stores."""
     with repository.lock_read():
         return {name: set(getattr(repository, name).keys()) for name in STORES}
 
@@ -324,7 +324,7 @@ STORES = ("revisions", "signatures", "inventories", "chk_bytes", "texts")
 
 
 def contents(repository: Any, keys: Mapping[str, Iterable[tuple[bytes, ...]]]) -> dict[tuple[str, bytes], Any]:
-    """Parents and text of each key of each store."""
+    """Return parents and text of each key of each store."""
     found = {}
     with repository.lock_read():
         for name, wanted in keys.items():

@@ -1,6 +1,6 @@
-"""Users of the real brz with branches in a folder, and a place on a server they share.
+"""Users of the real brz with branches in a folder, and a repository on a server that they share.
 
-Each has a cache of his own. What a command does is counted on the link, and said by Breezy itself (`-Dhpss`).
+Each user has a cache of its own. The traffic of a command is counted on the link, and by Breezy itself (`-Dhpss`).
 """
 
 from __future__ import annotations
@@ -36,19 +36,20 @@ SHIM = ROOT / "smartserver" / "plugins" / "breezy_shim"
 BUDGETS: dict[str, int] = tomllib.loads((ROOT / "tests" / "budgets.toml").read_text(encoding="utf-8"))["brz"]
 
 LOOPBACK = "from breezy import gpg\n\ngpg.GPGStrategy = gpg.LoopbackGPGStrategy\n"
-"""A plugin by which what is signed is put between two lines, and nobody needs a key."""
+"""A plugin that signs by framing the text with two lines, so that no user needs a key."""
 
 BECOME_BRZ = "import runpy; runpy.run_module('breezy', run_name='__main__', alter_sys=True)"
 
 CLOSING = re.compile(r"^HPSS calls: (\d+) \((\d+) vfs\) hpss://\S+\n", re.MULTILINE)
-"""What Breezy says at the end of a command."""
+"""Matches the line that Breezy writes at the end of a command."""
 
 
 @contextmanager
 def in_process() -> Iterator[None]:
-    """Breezy as a library: quicker than a command where nothing is asked of a server.
+    """Use Breezy as a library, which is quicker than a command if no server is asked.
 
-    Who asks one closes the connection: the server's farewell after `KEEP_IDLE` would be counted in another test.
+    A caller that asks a server closes the connection. Otherwise the server's farewell after `KEEP_IDLE` would be
+    counted in another test.
     """
     if breezy.get_global_state() is None:
         breezy.initialize()
@@ -61,28 +62,28 @@ class Users:
     """The users of one test; `a` and `b` are folders with their branches."""
 
     def __init__(self, folder: Path, served: Served, place: str) -> None:
-        """`place`: the path of their repository on the server."""
+        """`place`: the path of the users' repository on the server."""
         self.folder = folder
         self.served = served
         self.place = place
         self.as_whom: Callable[[], None] | None = None
-        """What a process does before it becomes brz."""
+        """Called in a process before it becomes brz, or None."""
         self.first = ""
         """Python statements that a forked process runs before it becomes brz."""
         folder.mkdir(exist_ok=True)
 
     def url(self, branch: str = "trunk") -> str:
-        """Of a branch in the repository, through the link."""
+        """Return the URL of a branch in the repository, through the link."""
         return self.served.url(f"{self.place}/{branch}" if branch else self.place)
 
     def path(self, name: str) -> Path:
-        """A user's branch or checkout."""
+        """Return the path of a user's branch or checkout."""
         return self.folder / name
 
     # -- commands
 
     def run(self, where: str, *words: str, plugin: str = f"hpss@{SHIM}", **variables: str) -> Done:
-        """Run brz in a folder, as its user, and count what goes over the link."""
+        """Run brz in a folder, as its user, and count the traffic on the link."""
         self.served.proxy.take()
         ours = plugin.startswith(f"hpss@{SHIM}")
         if ours and self.as_whom is None and not any(name.startswith("PYTHON") for name in variables):
@@ -109,7 +110,7 @@ class Users:
     def start(
         self, where: str, *words: str, plugin: str = f"hpss@{SHIM}", passed: Sequence[int] = (), **variables: str
     ) -> subprocess.Popen[bytes]:
-        """Start brz in a folder as a user does, in a process group of its own. `passed`: descriptors that it gets."""
+        """Start brz in a folder as a user does, in a process group of its own. `passed`: inherited descriptors."""
         return subprocess.Popen(
             [sys.executable, "-m", "breezy", *words],
             cwd=self.folder / where,
@@ -135,11 +136,11 @@ class Users:
         }
 
     def ask(self, budget: str, where: str, *words: str, status: int = 0, **variables: str) -> str:
-        """Run brz with a command that has a budget; what it said."""
+        """Run brz with a command that has a budget, and return its output."""
         return CLOSING.sub("", self.run_within(budget, where, *words, status=status, **variables).said)
 
     def run_within(self, budget: str, where: str, *words: str, status: int = 0, **variables: str) -> Done:
-        """The same; what it said, with what went over the link."""
+        """Run brz with a command that has a budget, and return its output and the traffic on the link."""
         trips = BUDGETS[budget]
         done = self.run(where, *words, "-Dhpss", **variables)
         assert done.status == status, done.said
@@ -154,25 +155,25 @@ class Users:
 
     @property
     def log(self) -> Path:
-        """Breezy's log."""
+        """The path of Breezy's log."""
         return self.folder / "brz.log"
 
     # -- without a command
 
     def cache(self, user: str) -> Path:
-        """A user's caches."""
+        """Return the folder of a user's caches."""
         return self.folder / ".cache" / user
 
     def knowledge_files(self, user: str) -> list[Path]:
-        """What a user's plugin knows of remotes."""
+        """Return the files in which a user's plugin remembers remotes."""
         return sorted((self.cache(user) / "smartserver" / "remotes").glob("*"))
 
     def forget(self, user: str) -> None:
-        """Let a user know nothing of any remote."""
+        """Make a user forget all remotes."""
         shutil.rmtree(self.cache(user), ignore_errors=True)
 
     def commit(self, where: str, name: str, content: bytes | None = None) -> bytes:
-        """Commit a new file; the revision."""
+        """Commit a new file, and return the revision."""
         with in_process():
             tree = WorkingTree.open(str(self.path(where)))
             (self.path(where) / name).write_bytes(f"{name}\n".encode() if content is None else content)
@@ -181,7 +182,7 @@ class Users:
             return revision
 
     def commit_all(self, where: str, message: str) -> bytes:
-        """Commit all there is, at a time that is the same in every run; the revision."""
+        """Commit everything, at a time that is the same in every run, and return the revision."""
         with in_process():
             tree = WorkingTree.open(str(self.path(where)))
             tree.smart_add([str(self.path(where))])
@@ -205,55 +206,55 @@ class Users:
             WorkingTree.open(str(self.path(where))).smart_add([str(self.path(where) / name)])
 
     def tag(self, where: str, name: str, revno: int | None = None) -> None:
-        """Tag a revision, the tip where none is named."""
+        """Tag a revision; without `revno` the tip."""
         with self.branch(where) as branch:
             revision = branch.last_revision() if revno is None else branch.get_rev_id(revno)
             branch.tags.set_tag(name, revision)
 
     @contextmanager
     def branch(self, where: str) -> Iterator[Branch]:
-        """A local branch, locked."""
+        """Yield a local branch, locked."""
         with in_process():
             branch = Branch.open(str(self.path(where)))
             with branch.lock_write():
                 yield branch
 
     def tip(self, where: str) -> tuple[int, bytes]:
-        """Revno and tip of a local branch."""
+        """Return revno and tip of a local branch."""
         with self.branch(where) as branch:
             info: tuple[int, bytes] = branch.last_revision_info()
             return info
 
     def revision(self, where: str, revno: int) -> bytes:
-        """The revision of a number in a local branch."""
+        """Return the revision with this number in a local branch."""
         with self.branch(where) as branch:
             found: bytes = branch.get_rev_id(revno)
             return found
 
     def tags(self, where: str) -> dict[str, bytes]:
-        """Tags of a local branch."""
+        """Return the tags of a local branch."""
         with self.branch(where) as branch:
             return dict(branch.tags.get_tag_dict())
 
     def check(self, where: str) -> None:
-        """Breezy finds nothing wrong with a branch and its repository."""
+        """Check that Breezy finds nothing wrong with a branch and its repository."""
         with self.branch(where) as branch:
             assert branch.repository.check().missing_revision_cnt == 0
 
     def commit_merge(self, where: str) -> None:
-        """Commit what was merged."""
+        """Commit a merge."""
         with in_process():
             WorkingTree.open(str(self.path(where))).commit("merged", committer="m <m@example.org>")
 
     def served_entries(self, name: str, branch: str = "trunk") -> dict[str, bytes]:
-        """The entries of a map that belong to a branch, as they are stored."""
+        """Return the stored entries of a map that belong to a branch."""
         view = PackRepository(LocalTransport(self.served.root), self.place).snapshot().state
         first = branch.encode() + b"\0"
         entries = dict(view.map(name).items())
         return {key[len(first) :].decode(): value for key, value in entries.items() if key.startswith(first)}
 
     def served_tip(self, branch: str = "trunk", place: str | None = None) -> tuple[int, bytes] | None:
-        """Revno and tip of a branch as they are stored; None where there is none."""
+        """Return the stored revno and tip of a branch; None if there is none."""
         repository = PackRepository(LocalTransport(self.served.root), self.place if place is None else place)
         if not repository.exists():
             return None
@@ -265,7 +266,7 @@ START = "brz-start"
 
 
 def make_start(folder: Path, served: Served) -> Users:
-    """A repository on the server with `trunk`, which user a has pushed and user b has branched: three revisions."""
+    """Make a repository on the server with `trunk`: three revisions, pushed by user a and branched by user b."""
     users = Users(folder, served, START)
     assert users.run("", "init-shared-repository", users.url("")).status == 0
     users.make("a")
@@ -279,7 +280,7 @@ def make_start(folder: Path, served: Served) -> Users:
 
 
 def copy_start(start: Users, folder: Path, place: str) -> Users:
-    """The same with a repository of its own; branches and checkouts name the copies of what they named."""
+    """Copy the users and their repository; branches and checkouts then name the copies."""
     start.served.copy(start.place, place)
     shutil.copytree(start.folder, folder, symlinks=True)
     users = Users(folder, start.served, place)

@@ -1,8 +1,9 @@
-"""Two users with separate memories share branches on a server: random commands, beside the same ones on local branches.
+"""Two users with separate memories share branches on a server: random commands, compared with the same commands on
+local branches.
 
-`python tests/interop/brz_two_users.py SEEDS STEPS READINGS`: what differs, of so many steps and readings in all.
-A command says and does the same in both worlds: its status, its streams, the files and tips of both users, the branches
-and tags they share. IDs and times say in which step they were made, so that they are equal too.
+`python tests/interop/brz_two_users.py SEEDS STEPS READINGS` prints the differences of so many steps and readings in
+all. A command has the same effects in both worlds: its status, its streams, the files and tips of both users, the
+shared branches and tags. Ids and times come from the step in which they were made, so they are equal too.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ lockdir._DEFAULT_TIMEOUT_SECONDS = 0
 osutils.rand_chars = lambda count: os.environ["BRZ_STEP"]
 osutils.compact_date = lambda when: "20240101000000"
 """
-"""A plugin that makes IDs of a step, and waits for no lock: a command that finds one holds it itself."""
+"""A plugin that makes ids from the step, and never waits for a lock: a lock is only ever held by the same command."""
 BRANCHES = ("trunk", "side", "next")
 PLACES = tuple(f"{user}/{tree}" for user in "ab" for tree in ("own", "light", "bound"))
-"""A branch with its tree, a lightweight checkout and a bound branch of each user."""
+"""The trees of both users: a branch with a tree, a lightweight checkout and a bound branch each."""
 FILES = ("one", "two", "folder/three")
 TAGS = ("v1", "v2", "v3")
 
@@ -56,15 +57,15 @@ PLAIN = (
     (r"(Created|Updated) (tag \w+)\.\n|(Tag \w+) already exists for that revision\.\n", r"TAG"),  # As last seen.
     (r"Working tree .* has uncommitted changes.*\n", ""),  # Before or after a branch is found to be gone.
 )
-"""What differs by its nature, and what stands for it."""
+"""Patterns of output that necessarily differs between the worlds, and their replacements."""
 CRASHED = 4
-"""Status of a command that fell over a bug of Breezy's: what it says is no example."""
+"""The status of a command that hits a bug of Breezy's: its output is not compared."""
 OWN_LOCK = "Could not acquire lock"
-"""What Breezy says of a lock that the same command holds, as a pull of tags into a bound branch does."""
+"""Breezy's message for a lock that the same command holds, as in a pull of tags into a bound branch."""
 
 
 class Tip(NamedTuple):
-    """What a branch holds."""
+    """The content of a branch."""
 
     revno: int
     id: bytes
@@ -72,7 +73,7 @@ class Tip(NamedTuple):
 
 
 class World:
-    """Where the shared branches are in one place, which commands call `@`."""
+    """The users, and one place of the shared branches, which commands call `@`."""
 
     def __init__(self, folder: Path, served: Served, at: str) -> None:
         self.users = Users(folder, served, folder.name)
@@ -84,7 +85,7 @@ class World:
             (folder / user).mkdir()
 
     def run(self, step: int, where: str, words: Sequence[str]) -> tuple[int, str, str]:
-        """Run a command; its status and streams."""
+        """Run a command, and return its status and streams."""
         located = [re.sub(r"(?<!\w)@", self.at, word) for word in words]
         fixed = self.users.folder / ".fixed"
         done = self.users.run(where, *located, plugin=f"hpss@{SHIM}:fixed@{fixed}", BRZ_STEP=f"{step:016}")
@@ -101,11 +102,11 @@ class World:
         return said
 
     def tip(self, name: str) -> Tip | None:
-        """What a shared branch holds; None where there is none."""
+        """Return the content of a shared branch; None if there is none."""
         raise NotImplementedError
 
     def files(self) -> dict[str, bytes]:
-        """The users' files, and the tips of their branches."""
+        """Return the users' files, and the tips of their branches."""
         folder = self.users.folder
         found = {}
         for place in PLACES:
@@ -130,32 +131,32 @@ def _local(path: Path) -> Tip | None:
 
 
 class LocalWorld(World):
-    """They are in a shared repository on this machine."""
+    """The world with its shared branches in a repository on this machine."""
 
     def __init__(self, folder: Path, served: Served) -> None:
         folder.mkdir()
         super().__init__(folder, served, f"{folder}/shared/")
 
     def tip(self, name: str) -> Tip | None:
-        """As of a world."""
+        """Return the content of a branch of the shared repository."""
         return _local(Path(self.at) / name)
 
 
 class RemoteWorld(World):
-    """They are on a server."""
+    """The world with its shared branches on a server."""
 
     def __init__(self, folder: Path, served: Served) -> None:
         folder.mkdir()
         super().__init__(folder, served, served.url(f"{folder.name}/"))
 
     def tip(self, name: str) -> Tip | None:
-        """As of a world."""
+        """Return the content of a branch as the server stores it."""
         found = self.users.served_tip(name)
         return None if found is None else Tip(*found, dict(sorted(self.users.served_entries("tags", name).items())))
 
 
 class Model:
-    """Both worlds, and what is done in them."""
+    """Both worlds, and the random steps in them."""
 
     def __init__(self, folder: Path, served: Served, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -188,23 +189,23 @@ class Model:
 
     @property
     def branches(self) -> list[str]:
-        """The shared branches."""
+        """The names of the existing shared branches."""
         return [name for name in BRANCHES if self.local.tip(name) is not None]
 
     def branch(self) -> str:
-        """The location of a shared branch."""
+        """Return the location of a shared branch."""
         return "@" + self.rng.choice(self.branches or BRANCHES[:1])
 
     def place(self, *trees: str) -> str:
-        """Where one of the users has one of these trees."""
+        """Return the path of a tree of one of the users, of one of these kinds."""
         return self.rng.choice("ab") + "/" + self.rng.choice(trees or ("own", "light", "bound"))
 
     def some(self, *options: str) -> list[str]:
-        """Few of these options."""
+        """Return few of these options."""
         return [option for option in options if self.rng.random() < 0.2]
 
     def specs(self, where: str, at: str) -> list[str]:
-        """Revisions of the branch that `at` is in the folder `where`."""
+        """Return revision specs of the branch at location `at`, seen from the folder `where`."""
         with in_process():
             path = at.replace("@", self.local.at) if at.startswith("@") else str(self.local.users.path(where) / at)
             try:
@@ -220,7 +221,7 @@ class Model:
         return [*found, *merged, *(f"tag:{name}" for name in sorted(tags)), *ids]
 
     def revision(self, where: str, at: str) -> str:
-        """A revision of a branch; at times one that is not there."""
+        """Return a revision spec of a branch; at times of a missing revision."""
         rng, found = self.rng, self.specs(where, at)
         if not found or rng.random() < 0.1:
             return rng.choice(["99", "-99", "1.7.1", "tag:none", "revid:none", *(f"tag:{name}" for name in TAGS)])
@@ -230,7 +231,7 @@ class Model:
         return rng.choice([*found, f"date:2024-01-01,00:{self.step // 120:02}:00"])
 
     def range(self, where: str, at: str) -> str:
-        """From one revision to another, or open."""
+        """Return a range of revisions, closed or open."""
         rng, found = self.rng, [each for each in self.specs(where, at) if each.isdigit()]
         if len(found) < 2 or rng.random() < 0.4:
             return f"{self.revision(where, at)}..{rng.choice([self.revision(where, at), ''])}"
@@ -238,14 +239,14 @@ class Model:
 
     @property
     def time(self) -> str:
-        """The option that makes a commit at the time of this step."""
+        """Return the option that makes a commit at the time of this step."""
         hours, seconds = divmod(self.step, 3600)
         return f"--commit-time=2024-01-01 {hours:02}:{seconds // 60:02}:{seconds % 60:02} +0000"
 
     # -- doing
 
     def do(self, where: str, *words: str, compared: bool = True) -> int:
-        """Run a command in both worlds; its status in the local one."""
+        """Run a command in both worlds, and return its status in the local one."""
         self.step += 1
         said = [world.run(self.step, where, words) for world in self.worlds]
         self.history.append(f"{self.step} {where}: brz {' '.join(words)} = {said[0][0]}")
@@ -258,7 +259,7 @@ class Model:
         return said[0][0]
 
     def look(self) -> bool:
-        """Compare what is there; whether that is the same."""
+        """Compare branches and files of both worlds, and tell whether they are equal."""
         tips = [{name: world.tip(name) for name in BRANCHES} for world in self.worlds]
         if tips[0] != tips[1]:
             self.tell("branches", tips)
@@ -269,7 +270,7 @@ class Model:
         return tips[0] == tips[1] and files[0] == files[1]
 
     def tell(self, what: str, said: Sequence[object]) -> None:
-        """Keep a difference."""
+        """Keep a difference for the report."""
         self.different.append(f"{self.history[-1]}\n  {what}, local : {said[0]}\n  {what}, remote: {said[1]}")
 
     # -- steps
@@ -285,7 +286,7 @@ class Model:
         self.do(where, "add", "-q", ".")
 
     def commit(self, where: str, *options: str) -> None:
-        """Commit what is changed in a tree."""
+        """Commit the changes of a tree."""
         self.do(where, "commit", self.time, "-m", f"step {self.step}", *options)
 
     def commit_somewhere(self) -> None:
@@ -306,7 +307,7 @@ class Model:
             self.do(where, "resolve", "-q", "--all", *self.rng.choice([[], [], ["--take-this"], ["--take-other"]]))
 
     def push(self) -> None:
-        """Push somebody's branch, most often after a merge of what is there."""
+        """Push a user's branch, sometimes after a merge of the target."""
         where, name = self.place("own", "own", "light", "bound"), "@" + self.rng.choice(BRANCHES)
         if self.local.tip(name[1:]) is not None and self.rng.random() < 0.3:
             self.merge_into(where, name)
@@ -317,7 +318,7 @@ class Model:
         self.push_to(where, name, *options)
 
     def push_to(self, where: str, name: str, *options: str) -> None:
-        """Push a branch to a place."""
+        """Push a branch to a location."""
         is_new = self.local.tip(name[1:]) is None
         self.do(where, "push", *options, name)
         if is_new:  # A push does not record the parent on a server.
@@ -336,17 +337,17 @@ class Model:
         self.settle(where, self.do(where, "pull", *options, at))
 
     def pull_remembered(self) -> None:
-        """Pull, push or merge where a location is remembered."""
+        """Pull, push or merge with a remembered location."""
         where = self.place("own", "light")
         words = self.rng.choice([["pull"], ["push"], ["missing", "--line"], ["merge", "--preview"]])
         self.do(where, *words)
 
     def merge(self) -> None:
-        """Merge a shared branch and commit that, or leave it."""
+        """Merge a random shared branch, and commit that or leave it."""
         self.merge_into(self.place(), self.branch())
 
     def merge_into(self, where: str, at: str) -> None:
-        """Merge a shared branch and commit that, or leave it."""
+        """Merge this shared branch, and commit that or leave it."""
         options = ["-r", self.revision(where, at)] if self.rng.random() < 0.2 else []
         if not where.endswith("own"):
             self.settle(where, self.do(where, "update", "-q"))
@@ -358,7 +359,7 @@ class Model:
             self.do(where, "revert", "-q", "--no-backup")
 
     def tag(self) -> None:
-        """Set, move or delete a tag, here or there."""
+        """Set, move or delete a tag, in a tree or a shared branch."""
         rng, where = self.rng, self.place()
         at = self.branch() if rng.random() < 0.6 else "."
         set_ones = [spec[4:] for spec in self.specs(where, at) if spec.startswith("tag:")]
@@ -369,7 +370,7 @@ class Model:
             self.do(where, "tag", "-d", at, *options, rng.choice(TAGS))
 
     def uncommit(self) -> None:
-        """Take revisions off a branch."""
+        """Remove revisions from a branch."""
         options, where = self.some("--keep-tags", "-v"), self.place()
         if self.rng.random() < 0.4:
             options += ["-r", f"-{self.rng.randint(2, 3)}"]
@@ -380,7 +381,7 @@ class Model:
             self.do(where, "uncommit", "--force", *options, at)
 
     def switch(self) -> None:
-        """Let a checkout be of another branch."""
+        """Switch a checkout to another branch."""
         where = self.place("light", "bound")
         options = self.rng.choice([[], ["--force"]])
         new = "@" + self.rng.choice(BRANCHES)
@@ -389,19 +390,19 @@ class Model:
         self.settle(where, self.do(where, "switch", *options, new))
 
     def update(self) -> None:
-        """Bring a checkout up to date."""
+        """Update a checkout."""
         where = self.place("light", "bound", "own")
         options = self.rng.choice([[], ["-q"], ["-r", self.revision(where, ".")]])
         self.settle(where, self.do(where, "update", *options))
 
     def revert(self) -> None:
-        """Put a tree back to what was committed."""
+        """Revert a tree."""
         where = self.place()
         options = ["-r", self.revision(where, ".")] if self.rng.random() < 0.4 else []
         self.do(where, "revert", "--no-backup", *options, *self.rng.choice([[], [self.rng.choice(FILES)]]))
 
     def bind(self) -> None:
-        """Let a bound branch be one of its own for a commit."""
+        """Unbind a bound branch for one commit."""
         where = self.place("bound")
         self.do(where, "unbind")
         self.write(where)
@@ -416,11 +417,11 @@ class Model:
         self.do(self.place(), "config", "-d", self.branch(), "--scope=branch", *words)
 
     def absent(self) -> str:
-        """The location of a shared branch that is not there, if there is one."""
+        """Return the location of a missing shared branch, if there is one."""
         return "@" + self.rng.choice([name for name in BRANCHES if name not in self.branches] or BRANCHES[1:])
 
     def delete(self) -> None:
-        """Delete a shared branch; one that is of use is made again."""
+        """Delete a shared branch, and push it again if it is needed."""
         name = self.rng.choice([BRANCHES[1], *self.branches])
         self.do(self.place("own"), "remove-branch", "--force", "@" + name)
         # What needs nothing of the server (`add`, `revert`) works in a checkout of a branch that is gone.
@@ -429,13 +430,13 @@ class Model:
             self.push_to(self.place("own"), "@" + name)
 
     def copy(self) -> None:
-        """Make a shared branch of another."""
+        """Copy a shared branch to a new one."""
         where, at = self.place("own"), self.branch()
         options = self.rng.choice([[], [], ["-r", self.revision(where, at)]])
         self.do(where, "branch", *options, at, self.absent())
 
     def remake(self, where: str = "") -> None:
-        """Make somebody's tree again, of a shared branch."""
+        """Recreate a user's tree from a shared branch."""
         where = where or self.place()
         for world in self.worlds:
             shutil.rmtree(world.users.path(where), ignore_errors=True)
@@ -448,7 +449,7 @@ class Model:
             self.do(user, *words[:2] if tree == "light" else words[:1], "@trunk", tree)
 
     def read(self) -> None:
-        """A command that changes nothing."""
+        """Run a command that changes nothing."""
         rng, where = self.rng, self.place()
         at = self.branch() if rng.random() < 0.7 else "."
         file = rng.choice(FILES)
@@ -509,7 +510,7 @@ class Model:
         self.do(where, *words)
 
     def change(self) -> bool:
-        """A random step; whether both worlds are the same after it."""
+        """Do a random step, and tell whether both worlds are equal after it."""
         steps = {
             self.commit_somewhere: 6,
             self.push: 7,
@@ -533,7 +534,7 @@ class Model:
 
 @contextmanager
 def serving(folder: Path) -> Iterator[Served]:
-    """A server that lets everyone write."""
+    """Run a server that lets everyone write."""
     served = Served(folder, "--anonymous", "write")
     try:
         yield served
@@ -542,7 +543,7 @@ def serving(folder: Path) -> Iterator[Served]:
 
 
 def main(seeds: int, steps: int, readings: int) -> int:
-    """Run so many seeds, each with its part of the readings among its steps; how many commands differed."""
+    """Run so many seeds, each with its part of steps and readings, and return the number of commands that differed."""
     count = 0
     for seed in range(seeds):
         with tempfile.TemporaryDirectory() as name, serving(Path(name)) as served:

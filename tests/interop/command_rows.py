@@ -1,4 +1,4 @@
-"""What the tables of commands of git and of hg have in common."""
+"""The part that the tables of commands of git and of hg share."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ class CommandRow:
 
     name: str
     run: str
-    """What is counted and compared: sh, see git_sides and hg_sides."""
+    """The script that is counted and compared: sh, see git_sides and hg_sides."""
     start: str = "shared"
     before: str = ""
     status: int = 0
     most_down: int = 1 << 20
-    """Bytes from the server."""
+    """The most bytes from the server."""

@@ -1,4 +1,4 @@
-"""One server for all, and repositories in which every test begins anew."""
+"""One server for all tests, and start states that each test gets a copy of."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ a git tag -a -m first v1 main~1
 a git tag -a -m nested nested v1
 a git tag -a -m topical on-topic topic
 """
-"""User a has branches and tags, and has pushed nothing."""
+"""The script that gives user a branches and tags, and pushes nothing."""
 
 SHARED = (
     HISTORY
@@ -34,7 +34,7 @@ a git branch -q -u origin/main main; a git branch -q -u origin/topic topic
 b git branch -q topic origin/topic
 """
 )
-"""What user a has is pushed, and user b has cloned it."""
+"""The script that pushes everything of user a, and clones it for user b."""
 
 STARTS = {"nothing": "", "history": HISTORY, "shared": SHARED}
 
@@ -48,7 +48,7 @@ def _git_side(folder: Path) -> Side:
 
 @pytest.fixture(scope="session", autouse=True)
 def _agent() -> Iterator[None]:
-    """Where the agent of `git_sides.AGENT` listens; the first command starts it."""
+    """Run the agent of `git_sides.AGENT`, if it is on; the first command starts it."""
     if not AGENT:
         yield
         return
@@ -67,7 +67,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="session")
 def starts(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pair]:
-    """Each of `STARTS`, made once."""
+    """A function that returns one of `STARTS`, made once."""
     made: dict[str, Pair] = {}
 
     def start(name: str) -> Pair:
@@ -85,7 +85,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture
 def pair(served: Served, starts: Callable[[str], Pair], tmp_path: Path) -> Callable[[str], Pair]:
-    """A copy of a start, with a repository of its own on the server."""
+    """A function that copies a start, with a repository of its own on the server."""
 
     def begin(name: str) -> Pair:
         start = starts(name)
@@ -99,7 +99,7 @@ def pair(served: Served, starts: Callable[[str], Pair], tmp_path: Path) -> Calla
 
 @pytest.fixture
 def ours(served: Served, starts: Callable[[str], Pair], tmp_path: Path) -> Callable[[str], Side]:
-    """The same without git's side."""
+    """A function that copies our side of a start, with a repository of its own on the server."""
 
     def begin(name: str) -> Side:
         path = f"{name}-{next(_numbers)}"
@@ -112,7 +112,7 @@ def ours(served: Served, starts: Callable[[str], Pair], tmp_path: Path) -> Calla
 
 @pytest.fixture(scope="session")
 def brz_start(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Users]:
-    """What users of brz begin with, made once: to be copied, as whoever uses it learns what is on the server."""
+    """The start of users of brz, made once. Tests use copies, because its users learn about the server."""
     start = make_start(tmp_path_factory.mktemp(START) / "users", served)
     made = _files(start.folder)
     yield start
@@ -120,7 +120,7 @@ def brz_start(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def _files(folder: Path) -> dict[Path, tuple[int, int]]:
-    """All there is below a folder; of a file its size and when it was changed."""
+    """Return everything below a folder; for a file its size and time of change."""
     found = {path: path.lstat() for path in folder.rglob("*")}
     return {
         path: (0, 0) if stat.S_ISDIR(status.st_mode) else (status.st_size, status.st_mtime_ns)
@@ -130,13 +130,13 @@ def _files(folder: Path) -> dict[Path, tuple[int, int]]:
 
 @pytest.fixture
 def users(brz_start: Users, tmp_path: Path) -> Users:
-    """A copy of it, with a repository of its own on the server."""
+    """A copy of `brz_start`, with a repository of its own on the server."""
     return copy_start(brz_start, tmp_path / "users", f"brz-{next(_numbers)}")
 
 
 @pytest.fixture(scope="session")
 def brz_templates(brz_start: Users, tmp_path_factory: pytest.TempPathFactory) -> Begin:
-    """What users of brz begin with, changed by a function; made once for each function."""
+    """A function that returns `brz_start` changed by a function; made once for each function."""
     made: dict[Change, Users] = {}
 
     def template(change: Change) -> Users:
@@ -152,5 +152,5 @@ def brz_templates(brz_start: Users, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.fixture
 def changed(brz_templates: Begin, tmp_path: Path) -> Begin:
-    """A copy of that, with a repository of its own on the server."""
+    """A function that copies a template of `brz_templates`, with a repository of its own on the server."""
     return lambda change: copy_start(brz_templates(change), tmp_path / "users", f"brz-{next(_numbers)}")

@@ -1,7 +1,8 @@
 """The helper's fetch, interrupted at each of its moments in turn.
 
-Run as a program it forks for each moment: one in which our code is called, or has called something, from when a
-function of it begins to the end. There Python raises what a signal has it raise. Of a loop there are two.
+Run as a program, it forks for each moment. A moment is the call of a function of ours, or the return of a built-in
+function to our code, from the call of one function to the end. At a moment Python raises the exception of a signal. A
+place in a loop has two moments.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from smartserver.cli import git_remote_run
 
 OURS = ("/cli/git_remote_run.py", "/plugins/git/remote.py", "/plugins/git/fetch.py", "/vcs/git/build.py",
         "/vcs/git/insert.py", "/vcs/signals.py")  # fmt: skip
-"""Where files are made and removed."""
+"""The modules that make and remove files."""
 
 WAITING = ("Popen.communicate", "Popen._communicate", "Popen.wait", "Popen._wait", "Popen._handle_exitstatus")
 
 
 class Moment(NamedTuple):
-    """An interrupt; `left` are files and folders that nobody uses."""
+    """An interrupt; `left` are the files and folders that remain of no use."""
 
     at: str
     status: int
@@ -39,7 +40,7 @@ class Moment(NamedTuple):
 
 
 def moments(url: str, commit: str, repository: Path, environment: Mapping[str, str], begin: str) -> list[Moment]:
-    """Those of a fetch of a branch `main` from the call of the function `begin` on."""
+    """Return the moments of a fetch of a branch `main`, from the call of the function `begin` on."""
     done = subprocess.run(
         [sys.executable, __file__, url, commit, str(repository), begin],
         env={**environment, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -52,7 +53,7 @@ def moments(url: str, commit: str, repository: Path, environment: Mapping[str, s
 
 
 def main(url: str, commit: str, repository: Path, begin: str) -> None:
-    """Print all moments and what came of them, and run the fetch once more to its end."""
+    """Print all moments and their outcomes; the last is the fetch that ends without an interrupt."""
     if hasattr(os, "O_TMPFILE"):
         del os.O_TMPFILE  # As on systems that have no files without a name.
     number = 0
@@ -81,7 +82,7 @@ def leftovers(repository: Path) -> Iterator[str]:
 
 
 def fetch(url: str, commit: str, repository: Path, begin: str, number: int, said: int) -> NoReturn:
-    """Be the helper, and be interrupted at the moment of this number; say where that is."""
+    """Run as the helper, get interrupted at the moment of this number, and write its place to `said`."""
     kill, me = os.kill, os.getpid()
     left = 0
     seen: Counter[tuple[str, int, str]] = Counter()
@@ -112,8 +113,8 @@ def fetch(url: str, commit: str, repository: Path, begin: str, number: int, said
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Whether it is our code, what we use of `contextlib`, or where a process is waited for: what is below has one half
-    started, of which nobody knows yet."""
+    """Tell whether a frame is our code, its use of `contextlib`, or a wait for a process. Below these, something may be
+    half started of which nobody knows yet."""
     if frame.f_code.co_filename == subprocess.__file__:
         return frame.f_code.co_qualname in WAITING
     if frame.f_code.co_filename == contextlib.__file__ and frame.f_back is not None:

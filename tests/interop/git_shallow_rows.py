@@ -5,7 +5,7 @@ from __future__ import annotations
 from git_rows import Row
 
 LEFT = "c sort .git/shallow 2>/dev/null || echo whole; c git cat-file --batch-all-objects --batch-check"
-"""Where history is cut, and every object."""
+"""The script that prints where history is cut, and every object."""
 
 DATED = 'day() { GIT_COMMITTER_DATE="$((1700000000 + 86400 * $1)) +0000"; export GIT_COMMITTER_DATE; shift; "$@"; };'
 DAYS = f"{DATED} day 10 a commit ten; day 20 a commit twenty; a git push -q origin main;"

@@ -1,6 +1,6 @@
 """Two sides that do the same with stock git: one against a served repository, one against git's own over file://.
 
-A script is sh. `a commit f` is user a, in repository a and with a cache of their own, making a commit of a file.
+A script is sh. `a commit f`: user a, in repository a and with a cache of its own, commits a file.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
 
 RTT = 0.02
-"""Seconds: long enough that nothing is answered before it is asked, short enough for hundreds of commands."""
+"""Seconds: long enough to tell an answer from bytes that were sent ahead, short enough for hundreds of commands."""
 
 TIMEOUT = 120
-"""Seconds after which a command hangs."""
+"""Seconds after which a command counts as hanging."""
 
 AGENT = os.environ.get("SMARTSERVER_AGENT") == "1"
-"""Whether an agent of the tests' own runs git's remote program: `make check SMARTSERVER_AGENT=1
+"""True if an agent of the tests' own runs git's remote program: `make check SMARTSERVER_AGENT=1
 ARGS="tests/interop/test_git_*.py"`."""
 
 USERS = r"""
@@ -46,7 +46,7 @@ c() { user c "$@"; }
 as() ( XDG_CACHE_HOME=$SIDE/.cache/$1; export XDG_CACHE_HOME; shift; cd "$SIDE"; "$@" )
 forget() { rm -rf "$SIDE/.cache/$1"; }
 """
-"""`as c`: user c, in no repository; `forget a`: user a knows nothing of any remote."""
+"""`as c`: runs as user c, in no repository. `forget a`: makes user a forget all remotes."""
 
 COMMIT = r"""
 commit() { printf '%s\n' "$1" > "$1"; git add -A; git commit -q -m "$1"; }
@@ -54,7 +54,7 @@ commit() { printf '%s\n' "$1" > "$1"; git add -A; git commit -q -m "$1"; }
 
 
 def environment(home: Path) -> dict[str, str]:
-    """What git and the helper see: a home of its own, nothing of the user's, and the same dates in each run."""
+    """Return the environment of git and the helper: a home of its own, no variable of the user's, and fixed dates."""
     # SMARTSERVER_DEBUG says what is banned; XDG_RUNTIME_DIR is set where there is an agent, AWS_... where a bucket is.
     kept = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "SMARTSERVER_DEBUG", "XDG_RUNTIME_DIR")
     return {
@@ -95,7 +95,7 @@ SETTINGS = """[init]
 
 @dataclass(frozen=True)
 class Done:
-    """What a script did; where it ran and its URL are left out of what it said."""
+    """The results of a script; its output has placeholders for the folder and the URL."""
 
     status: int
     out: str
@@ -104,19 +104,19 @@ class Done:
 
     @property
     def said(self) -> str:
-        """Both streams, for a person."""
+        """Both streams."""
         return self.out + self.err
 
 
 def fine(done: Done, rounds: int = 2) -> Done:
-    """What was done, in so many round trips (`check_rounds`) and without a fault."""
+    """Check that a script succeeded in so many round trips (`check_rounds`), and return its results."""
     assert done.status == 0, done.said
     check_rounds(done.counts, rounds)
     return done
 
 
 def check_rounds(counts: Counts, rounds: int) -> None:
-    """Accept so many round trips, the one that makes a connection among them; one less if the agent held one."""
+    """Check the round trips, with the one that makes a connection; one less if the agent held a connection."""
     held = AGENT and rounds > 0 and not counts.connections
     assert counts.rounds == rounds - held, counts
 
@@ -131,7 +131,7 @@ class Served:
         root: Path | None = None,
         program: Sequence[str] = ("-m", "smartserver.cli.main"),
     ) -> None:
-        """`root`: repositories another server serves too; `program`: what Python runs."""
+        """`root`: repositories that another server serves too; `program`: the words after `python`."""
         self.root = root or folder / "root"
         self.root.mkdir(exist_ok=True)
         self.log = folder / f"server-{len(list(folder.glob('server-*.log')))}.log"
@@ -152,7 +152,7 @@ class Served:
         self.proxy.start()
 
     def _port(self) -> int:
-        """Wait until it listens."""
+        """Wait until the server listens, and return its port."""
         with open(self.log, "rb") as log:
             seen = b""
             while self.process.poll() is None:
@@ -167,16 +167,16 @@ class Served:
         raise AssertionError(f"the server ended: {seen.decode()}")
 
     def url(self, path: str) -> str:
-        """Of a repository, through the link."""
+        """Return the URL of a repository, through the link."""
         return f"hpss://127.0.0.1:{self.proxy.port}/{path}"
 
     def copy(self, path: str, to: str) -> None:
-        """Put a copy of a repository, if there is one, at another path."""
+        """Copy a repository, if there is one, to another path."""
         if (self.root / path).exists():
             shutil.copytree(self.root / path, self.root / to)
 
     def close(self) -> str:
-        """Stop it; what it logged besides where it serves and what it refused to whom."""
+        """Stop the server, and return its log without the line of its address and without refusals of access."""
         self.proxy.close()
         self.process.terminate()
         try:
@@ -190,10 +190,10 @@ class Served:
 
 
 class Side:
-    """Some users' repositories in a folder, and a URL they share."""
+    """The repositories of some users in a folder, and a URL that they share."""
 
     prelude = USERS + COMMIT
-    """What each script begins with."""
+    """The beginning of each script."""
 
     def __init__(self, folder: Path, url: str, served: Served | None = None) -> None:
         self.folder = folder
@@ -203,11 +203,11 @@ class Side:
         (folder / ".gitconfig").write_text(SETTINGS)
 
     def environment(self, **variables: str) -> dict[str, str]:
-        """That of a script."""
+        """Return the environment of a script."""
         return {**environment(self.folder), "URL": self.url, **variables}
 
     def run(self, script: str, **variables: str) -> Done:
-        """Run a script, counting what goes over the link."""
+        """Run a script, and count the traffic on the link."""
         if self.served is not None:
             self.served.proxy.take()
         done = subprocess.run(
@@ -228,7 +228,7 @@ class Side:
         assert done.status == 0, done.said
 
     def git(self, repository: str, *arguments: str) -> str:
-        """What a git command says that must succeed and asks no remote."""
+        """Return the output of a git command that must succeed and asks no remote."""
         done = subprocess.run(
             ["git", *arguments],
             cwd=self.folder / repository,
@@ -245,7 +245,7 @@ class Side:
         return text.replace(self.url, "URL").replace(str(self.folder), "SIDE")
 
     def repositories(self) -> list[str]:
-        """Users' repositories."""
+        """Return the users' repositories."""
         return sorted(
             path.name
             for path in self.folder.iterdir()
@@ -253,7 +253,7 @@ class Side:
         )
 
     def state(self) -> str:
-        """Refs, HEAD and FETCH_HEAD of all of them."""
+        """Return refs, HEAD and FETCH_HEAD of all repositories."""
         lines = []
         for name in self.repositories():
             folder = self.folder / name
@@ -266,13 +266,13 @@ class Side:
         return self._plain("\n".join(lines).encode()).replace("SIDE/peer", "URL")
 
     def check_sound(self) -> None:
-        """Git finds nothing wrong with any of them."""
+        """Check that git finds nothing wrong with any repository."""
         for name in self.repositories():
             assert self.git(name, "fsck", "--strict", "--no-dangling", "--no-progress") == "", name
 
     @property
     def path(self) -> str:
-        """That of the repository on the server."""
+        """The path of the repository on the server."""
         return self.url.rpartition("/")[2]
 
     @property
@@ -283,12 +283,12 @@ class Side:
 
     @property
     def knowledge_folder(self) -> Path:
-        """Where user a's helper keeps what it knows."""
+        """The folder in which user a's helper keeps its knowledge."""
         return self.folder / ".cache" / "a" / "smartserver" / "remotes"
 
 
 def server_refs(served: Served, path: str) -> dict[str, str]:
-    """The refs of a served repository as they are stored; empty where there is none."""
+    """Return the stored refs of a served repository; empty if there is none."""
     repository = PackRepository(LocalTransport(served.root), path)
     if not repository.exists():
         return {}
@@ -297,12 +297,12 @@ def server_refs(served: Served, path: str) -> dict[str, str]:
 
 
 def server_head(served: Served, path: str) -> str:
-    """The branch a clone checks out."""
+    """Return the branch that a clone checks out."""
     return PackRepository(LocalTransport(served.root), path).snapshot().state.settings["HEAD"].decode()
 
 
 def missing_objects(served: Served, path: str, ids: list[str]) -> list[str]:
-    """Those of `ids` a served repository does not hold."""
+    """Return the members of `ids` that a served repository lacks."""
     repository = PackRepository(LocalTransport(served.root), path)
     if not repository.exists():
         return ids
@@ -311,13 +311,13 @@ def missing_objects(served: Served, path: str, ids: list[str]) -> list[str]:
 
 
 def peer_refs(side: Side) -> dict[str, str]:
-    """The refs of the repository git serves itself."""
+    """Return the refs of the repository that git serves."""
     listed = side.git("peer", "for-each-ref", "--format=%(refname) %(objectname)")
     return dict(line.split(" ") for line in listed.splitlines())
 
 
 def copy_side(template: Side, folder: Path, url: str) -> Side:
-    """A side as another was left, under another URL; what its users know of the remote comes along."""
+    """Copy a side to another folder and URL, with its users' knowledge of the remote."""
     shutil.copytree(template.folder, folder, symlinks=True)
     side = Side(folder, url, template.served)
     places: Mapping[str, str] = {template.url: url, str(template.folder): str(folder)}
@@ -332,7 +332,7 @@ def copy_side(template: Side, folder: Path, url: str) -> Side:
 
 
 def readdress(remotes: Path, old: str, new: str) -> None:
-    """Have a user's knowledge of a remote be of another URL."""
+    """Move a user's knowledge of a remote to another URL."""
     before, after = (knowledge_file(remotes, url) for url in (old, new))
     if before.exists():
         known = decode(before.read_bytes(), parse(old).key)
@@ -342,7 +342,7 @@ def readdress(remotes: Path, old: str, new: str) -> None:
 
 
 def knowledge_file(remotes: Path, url: str) -> Path:
-    """The file what is known of a remote is kept in."""
+    """Return the file in which the knowledge of a remote is kept."""
     path = Knowledge(str(remotes), parse(url).key).path
     assert path is not None
     return Path(path)
@@ -356,18 +356,18 @@ class Pair:
     gits: Side
 
     def prepare(self, script: str) -> None:
-        """Run a script that must succeed on both."""
+        """Run a script that must succeed on both sides."""
         for done in self.run(script):
             assert done.status == 0, done.said
 
     def run(self, script: str) -> tuple[Done, Done]:
-        """Run a script on both, side by side."""
+        """Run a script on both sides at the same time."""
         with ThreadPoolExecutor(1) as other:
             gits = other.submit(self.gits.run, script)
             return self.ours.run(script), gits.result()
 
     def states(self) -> tuple[str, str]:
-        """What `Side.state` says of both."""
+        """Return `Side.state` of both sides."""
         with ThreadPoolExecutor(1) as other:
             gits = other.submit(self.gits.state)
             return self.ours.state(), gits.result()

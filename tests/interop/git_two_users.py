@@ -1,7 +1,7 @@
 """Two users' random pushes on a server, compared with the same over git's own protocol.
 
-`python tests/interop/git_two_users.py SEED STEPS` runs more of them than the test does. Both users create, move and
-delete branches and tags of few names, so that what one of them has cached of the remote is often old.
+`python tests/interop/git_two_users.py SEED STEPS` runs more steps than the test does. Both users create, move and
+delete branches and tags with few names, so that a user's knowledge of the remote is often stale.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from git_sides import Done, Pair, Served, Side, peer_refs, server_refs
 USERS = ("a", "b")
 
 NAMES = ("x", "y", "topic")
-"""Of branches and of tags."""
+"""The names of branches and of tags."""
 
 START = r"""
 git init -q --bare "$SIDE/peer"
@@ -45,11 +45,11 @@ class TwoUsers:
         self.both.prepare(START)
         self.log: list[str] = [f"seed {seed}"]
         self.pushes = 0
-        """Those that succeeded."""
+        """The number of successful pushes."""
         self._count = 0
 
     def step(self) -> None:
-        """One random thing that a user does."""
+        """Do one random thing as a random user."""
         chance = self.random
         user = chance.choice(USERS)
         action = chance.choice([*[self.push] * 8, *[self.commit] * 2, *[self.local] * 3, self.fetch])
@@ -71,7 +71,7 @@ class TwoUsers:
         return f"commit n{self._count}"
 
     def local(self) -> str:
-        """A command that changes the user's own branches and tags."""
+        """Return a command that changes the user's own branches and tags."""
         name, start = self.random.choice(NAMES), self.random.choice(["main", "main~1", "HEAD", "origin/main"])
         message = f"{name} {self._count}"
         return self.random.choice(
@@ -128,7 +128,7 @@ class TwoUsers:
 
 
 def run(folder: Path, served: Served, seed: int, steps: int) -> int:
-    """Run so many steps; how many pushes succeeded."""
+    """Run so many steps, and return the number of successful pushes."""
     users = TwoUsers(folder, served, seed)
     for _ in range(steps):
         users.step()
@@ -137,7 +137,7 @@ def run(folder: Path, served: Served, seed: int, steps: int) -> int:
 
 
 def main(run: Callable[[Path, Served, int, int], int]) -> None:
-    """Run the steps that are asked for."""
+    """Run the steps that the command line asks for."""
     seed, steps = int(sys.argv[1]), int(sys.argv[2])
     folder = Path(tempfile.mkdtemp())
     served = Served(folder, "--anonymous", "write")

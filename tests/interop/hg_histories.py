@@ -42,7 +42,7 @@ def open_repository(path: object) -> Any:
 
 
 def verify(path: object) -> tuple[int, str]:
-    """What `hg verify` says."""
+    """Return the status and output of `hg verify`."""
     ui = quiet_ui()
     ui.pushbuffer(error=True)
     status = hg.verify(hg.repository(ui, str(path).encode()))
@@ -73,7 +73,7 @@ def commit(
 
 
 class RandomHistory:
-    """`size` changesets in `repository`, besides the first."""
+    """A history of `size` changesets in `repository`, besides the first."""
 
     def __init__(self, repository: Any, seed: int, size: int, files: int = 40) -> None:
         self.repository = repository
@@ -143,7 +143,7 @@ class RandomHistory:
             changes[path] = (b"same change %d\n" % chance.randrange(4), b"", None)
 
     def ancestors(self, *nodes: bytes) -> set[bytes]:
-        """They and all below them."""
+        """Return nodes and all their ancestors."""
         found: set[bytes] = set()
         todo = list(nodes)
         while todo:
@@ -155,7 +155,7 @@ class RandomHistory:
 
 
 class Served:
-    """A repository of ours that Mercurial's are pushed to and pulled from, without a client or a link."""
+    """A repository of ours that Mercurial's repositories push to and pull from, without a client or a link."""
 
     def __init__(self) -> None:
         self.repository = PackRepository(MemoryTransport(), "project")
@@ -163,14 +163,14 @@ class Served:
         self._requests = 0
 
     def push(self, local: Any, tips: Sequence[bytes], haves: Sequence[bytes] = ()) -> int:
-        """Push `tips` to refs of their own; how many changesets went."""
+        """Push `tips` to refs of their own, and return the number of sent changesets."""
         segments = list(plan(HgRepository(local), tips, haves).segments())
         self.sent = sum(map(len, segments))
         self.bring(segments, tips)
         return len(segments)
 
     def bring(self, segments: Sequence[bytes], tips: Sequence[bytes]) -> None:
-        """What a server does with a push."""
+        """Store segments, and move refs, as a server does for a push."""
         transaction = self.repository.begin()
         if not transaction.exists:
             transaction.create(HgRepository.vcs, KINDS, {})
@@ -190,7 +190,7 @@ class Served:
         self.repository.commit(b"%016d" % self._requests, 0, "user", settle, upload)
 
     def segments(self, wanted: Sequence[bytes], haves: Sequence[bytes] = ()) -> list[bytes]:
-        """What a pull brings, as a bulk stream, which hg asks for."""
+        """Return the segments of a pull, read from a bulk stream, which hg asks for."""
         transaction = self.repository.begin()
         stream = SegmentStream(graph_first=False)
         plan = msgspec.structs.replace(transaction.plan_pull(wanted, haves, ()), bulk=True, expanded=True)
@@ -201,7 +201,7 @@ class Served:
         return list(stream.segments())
 
     def pull(self, local: Any, wanted: Sequence[bytes]) -> int:
-        """Pull into a repository of Mercurial's; how many changesets came."""
+        """Pull into a repository of Mercurial's, and return the number of received changesets."""
         mine = HgRepository(local)
         with Arrived(mine) as arrived:
             for segment in self.segments(wanted, mine.complete_haves((), 256)):

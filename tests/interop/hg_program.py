@@ -1,4 +1,4 @@
-"""What the `hg` that pip makes does, run in a process that has imported its modules (`hg_forks`)."""
+"""The work of the `hg` program that pip makes, in a process that has already imported its modules (`hg_forks`)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A command: what each remote command of hg costs, by stock Mercurial over http beside our extension over hpss://.
+"""A command that measures each remote command of hg, by stock Mercurial over http beside our extension over hpss://.
 
-The commands are those of `test_hg_commands`, on a longer history and over the same link. Exit status 1 where ours takes
-more round trips than its budget or more bytes than stock, or leaves the users otherwise.
+The commands are those of `test_hg_commands`, on a longer history and over the same link. Exit status 1 if ours takes
+more round trips than its budget or more bytes than stock, or leaves the users in another state.
 
     make ratchet ARGS=--hg
     make ratchet ARGS="--hg --write"
@@ -33,10 +33,10 @@ from netem.proxy import Proxy
 NAMES = [row.name for row in ROWS]
 
 CHANGESETS, FILES = 300, 120
-"""Of the history that is made besides that of the tests."""
+"""The size of the history that is added to that of the tests."""
 
 _CALLS = re.compile(r"^hpss: .*, (\d+) calls? \((\d+) vfs\), ", re.MULTILINE)
-"""What our extension says at the end of a command."""
+"""Matches the line that our extension writes at the end of a command."""
 
 
 class Stock(Served):
@@ -54,7 +54,7 @@ class Stock(Served):
 
 
 class Commands:
-    """All commands of one of the two."""
+    """All commands of one of the two sides."""
 
     def __init__(self, folder: Path, served: Served) -> None:
         self.folder = folder
@@ -71,12 +71,12 @@ class Commands:
         return side
 
     def make(self, name: str) -> None:
-        """Over http a push makes no repository."""
+        """Make the repository for stock: a push over http cannot."""
         if isinstance(self.served, Stock):
             subprocess.run(["hg", "init", str(self.served.root / name)], check=True)
 
     def run(self, number: int, start: str, before: str, command: str) -> tuple[Figures, Done, HgSide]:
-        """One command from its beginning."""
+        """Run one command from its start state, and return its figures, its output and its users."""
         path = f"row-{number}"
         self.served.copy(start, path)
         side = copy_hg_side(self._starts[start], self.folder / path, self.served.url(path))

@@ -13,7 +13,7 @@ a hg branch -q topic; a commit topical
 a hg update -q default; a commit three
 a hg tag -r 1 v1
 """
-"""User a has two branches and a tag, and has pushed nothing."""
+"""The script that gives user a two branches and a tag, and pushes nothing."""
 
 SHARED = (
     HISTORY
@@ -22,7 +22,7 @@ a hg push -q --new-branch "$URL"
 as b hg clone -q "$URL" b
 """
 )
-"""User a has pushed all of it, and user b has cloned it."""
+"""The script that pushes everything of user a, and clones it for user b."""
 
 STARTS = {"history": HISTORY, "shared": SHARED}
 
@@ -33,7 +33,7 @@ class Row(CommandRow):
 
     says: str = ""
     is_same: bool = True
-    """Whether it prints the same as with a folder. With that a clone copies files, and `identify` looks into it."""
+    """True if it prints the same as with a folder. From a folder, a clone copies files, and `identify` looks inside."""
 
 
 A_HAS_MORE = 'a commit four; a hg push -q "$URL"'

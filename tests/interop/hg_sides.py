@@ -1,6 +1,6 @@
 """Two sides that do the same with stock hg: one against a served repository, one against Mercurial's own in a folder.
 
-A script is sh, as in `git_sides`. `a commit f` is user a making a changeset of a file.
+A script is sh, as in `git_sides`. `a commit f`: user a commits a file.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ default-date = 0 0
 
 @dataclass(frozen=True)
 class HgPair:
-    """Ours and Mercurial's own."""
+    """Our side and Mercurial's own."""
 
     ours: HgSide
     hgs: HgSide
@@ -56,7 +56,7 @@ class HgPair:
 
 
 class HgSide(Side):
-    """Some users' repositories in a folder, and a URL they share."""
+    """The repositories of some users in a folder, and a URL that they share."""
 
     prelude = USERS + COMMIT
 
@@ -65,14 +65,14 @@ class HgSide(Side):
         (folder / ".hgrc").write_text(SETTINGS.format(loader=LOADER, libraries=LIBRARIES))
 
     def environment(self, **variables: str) -> dict[str, str]:
-        """That of a script."""
+        """Return the environment of a script."""
         inherited = super().environment()
         path = with_forked(inherited["PATH"])
         hg = {"PATH": path, "HGRCPATH": str(self.folder / ".hgrc"), "HGENCODING": "utf-8"}
         return inherited | hg | variables
 
     def has(self) -> dict[str, list[str]]:
-        """What each user's repository has, the order of its changesets left out."""
+        """Return the content of each user's repository, without the order of its changesets."""
         found = {}
         for name in ("a", "b", "c"):
             if (self.folder / name / ".hg").exists():
@@ -84,7 +84,7 @@ class HgSide(Side):
 
 
 def server_heads(served: Served, path: str) -> dict[str, list[str]]:
-    """The heads of the branches of a served repository."""
+    """Return the heads of the branches of a served repository."""
     refs = _refs(served, path)
     return {name.decode(): sorted(tip.id.hex() for tip in value) for name, value in refs.items()}
 
@@ -95,24 +95,24 @@ def _refs(served: Served, path: str) -> dict[bytes, RefValue]:
 
 
 def server_bookmarks(served: Served, path: str) -> dict[str, str]:
-    """The bookmarks of a served repository."""
+    """Return the bookmarks of a served repository."""
     transaction = PackRepository(LocalTransport(served.root / path)).begin()
     return {name.decode(): node.hex() for name, node in transaction.map("bookmarks").items()}
 
 
 def server_markers(served: Served, path: str) -> set[bytes]:
-    """The obsolescence markers of a served repository."""
+    """Return the obsolescence markers of a served repository."""
     transaction = PackRepository(LocalTransport(served.root / path)).begin()
     return set(transaction.map("obsolete").values())
 
 
 def peer_markers(side: HgSide) -> set[bytes]:
-    """The obsolescence markers of the peer in a folder."""
+    """Return the obsolescence markers of the peer in a folder."""
     return {encode(marker) for marker in open_repository(side.folder / "peer").obsstore}
 
 
 def peer_heads(side: HgSide) -> dict[str, list[str]]:
-    """The heads of the branches of the peer in a folder, and obsolete ones that a bookmark shows."""
+    """Return the heads of the branches of the peer in a folder, with obsolete ones that a bookmark shows."""
     served = open_repository(side.folder / "peer").filtered(b"served")
     branches = served.branchmap()
     found = {name: set(branches.branchheads(name, closed=True)) for name in branches}
@@ -123,12 +123,12 @@ def peer_heads(side: HgSide) -> dict[str, list[str]]:
 
 
 def peer_bookmarks(side: HgSide) -> dict[str, str]:
-    """The bookmarks of the peer in a folder."""
+    """Return the bookmarks of the peer in a folder."""
     return {name.decode(): node.hex() for name, node in open_repository(side.folder / "peer")._bookmarks.items()}
 
 
 def copy_hg_side(template: HgSide, folder: Path, url: str) -> HgSide:
-    """A side as another was left, under another URL; what its users know of the remote comes along."""
+    """Copy a side to another folder and URL, with its users' knowledge of the remote."""
     shutil.copytree(template.folder, folder, symlinks=True)
     side = HgSide(folder, url, template.served)
     for config in folder.glob("*/.hg/hgrc"):

@@ -1,7 +1,7 @@
 """Two users' random commands of hg on a server, compared with the same on a folder.
 
-`python tests/interop/hg_two_users.py SEED STEPS` runs more of them than the test does. Each user has a command server
-of Mercurial's (`hg serve --cmdserver`), which must keep nothing of one command for the next.
+`python tests/interop/hg_two_users.py SEED STEPS` runs more steps than the test does. Each user has a command server of
+Mercurial's (`hg serve --cmdserver`), which must keep nothing from one command to the next.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ USERS = ("a", "b")
 
 
 class CommandServer:
-    """An `hg` that one user runs all commands in."""
+    """An `hg` process in which one user runs all commands."""
 
     def __init__(self, side: HgSide, user: str) -> None:
         self._variables = {"HGRCPATH": str(side.folder / ".hgrc"), "XDG_CACHE_HOME": str(side.folder / ".cache" / user)}
@@ -55,10 +55,10 @@ class CommandServer:
         self._read()
 
     def run(self, *words: str) -> tuple[int, str]:
-        """Run a command in the user's repository: its status and what it said.
+        """Run a command in the user's repository, and return its status and output.
 
-        After strips and amends Mercurial 7.2.4 may take a changeset for one of another branch: its cache of branches is
-        wrong then, with any remote. The next push ends it, and is run again without the cache.
+        After strips and amends, Mercurial 7.2.4 may take a changeset for one of another branch: its cache of branches
+        is then wrong, with any remote. The next push ends the command server, and is run again without the cache.
         """
         try:
             return self._run(*words)
@@ -119,11 +119,11 @@ class TwoUsers:
         hgs.prepare("hg init peer")
         self.is_publishing = self.random.random() < 0.5
         self.evolves = self.random.random() < 0.7
-        """Whether the server exchanges markers."""
+        """True if the server exchanges markers."""
         self._configure()
         self.log: list[str] = []
         self.said = ""
-        """What both hgs said last."""
+        """The last output of both hgs."""
         self._count = 0
         if self.random.random() < 0.8:  # Else they begin apart, and what they have is unrelated.
             self.commit("a")
@@ -147,7 +147,7 @@ class TwoUsers:
             server.close()
 
     def run(self, user: str, *words: str) -> int:
-        """The same command on both sides, which must end the same way."""
+        """Run the same command on both sides, which must end with the same status."""
         done = []
         for side in (self.both.ours, self.both.hgs):
             done.append(self.servers[side, user].run(*[side.url if word == "URL" else word for word in words]))
@@ -161,7 +161,7 @@ class TwoUsers:
         return "\n".join([*self.log[-30:], self.said, str(more)])
 
     def step(self) -> None:
-        """One random thing that a user does."""
+        """Do one random thing as a random user."""
         chance = self.random
         user = chance.choice(USERS)
         often = [*[self.commit] * 5, *[self.push] * 5, *[self.pull] * 4, *[self.merge] * 2]
@@ -210,7 +210,7 @@ class TwoUsers:
         self.run(user, "commit", "-q", "--amend", "-m", f"change {self._count}")
 
     def prune(self, user: str) -> None:
-        """Make the newest changeset obsolete, without a successor, and leave it."""
+        """Make the newest changeset obsolete, without a successor, and update to another."""
         status, said = self.servers[self.both.ours, user].run("log", "-r", "last(draft())", "-T", "{node}")
         if status == 0 and said:
             self.run(user, "debugobsolete", "--record-parents", said)
@@ -223,7 +223,7 @@ class TwoUsers:
         self.run(user, "--config", "extensions.strip=", "strip", "-q", "--no-backup", "-r", "tip")
 
     def make_again(self) -> None:
-        """Somebody deletes the repository and makes an empty one."""
+        """Delete the repository on the server, and make an empty one."""
         self.log.append("recreated")
         self.both.ours.prepare('smartserver delete --yes "$URL" && hg init "$URL"')
         self.both.hgs.prepare("rm -rf peer; hg init peer")
@@ -234,7 +234,7 @@ class TwoUsers:
         self.run(user, *self.random.choice(words), "URL")
 
     def check(self) -> None:
-        """Both sides have the same."""
+        """Check that both sides are equal."""
         ours, hgs = self.both.ours, self.both.hgs
         one, other = ours.has(), hgs.has()
         mine = {user: sorted({*one[user]} - {*other[user]}) for user in USERS}
@@ -251,7 +251,7 @@ class TwoUsers:
 
 
 def run(folder: Path, served: Served, seed: int, steps: int) -> int:
-    """Run so many steps; how many pushes changed something on the server."""
+    """Run so many steps, and return the number of pushes that changed something on the server."""
     users = TwoUsers(folder, served, seed)
     try:
         for _ in range(steps):

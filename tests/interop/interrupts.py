@@ -1,4 +1,4 @@
-"""^C at random moments of a command: when, and what a user must never see of it."""
+"""^C at random moments of a command: the moments, and the output that a user must never see."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import AnyStr, Final
 from git_sides import TIMEOUT
 
 TURNS: Final = int(os.environ.get("INTERRUPTS", "2"))
-"""Interrupts of each command."""
+"""The number of interrupts of each command."""
 
 SEED: Final = int(os.environ.get("INTERRUPTS_SEED", "3"))
 
@@ -27,23 +27,23 @@ _THEIRS: Final = re.compile(
     r"AttributeError: 'transaction' object has no attribute '.*'\n"
     r"|error in exit handlers:\nTraceback .*\n(?: .*\n)+KeyboardInterrupt\n"
 )
-"""What Python itself says, and forgets the interrupt, where that comes at one moment of an import; what Mercurial does
-of a transaction whose `__init__` was interrupted, and where that comes as it runs what others do at its end."""
+"""Messages of the tools on an interrupt. Python loses an interrupt at one moment of an import; Mercurial complains of a
+transaction whose `__init__` was interrupted, and of an interrupt while exit handlers run."""
 
 
 def moments(command: str, took: float) -> list[float]:
-    """Seconds after which a command is interrupted that takes so long: one in each part of that time."""
+    """Return the seconds after which to interrupt a command that takes `took`: one in each part of that time."""
     chance = random.Random(f"{SEED}/{command}")
     return [chance.uniform(number, number + 1) * took / TURNS for number in range(TURNS)]
 
 
 def interruptible() -> None:
-    """Whatever started the tests may have had its own children ignore interrupts."""
+    """Restore the default action of SIGINT: the program that started the tests may have had its children ignore it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def interrupted(process: subprocess.Popen[AnyStr], seconds: float) -> tuple[AnyStr, AnyStr, float]:
-    """What a process, the leader of its group, says that is interrupted after so many seconds, and how long it ran."""
+    """Interrupt a process group after so many seconds; return the leader's output and how long it ran."""
     began = time.monotonic()
     try:
         out, err = process.communicate(timeout=seconds)
@@ -54,7 +54,7 @@ def interrupted(process: subprocess.Popen[AnyStr], seconds: float) -> tuple[AnyS
 
 
 def without_theirs(said: str, more: str) -> str:
-    """The output without `_THEIRS`, if it has nothing that no user may see. `more`: a pattern of the tool's noise."""
+    """Return the output without `_THEIRS`; nothing else may be seen. `more`: a pattern of the tool's noise."""
     ours = _THEIRS.sub("", said)
     assert not re.search(f"{_NOISE}|{more}", ours, re.MULTILINE), said
     return ours

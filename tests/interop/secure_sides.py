@@ -13,7 +13,7 @@ from smartserver.server.tokens import TokenChanges
 
 
 class Secure:
-    """The server, and what its users need."""
+    """A server over TLS, and the credentials of its users."""
 
     def __init__(self, folder: Path, rules: str = ADMIN) -> None:
         folder.mkdir()
@@ -26,9 +26,9 @@ class Secure:
         self.above = f"hpss+tls://127.0.0.1:{self.server.direct[1]}"
 
     def url(self, path: str) -> str:
-        """Of a repository, with the authority to trust."""
+        """Return the URL of a repository, with the authority to trust."""
         return f"{self.above}/{path}?ca={self.authority.file}"
 
     def token(self) -> str:
-        """A new token of the user anna."""
+        """Return a new token of the user anna."""
         return TokenChanges(self.access).create("anna", int(time.time()), None, None, read_only=False)[0]

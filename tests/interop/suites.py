@@ -1,4 +1,4 @@
-"""What runs the test suites of git and of Mercurial over hpss: a server, the list of reasons, and what is counted."""
+"""The common part of the suites of git and of Mercurial over hpss: a server, the list of reasons, and the counts."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 
 class CannotRun(Exception):
-    """A suite cannot be had, built or run; one line for the user."""
+    """A suite cannot be downloaded, built or run; the message is one line for the user."""
 
 
 @contextmanager
 def suite_server(work: Path, *options: str, rights: Sequence[str] = ("--anonymous", "write")) -> Iterator[str]:
-    """A server of the folder `served` in `work`, empty at first: its URL, and after a space that of its gateway, if
-    there is one.
+    """Run a server of the folder `served` in `work`, empty at first. Yield its URL, and after a space that of its
+    gateway, if there is one.
 
     Raises:
         CannotRun: it ended.
@@ -47,20 +47,20 @@ def suite_server(work: Path, *options: str, rights: Sequence[str] = ("--anonymou
 
 
 class Reasons(NamedTuple):
-    """What a reasons.toml says."""
+    """The content of a reasons.toml."""
 
     release: str
-    """The release of the tool whose cases it names."""
+    """The release of the tool whose cases the file names."""
     words: Mapping[str, str]
     """The closed list of reasons."""
     tests: Sequence[str]
-    """Those to run."""
+    """The tests to run."""
     cases: Mapping[tuple[str, int], str]
     """The reason of each case that fails, by test and number."""
 
 
 def read_reasons(text: str, tool: str) -> Reasons:
-    """The content of a reasons.toml. `tool`: the name of its release there.
+    """Read the content of a reasons.toml. `tool`: the key of its release there.
 
     Raises:
         ValueError: a case has a reason that is not in the list, or two.
@@ -79,8 +79,8 @@ def read_reasons(text: str, tool: str) -> Reasons:
 
 
 def summary(reasons: Reasons, counts: Counter[str], tool: str, faulty: int, more: str = "") -> Iterator[str]:
-    """Lines that say how many cases passed (`counts["passed"]`), how many did not for which reason, and how many fail
-    with the tool alone. `more`: what else the first line says."""
+    """Yield lines with the number of cases that passed (`counts["passed"]`), that failed for each reason, and that fail
+    with the tool alone. `more`: the end of the first line."""
     passed = counts["passed"]
     yield f"{counts.total()} cases, {passed} passed{more}"
     for reason, count in counts.most_common():
@@ -91,7 +91,7 @@ def summary(reasons: Reasons, counts: Counter[str], tool: str, faulty: int, more
 
 
 def run_main(main: Callable[[], int]) -> None:
-    """Run a command, which signals end as ^C does."""
+    """Run a command; signals end it as ^C does."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:

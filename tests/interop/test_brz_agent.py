@@ -18,7 +18,7 @@ def agent() -> Iterator[dict[str, str]]:
 
 
 def connections(users: Users, *words: str, **variables: str) -> int:
-    """How many a command of user b's made."""
+    """Return the number of connections that a command of user b makes."""
     done = users.run("b", *words, **variables)
     assert done.status == 0, done.said
     return done.counts.connections

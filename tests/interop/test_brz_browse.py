@@ -1,4 +1,4 @@
-"""vcs.bzr.content: what `smartserver export`, `ls`, `cat` and `log` show of what brz pushed is what brz itself says."""
+"""vcs.bzr.content: `smartserver export`, `ls`, `cat` and `log` show a pushed repository as brz itself does."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Author:
         place.chmod(0o755 if executable else 0o644)
 
     def commit(self, message: str, number: int, *, zone: int = 0, who: str = "Joe", **options: Any) -> bytes:
-        """Commit all there is."""
+        """Commit everything."""
         with in_process():
             tree = WorkingTree.open(str(self.folder))
             tree.smart_add([str(self.folder)])
@@ -59,7 +59,7 @@ class Author:
 
 
 def make(users: Users) -> None:
-    """Two branches, one merged into the other, and pushed."""
+    """Make two branches, merge one into the other, and push both."""
     users.make("a")
     a = Author(users, "a")
     a.write("doc/guide.txt", b"guide\n")
@@ -102,7 +102,7 @@ def make(users: Users) -> None:
 
 
 class Sides:
-    """A user's branches and what was pushed of them: all."""
+    """A user's branches, and the pushed copies of all of them."""
 
     def __init__(self, folder: Path, served: Served) -> None:
         self.users = Users(folder / "users", served, PLACE)
@@ -116,7 +116,7 @@ class Sides:
         return done.out
 
     def checkout(self, branch: str, revision: str) -> dict[bytes, File]:
-        """What `brz export` writes."""
+        """Return the files that `brz export` writes."""
         self._count += 1
         target = f"exported-{self._count}"
         self.brz("export", "--format=dir", "-r", revision, target, branch)
@@ -129,7 +129,7 @@ def sides(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Sides:
 
 
 def test_an_export_is_that_of_brz(sides: Sides) -> None:
-    """By every sort of name; the first one has all sorts of files."""
+    """The revision is named in every way; the first export has all sorts of files."""
     first = sides.users.revision("a", 1).decode()
     for name, branch, revision in (
         ("@v1", "a", "tag:v1"),
@@ -184,7 +184,7 @@ FIELD = re.compile(r"^ *(revision-id|parent|author|committer|timestamp): (.*)$",
 
 
 def brz_log(sides: Sides, *words: str) -> list[dict[str, list[str]]]:
-    """The revisions of `brz log`, newest first, and what it says of each."""
+    """Return the revisions of `brz log`, newest first, with the fields of each."""
     found: list[dict[str, list[str]]] = []
     for block in sides.brz("log", "-n0", "--show-ids", *words).split("-" * 60 + "\n")[1:]:
         fields: dict[str, list[str]] = {}
@@ -225,7 +225,7 @@ def test_a_log_says_what_brz_says(sides: Sides) -> None:
 
 
 def changes(revision: Any, repository: Any) -> list[tuple[str, str]]:
-    """What Breezy says of a revision, by path: what was renamed is gone at its old path."""
+    """Return the changes of a revision by Breezy's account, by path: a renamed file is deleted at its old path."""
     parent = revision.parent_ids[0] if revision.parent_ids else b"null:"
     old, new = (contents(repository.revision_tree(each)) for each in (parent, revision.revision_id))
     return [
@@ -236,7 +236,7 @@ def changes(revision: Any, repository: Any) -> list[tuple[str, str]]:
 
 
 def contents(tree: Any) -> dict[str, object]:
-    """What lies at each path of a tree of Breezy's, but for its root."""
+    """Return the object at each path of a Breezy tree, except its root."""
     with tree.lock_read():
         return {
             path: (entry.kind, getattr(entry, "text_sha1", 0), getattr(entry, "executable", 0),
@@ -246,7 +246,7 @@ def contents(tree: Any) -> dict[str, object]:
 
 
 def test_the_changes_of_a_merge_are_those_that_brz_shows(sides: Sides) -> None:
-    """Of what was renamed it shows both names on a line; the rest lies below a folder of those."""
+    """Breezy shows both names of a renamed file on a line; the other changed paths lie below a renamed folder."""
     (merge,) = (each for each in sides.browser.log("", "-v") if each["message"] == "a merge")
     found = {(change["action"], change["path"]) for change in merge["changes"]}
     assert found == {
@@ -280,7 +280,7 @@ def test_what_another_branch_has(sides: Sides) -> None:
 
 @pytest.mark.parametrize("path", ["doc", "doc/guide.txt", "src/run", "source", "broken", "doc0", "absent"])
 def test_the_log_of_a_path(sides: Sides, path: str) -> None:
-    """A revision is shown where what is there differs from that in each parent."""
+    """A revision is shown if the content of the path differs from that in each parent."""
 
     def state(tree: Any) -> list[object]:
         with tree.lock_read():

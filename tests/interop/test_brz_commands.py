@@ -1,7 +1,7 @@
-"""Each command of brz over hpss:// does what it does elsewhere, in the round trips of `budgets.toml` and without a VFS
-call: plugins.breezy.branch, plugins.breezy.controldir, plugins.breezy.target, plugins.breezy.history,
-plugins.breezy.inter, plugins.breezy.push, plugins.breezy.remote, plugins.breezy.repository,
-plugins.breezy.server, plugins.breezy.tags, plugins.breezy.transport."""
+"""Each command of brz over hpss:// has its usual effect, in the round trips of `budgets.toml` and without a VFS call:
+plugins.breezy.branch, plugins.breezy.controldir, plugins.breezy.target, plugins.breezy.history, plugins.breezy.inter,
+plugins.breezy.push, plugins.breezy.remote, plugins.breezy.repository, plugins.breezy.server, plugins.breezy.tags,
+plugins.breezy.transport."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from transports.local import LocalTransport
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 LARGE = 400_000
-"""Bytes nobody would send twice; a push of this much announces its graph first."""
+"""A size of content that no client would send twice; a push of this much announces its graph first."""
 
 
 def large(seed: int) -> bytes:
@@ -99,7 +99,7 @@ def test_a_push_that_has_diverged_is_refused_and_remembers_where_to(users: Users
 
 
 def test_a_push_shows_what_it_removes(users: Users) -> None:
-    """Only the server has that."""
+    """User b does not have the removed revisions; the server sends them."""
     users.commit("a", "four")
     users.commit("a", "five")
     users.ask("push", "a", "push")
@@ -114,7 +114,7 @@ def test_a_push_shows_what_it_removes(users: Users) -> None:
 
 @pytest.mark.parametrize("option", [(), ("--force",)])
 def test_a_tag_of_the_tip_where_that_has_moved(users: Users, option: tuple[str, ...]) -> None:
-    """What is remembered as the tip has the tag, or what is the tip now."""
+    """A tag that was set on the remembered tip is compared with it, or with the tip that the server has now."""
     tag = ("tag", "-d", users.url())
     assert users.run("b", *tag, "there").status == 0
     users.commit("a", "four")
@@ -153,7 +153,7 @@ def test_branch(users: Users) -> None:
 
 
 def test_branch_from_within_another(users: Users) -> None:
-    """What the branch around the current folder has is not in the new one's repository."""
+    """The new branch's repository does not use the one of the branch around the current folder."""
     tip = users.tip("a")
     for where, words in (("a", []), ("part", []), ("part", ["-r", "3"])):
         if where == "part" and not users.path("part").exists():
@@ -222,7 +222,7 @@ def test_missing_and_merge(users: Users) -> None:
 
 
 def test_a_ghost_that_is_none_on_the_server(users: Users) -> None:
-    """User b has a merge without what was merged; what rests on that is pulled later."""
+    """User b has a merge without the merged revision, and pulls a revision based on that later."""
     shutil.copytree(users.path("a"), users.path("side"))
     merged = users.commit("side", "merged")
     with in_process():
@@ -285,7 +285,7 @@ def test_what_is_said_of_a_branch(users: Users) -> None:
 
 
 def test_tags_of_one_time_are_listed_by_name(users: Users) -> None:
-    """In whichever order they came."""
+    """The order in which they were set does not matter."""
     for name in ("v9", "v2", "v5"):
         assert users.run("", "tag", "-q", "-d", users.url(), name).status == 0
     said = users.run("", "tags", "-d", users.url(), "--sort=time").out
@@ -293,7 +293,7 @@ def test_tags_of_one_time_are_listed_by_name(users: Users) -> None:
 
 
 def test_branches_below(users: Users) -> None:
-    """`-R`: those at and below the place, each by its path from there."""
+    """`-R` lists the branches at and below a place, each by its path from there."""
     for name in ("features/search", "trunk/deep", "with blank"):
         assert users.run("a", "push", users.url(name)).status == 0
     said = users.ask("branches -R", "", "branches", "-R", users.url(""))
@@ -312,7 +312,7 @@ def test_branches_below(users: Users) -> None:
 
 
 def test_a_tag_whose_name_is_too_long_stays_here(users: Users) -> None:
-    """It is refused alone, as one that is another there."""
+    """The server refuses the tag alone, like one that differs there."""
     long = "ü" * 513
     users.commit("a", "four")
     users.tag("a", long)
@@ -389,7 +389,7 @@ def test_a_repository_is_made(users: Users) -> None:
 
 
 def test_a_push_to_where_a_repository_was_deleted(users: Users) -> None:
-    """Tags and all in the request after the one that tells: users have seen it with them there."""
+    """The push that recreates the repository sends the tags, too, though its user has seen them there before."""
     place = f"{users.place}-anew"
     users.commit("b", "beside")
     assert users.run("a", "push", users.served.url(f"{place}/t")).status == 0
@@ -416,7 +416,7 @@ def test_from_one_place_on_the_server_to_another(users: Users) -> None:
 
 
 def test_from_here_to_the_server(users: Users) -> None:
-    """As a push that makes the branch, and remembers no place."""
+    """`brz branch` to a URL acts as a push that creates the branch, and remembers no location."""
     assert users.ask("branch, to the server", "a", "branch", ".", users.url("made")) == "Branched 3 revisions.\n"
     assert users.served_tip("made") == users.tip("a")
     assert users.served_entries("tags", "made") == users.tags("a")

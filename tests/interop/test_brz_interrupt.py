@@ -1,5 +1,5 @@
-"""^C at random moments of commands that push, fetch or read, also what is kept of a history: a line, nothing left that
-is in the way, and the next command works: plugins.breezy.push, plugins.breezy.inter, plugins.breezy.shadow."""
+"""^C at random moments of commands that push, fetch or read, and that use a mirror: one line is printed, nothing that
+blocks is left, and the next command works: plugins.breezy.push, plugins.breezy.inter, plugins.breezy.shadow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REVISIONS = 60
 
 @pytest.fixture(scope="module")
 def users(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Users:
-    """User a has pushed more than a moment's worth of history, of which b has branched the beginning."""
+    """The users: a has pushed a longer history, of which b has branched the beginning."""
     users = Users(tmp_path_factory.mktemp("brz-interrupt") / "users", served, "brz-interrupt")
     content = random.Random(SEED)
     assert users.run("", "init-shared-repository", users.url("")).status == 0
@@ -55,7 +55,7 @@ class Begun:
 
 sys.meta_path.insert(0, Begun())
 """
-"""A plugin that says when the first of what is ours runs: of ^C before that Python, or Breezy, says what it wants."""
+"""A plugin that reports when the first module of ours runs. An ^C before that is answered by Python or Breezy."""
 
 
 @dataclass
@@ -64,14 +64,14 @@ class Turn:
 
     seconds: float
     out: str = ""
-    """What it printed."""
+    """The output."""
     said_so: bool = False
-    """Whether it ended with a line that it was interrupted."""
+    """True if it ended with a line on the interrupt."""
     took: float = 0.0
-    """Seconds it ran."""
+    """The seconds for which it ran."""
 
     def run(self, users: Users, where: str, *words: str) -> None:
-        """Run it."""
+        """Run the command, and interrupt it."""
         (users.folder / "begun.py").write_text(BEGUN)
         plugins = f"hpss@{SHIM}:begun@{users.folder / 'begun.py'}"
         reads, writes = os.pipe()
@@ -88,9 +88,10 @@ class Turn:
 
 
 def turns(users: Users, where: str, *words: str) -> Iterator[Turn]:
-    """Turns of a command, one in each part of the time it takes: it was run once to see how long that is.
+    """Yield turns of a command, one in each part of the time that a first run took.
 
-    One of them at least is cut, or nothing was tried: where all were faster than that, they are tried earlier.
+    At least one must interrupt the command. If all runs were faster than that, they are repeated with earlier
+    interrupts.
     """
     whole = Turn(TIMEOUT)
     whole.run(users, where, *words)
@@ -111,7 +112,7 @@ def turns(users: Users, where: str, *words: str) -> Iterator[Turn]:
 
 
 def break_lock(users: Users, where: str) -> None:
-    """Do what Breezy advises where it leaves a lock behind: it does that when it is just taking or giving back one."""
+    """Break a lock as Breezy advises: it leaves one behind if it is interrupted while it takes or releases it."""
     if any((users.path(where) / ".bzr").glob("*/lock/held")):
         assert users.run(where, "break-lock", "--force").status == 0
 
@@ -121,7 +122,7 @@ def check_store(users: Users, place: str) -> None:
 
 
 def test_first_push(users: Users) -> None:
-    """One that sends the history."""
+    """A push that sends the history."""
     tip = users.tip("a")
     place = users.served.url(f"{users.place}-new")
     for number, turn in enumerate(turns(users, "a", "push", "--no-remember", f"{place}-measured")):
@@ -165,7 +166,7 @@ def test_pull(users: Users) -> None:
 
 
 def test_log(users: Users) -> None:
-    """`log -v` of a file, which keeps the history: some is kept, and some is new."""
+    """`log -v` of a file, which keeps the history: a part was kept before, and a part is new."""
     users.path("empty").mkdir()
     words = ("log", "-v", users.url("trunk/file7"))
     expected = users.run("a", "log", "-v", "file7").out
@@ -199,7 +200,7 @@ sys.meta_path.insert(0, AtImport())
 
 
 def test_while_a_class_is_made(users: Users) -> None:
-    """There Python 3.11 makes another exception of it."""
+    """Python 3.11 turns an interrupt at that moment into another exception."""
     plugin = users.folder / "at_import.py"
     plugin.write_text(WHILE_A_CLASS_IS_MADE)
     said = users.run("b", "missing", users.url(), plugin=f"hpss@{SHIM}:at_import@{plugin}")

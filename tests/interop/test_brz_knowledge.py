@@ -1,5 +1,5 @@
-"""What a user of brz remembers of a remote may be missing, old, wrong or garbage: commands still do what they should,
-at the price of one more round trip at most."""
+"""The knowledge of a remote that a user of brz keeps may be missing, old, wrong or garbage: commands still do their
+work, in one more round trip at most."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from git_sides import Done
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 LARGE = 400_000
-"""Bytes nobody would send twice; a push of this much announces its graph first."""
+"""A size of content that no client would send twice; a push of this much announces its graph first."""
 
 
 def fine(done: Done, trips: int = 1) -> Done:
-    """What was done, in so many round trips at most and one to connect."""
+    """Check that a command succeeded in so many round trips at most, and one to connect; return its results."""
     assert done.status == 0, done.said
     assert done.counts.rounds <= trips + 1, (done.counts, done.said)
     return done
@@ -25,7 +25,7 @@ def fine(done: Done, trips: int = 1) -> Done:
 
 @pytest.fixture(scope="module")
 def large_start(brz_start: Users, tmp_path_factory: pytest.TempPathFactory) -> Users:
-    """With much content that user a has pushed and user b has pulled."""
+    """The start state with much content, which user a has pushed and user b has pulled."""
     users = copy_start(brz_start, tmp_path_factory.mktemp("large") / "users", "brz-large")
     users.commit("a", "large", random.Random(1).randbytes(LARGE))
     assert users.run("a", "push").status == 0
@@ -35,13 +35,13 @@ def large_start(brz_start: Users, tmp_path_factory: pytest.TempPathFactory) -> U
 
 @pytest.fixture
 def large(large_start: Users, tmp_path: Path, request: pytest.FixtureRequest) -> Users:
-    """A copy of it, with a repository of its own on the server."""
+    """A copy of `large_start`, with a repository of its own on the server."""
     return copy_start(large_start, tmp_path / "users", f"brz-{request.node.name}")
 
 
 @pytest.mark.parametrize("place", ["", "relative"])
 def test_a_cache_folder_that_is_no_place(users: Users, place: str) -> None:
-    """It is where git's users of the same environment have it, and nothing is made in the current folder."""
+    """The cache is in the place that git uses in this environment, and nothing is made in the current folder."""
     before = sorted(users.path("a").iterdir())
     for name in ("x", "y"):
         users.commit("a", name)

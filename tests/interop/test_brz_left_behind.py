@@ -1,5 +1,5 @@
-"""plugins.breezy.remote, plugins.breezy.repository: a lightweight checkout whose tree rests on what its branch does not
-reach any more says what stock Breezy says of one of a local branch, whether its mirror is there or not."""
+"""plugins.breezy.remote, plugins.breezy.repository: in a lightweight checkout whose basis its branch no longer reaches,
+commands print the same as stock Breezy with a local branch, with and without a mirror."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from brz_sides import Begin, Users
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 LOCAL = "local"
-"""A local branch that was what the one on the server is, and its lightweight checkout."""
+"""A local copy of the branch on the server, and its lightweight checkout."""
 
 
 def check_out(users: Users) -> None:
@@ -20,7 +20,7 @@ def check_out(users: Users) -> None:
 
 
 def follow(users: Users) -> None:
-    """Make the same of a local branch, as it is now."""
+    """Make a local copy of the current branch, and its lightweight checkout."""
     assert users.run("", "branch", "-q", users.url(), LOCAL).status == 0
     assert users.run("", "checkout", "--lightweight", "-q", LOCAL, f"{LOCAL}-light").status == 0
 
@@ -45,7 +45,7 @@ def committed_here(users: Users) -> None:
 
 @pytest.fixture(params=[uncommitted, committed_here])
 def light(changed: Begin, request: pytest.FixtureRequest) -> Users:
-    """Two lightweight checkouts that were left behind, each with a file changed."""
+    """Two lightweight checkouts whose basis their branch no longer reaches, with one file changed in each."""
     users = changed(request.param)
     for each in ("light", f"{LOCAL}-light"):
         with (users.path(each) / "three").open("a") as file:
@@ -54,13 +54,13 @@ def light(changed: Begin, request: pytest.FixtureRequest) -> Users:
 
 
 def plain(said: str) -> str:
-    """What a command said of the one branch or the other, without times and places."""
+    """Return the output of a command without places and times, so that local and remote compare equal."""
     return re.sub(r"\d\d:\d\d:\d\d \+0000|HERE/local-light|HERE/light|HERE/local/?|URL/trunk/?", "", said)
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["evicted", "kept"])
 def test_what_is_said(light: Users, kept: bool) -> None:
-    """One request for the tree's revision with what is new, where the mirror lacks it."""
+    """If the mirror lacks the basis, one request brings it with the new revisions."""
     for words in (
         ["annotate", "--all", "--show-ids", "three"],
         ["annotate", "--all", "one"],
@@ -83,7 +83,7 @@ def test_what_is_said(light: Users, kept: bool) -> None:
 @pytest.mark.parametrize("light", [committed_here], indirect=True)
 @pytest.mark.parametrize("words", [["diff"], ["commit", "-m", "changed"]])
 def test_a_repository_that_was_made_anew(light: Users, words: list[str]) -> None:
-    """What the tree rests on is nowhere: that is said in words."""
+    """The basis of the tree no longer exists; the error says so."""
     assert light.run("a", "remove-branch", light.url()).status == 0
     light.make("anew")
     light.commit("anew", "x")

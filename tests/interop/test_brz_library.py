@@ -1,5 +1,5 @@
-"""What Breezy's interfaces promise to a program that uses them as a library, kept by a branch and a repository on a
-server: plugins.breezy.branch, plugins.breezy.controldir, plugins.breezy.inter, plugins.breezy.push,
+"""A branch and a repository on a server keep the promises of Breezy's interfaces to programs that use them as a
+library: plugins.breezy.branch, plugins.breezy.controldir, plugins.breezy.inter, plugins.breezy.push,
 plugins.breezy.repository, plugins.breezy.upkeep."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def run(users: Users, source: str, where: str = "a") -> list[str]:
 
 
 def test_a_parent_that_was_removed_is_none(users: Users) -> None:
-    """Breezy removes it by an empty location, which is no location below the branch."""
+    """Breezy removes the parent by an empty location, which is no location below the branch."""
     assert run(users, "branch.set_parent('/parent'); print(branch.get_parent())") == ["file:///parent"]
     assert run(users, "branch.set_parent(None); print(branch.get_parent(), Branch.open(url).get_parent())") == [
         "None",
@@ -47,7 +47,7 @@ def test_a_number_beyond_the_branch_is_out_of_bounds(users: Users) -> None:
 
 
 def test_a_clone_has_the_history_that_another_local_branch_has(users: Users) -> None:
-    """The branch opened last spares the server what it has; the clone needs that, too."""
+    """The server is not asked for revisions of the branch opened last; the clone needs these, too."""
     source = """
 Branch.open(".")
 made = branch.controldir.clone("../clone").open_branch()
@@ -58,7 +58,7 @@ with made.lock_read():
 
 
 def test_a_checkout_is_made_of_what_lies_below_commits_of_the_same_branch(users: Users) -> None:
-    """Of the revision that a commit is based on, a part was read."""
+    """Only a part of the revision on which the commit is based has been read."""
     source = """
 tree = branch.create_checkout("../light", lightweight=True)
 made = []
@@ -154,7 +154,7 @@ def test_a_branch_on_a_server_is_bound_to_none(users: Users) -> None:
 
 
 def test_signatures_go_from_server_to_server(users: Users) -> None:
-    """Those too that came after their revisions, which a server keeps elsewhere."""
+    """Signatures that came after their revisions go, too; a server stores these apart."""
     source = """
 from breezy import gpg
 from breezy.repository import WriteGroup
@@ -198,7 +198,7 @@ except errors.UnsupportedOperation as wrong:
 
 
 def test_whether_clones_get_trees_is_not_set(users: Users) -> None:
-    """Copying to a repository goes on where that is not implemented."""
+    """The setting for trees in clones is not implemented, and copying to a repository does not fail on that."""
     source = """
 from breezy import errors
 try:

@@ -1,5 +1,5 @@
-"""Lightweight checkouts of hpss:// branches with the real brz: a commit takes one request to read and one to send, and
-makes the revision an ordinary checkout would; everything else takes one: plugins.breezy.checkouts,
+"""Lightweight checkouts of hpss:// branches with the real brz. A commit takes one request to read and one to send, and
+makes the revision that an ordinary checkout would; any other command takes one request: plugins.breezy.checkouts,
 plugins.breezy.commit."""
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 LIGHT = "light"
 MANY = 300
-"""Files: their inventory takes several pages."""
+"""Files in the tree; their inventory takes several pages."""
 
 WHOLE_TREE = 30_000
-"""Bytes that their tree takes on the wire."""
+"""The bytes of this tree on the wire."""
 
 
 @pytest.fixture(scope="module")
 def begun(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Users:
-    """A tree of many files with links, programs and folders, `trunk` and an older `old` on the server, a checkout."""
+    """A tree of many files with links, programs and folders; `trunk` and an older `old` on the server; a checkout."""
     place = f"{START}-light"
     users = Users(tmp_path_factory.mktemp("brz-light") / "users", served, place)
     assert users.run("", "init-shared-repository", "-q", users.url("")).status == 0
@@ -54,7 +54,7 @@ def begun(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Users:
 
 @pytest.fixture
 def users(begun: Users, tmp_path: Path) -> Users:
-    """A copy of it with a repository of its own."""
+    """A copy of `begun`, with a repository of its own."""
     copied = copy_start(begun, tmp_path / "users", f"brz-light-{tmp_path.name}")
     assert copied.run(LIGHT, "status").status == 0  # Its user has met the branch.
     return copied
@@ -74,7 +74,7 @@ def added(folder: Path, users: Users) -> None:
 
 
 def everything(folder: Path, users: Users) -> None:
-    """Change, add, remove, move, and turn into another kind."""
+    """Change, add, remove and move entries, and change the kind of some."""
     changed(folder, users)
     added(folder, users)
     assert users.run(LIGHT, "mv", "-q", "folder4", "elsewhere").status == 0
@@ -97,7 +97,7 @@ def large(folder: Path, users: Users) -> None:
 
 
 def nearly_everything(folder: Path, users: Users) -> None:
-    """The inventory shrinks to one page."""
+    """Remove nearly everything, so that the inventory shrinks to one page."""
     assert users.run(LIGHT, "remove", "-q", *[f"folder{number}" for number in range(6)]).status == 0
 
 
@@ -122,7 +122,7 @@ def test_commit(users: Users, change: Change) -> None:
 
 
 def ordinary_checkout(users: Users) -> str:
-    """A branch whose tree is what the lightweight checkout's is."""
+    """Make a branch whose tree equals that of the lightweight checkout."""
     assert users.run("", "branch", "-q", users.url(), "ordinary").status == 0
     place = users.path("ordinary")
     for each in place.iterdir():
@@ -141,7 +141,7 @@ def ordinary_checkout(users: Users) -> str:
 
 
 def same_revision(users: Users, ordinary: str, where: str = "got") -> None:
-    """The revision that was made is the one an ordinary commit makes of the same tree, to the byte."""
+    """Check that the new revision equals, byte for byte, the one that an ordinary commit makes of the same tree."""
     assert users.run("", "branch", "-q", users.url(), where).status == 0
     with users.branch(where) as branch:
         revision = branch.last_revision()
@@ -162,7 +162,7 @@ def same_revision(users: Users, ordinary: str, where: str = "got") -> None:
 
 
 def content(branch: Branch) -> dict[object, object]:
-    """All that the tip is, and has brought."""
+    """Return everything that the tip has and introduces."""
     repository, revision = branch.repository, branch.last_revision()
     tree = repository.revision_tree(revision)
     found: dict[object, object] = {
@@ -210,7 +210,7 @@ def test_commit_of_what_is_out_of_date(users: Users) -> None:
 
 
 def test_update_to_a_branch_that_was_overwritten(users: Users) -> None:
-    """What was committed in the checkout is in nobody's reach any more, but in the repository."""
+    """No branch reaches the checkout's own commit any more, but the repository still has it."""
     for number in (3, 4):
         (users.path(LIGHT) / "new").write_text(f"{number}\n")
         assert users.run(LIGHT, "add", "-q").status == 0
@@ -228,7 +228,7 @@ def test_update_to_a_branch_that_was_overwritten(users: Users) -> None:
 
 
 def test_two_commits_at_once(users: Users, tmp_path: Path) -> None:
-    """The other's arrives after this one has read where the branch is: while its message is written."""
+    """The other commit arrives while this one's message is written, after it has read the tip."""
     users.commit("a", "other")
     other = users.tip("a")
     editor = tmp_path / "editor"
@@ -290,7 +290,7 @@ def test_diff_and_revert(users: Users) -> None:
 
 
 def test_revert_to_a_revision(users: Users) -> None:
-    """What is brought is what differs in the tree, and it is what an ordinary checkout makes of it."""
+    """Only the content that differs is sent, and the result equals that of an ordinary checkout."""
     assert users.run("", "checkout", "-q", users.url(), "heavy").status == 0
     for where in (LIGHT, "heavy"):
         changed(users.path(where), users)
@@ -309,7 +309,7 @@ def test_revert_to_a_revision(users: Users) -> None:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file in a tree."""
+    """Return every file in a tree."""
     found = [path for path in folder.rglob("*") if ".bzr" not in path.parts and path.is_file()]
     return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
@@ -350,7 +350,7 @@ def test_commit_of_a_merge(users: Users, source: str) -> None:
 
 
 def test_merge_of_its_own_branch(users: Users) -> None:
-    """The history comes once, though two branches are opened."""
+    """The history is sent once, though two branches are opened."""
     said = users.ask("merge of its own branch, lightweight", LIGHT, "merge", "-r", "-1..-2", ".")
     assert "All changes applied successfully.\n" in said
 
@@ -390,7 +390,7 @@ def test_switch_that_is_to_keep_changes_on_the_server(users: Users) -> None:
 
 
 def test_update_with_changes(users: Users) -> None:
-    """What was changed here is merged; what it was comes with what is new."""
+    """Local changes are merged; their base is sent together with the new content."""
     folder = users.path("a") / "folder1" / "deep1" / "file001.txt"
     folder.write_text("1\n" * 20 + "theirs\n")
     users.commit("a", "other")
@@ -407,7 +407,7 @@ def test_update_with_changes(users: Users) -> None:
 
 
 def test_push_remembers_where_to(users: Users) -> None:
-    """In the options of the branch that the checkout is of."""
+    """The location is kept in the options of the branch of the checkout."""
     assert users.run(LIGHT, "push", "-q", "--no-remember", users.url("new")).status == 0
     assert "No push location known or specified." in users.run(LIGHT, "push").err
     assert users.run(LIGHT, "push", "-q", users.url("new")).status == 0

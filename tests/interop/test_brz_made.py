@@ -1,5 +1,5 @@
-"""plugins.breezy.target, plugins.breezy.controldir, plugins.breezy.words: what `brz` and a program make on a server,
-and what they refuse."""
+"""plugins.breezy.target, plugins.breezy.controldir, plugins.breezy.words: the branches that `brz` and a program create
+on a server, and the requests that they refuse."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_checkout_into_a_control_directory_without_a_branch(users: Users) -> N
     ],
 )  # fmt: skip
 def test_what_is_on_a_server_is_not_reconfigured(users: Users, option: str) -> None:
-    """Breezy removes the branch first, and finds out then that nothing can replace it."""
+    """Breezy would remove the branch first, and only then find that nothing can replace it."""
     bound = [f"--bind-to={users.path('a')}"] if "checkout" in option else []
     done = users.run("", "reconfigure", option, *bound, users.url())
     assert (done.status, done.said) == (3, f"brz: ERROR: {RECONFIGURED}\n")
@@ -61,7 +61,7 @@ def test_what_is_on_a_server_is_not_reconfigured(users: Users, option: str) -> N
 
 
 def test_a_branch_on_a_server_is_not_bound(users: Users) -> None:
-    """Breezy would say so once it has made the branch."""
+    """Breezy would report the error only after it made the branch."""
     done = users.run("", "branch", "--bind", "a", users.url("bound"))
     assert (done.status, done.said) == (3, f"brz: ERROR: {BOUND}\n")
     assert users.run("", "revno", users.url("bound")).status == 3
@@ -98,7 +98,7 @@ def test_a_clone_takes_one_round_trip(users: Users) -> None:
 
 
 def test_a_branch_of_a_revision_that_only_another_branch_reaches(users: Users) -> None:
-    """The repository has it, as with `bzr://`."""
+    """The repository has the revision, as over `bzr://`."""
     users.commit("a", "four")
     assert users.run("a", "push", "-q", "--no-remember", users.url("other")).status == 0
     named = f"revid:{users.tip('a')[1].decode()}"
@@ -110,14 +110,14 @@ def test_a_branch_of_a_revision_that_only_another_branch_reaches(users: Users) -
 
 @pytest.mark.parametrize("place", ["made", "-elsewhere/made"])
 def test_a_branch_of_a_revision_that_is_nowhere_is_refused_with_a_line(users: Users, place: str) -> None:
-    """Breezy then deletes the folder it has made, and a server has none."""
+    """Breezy would then delete the folder that it made; a server has no such folder."""
     done = users.run("", "branch", "-r", "revid:nowhere", users.url(), users.url(place))
     assert (done.status, "brz: ERROR: The branch URL/trunk has no revision" in done.err) == (3, True), done.said
     assert len(done.said.splitlines()) == 1
 
 
 def test_a_branch_that_is_there_is_refused_before_a_revision_that_is_not(users: Users) -> None:
-    """As Breezy does for a local target. A tag may name a revision that was never pushed."""
+    """Breezy does the same for a local target. A tag may name a revision that was never pushed."""
     users.commit("b", "four")
     users.tag("b", "lost")
     assert users.run("b", "uncommit", "-q", "--force", "--keep-tags").status == 0

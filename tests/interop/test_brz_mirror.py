@@ -1,5 +1,5 @@
-"""plugins.breezy.mirror, plugins.breezy.hpss_shadows: what a command received of a server's history is kept: the next
-one is sent only what is new. Whatever becomes of what is kept, what is said is right."""
+"""plugins.breezy.mirror, plugins.breezy.hpss_shadows: a command keeps the history that it received, and the next one
+gets only new revisions. Whatever happens to the mirror, the output is right."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from git_sides import Done
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 LARGE = 400_000
-"""Bytes nobody would send twice."""
+"""A size of content that no client would send twice."""
 
 LITTLE = 3000
-"""Bytes that a command needs to learn that there is nothing new, at most."""
+"""The most bytes by which a command learns that there is nothing new."""
 
 WORDS = ("grep", "-r", "1..", "t")
 """A command that reads the trees of all revisions."""
 
 LIGHT = "empty/light"
-"""A lightweight checkout outside of every repository, where commands run."""
+"""A lightweight checkout outside of every repository, in which commands run."""
 
 
 def with_much(users: Users) -> None:
-    """With much content, and a checkout that nobody has used yet."""
+    """Commit much content, push it, and make a checkout that no command has used yet."""
     users.commit("a", "large", random.Random(1).randbytes(LARGE))
     assert users.run("a", "push").status == 0
     users.path("empty").mkdir()
@@ -43,7 +43,7 @@ def users(changed: Begin) -> Users:
 
 
 def read(users: Users, trips: int = 1, *words: str, branch: str = "trunk", **variables: str) -> Done:
-    """Run a command in so many round trips at most; it says of the branch what it says of user a's."""
+    """Run a command in `trips` round trips at most, and check that its output equals that for user a's branch."""
     words = words or WORDS
     asked = [word.replace("URL", users.url(branch)) for word in words]
     done = users.run(LIGHT, *asked, "-Dhpss", **variables)
@@ -60,12 +60,12 @@ def read(users: Users, trips: int = 1, *words: str, branch: str = "trunk", **var
 
 
 def said(done: Done) -> list[str]:
-    """What a command said besides, but for Breezy's closing line."""
+    """Return the lines of standard error without Breezy's closing line."""
     return [line for line in done.err.splitlines() if not line.startswith("HPSS calls")]
 
 
 def little(done: Done) -> Done:
-    """What came was that nothing is new."""
+    """Check that a command received only the answer that there is nothing new."""
     assert done.counts.bytes_down < LITTLE, done.counts
     assert done.counts.bytes_up < LITTLE, done.counts
     assert said(done) == []
@@ -73,18 +73,18 @@ def little(done: Done) -> Done:
 
 
 def folder(users: Users) -> Path:
-    """Where mirrors are."""
+    """Return the folder of the mirrors."""
     return users.cache("empty") / "smartserver" / "mirrors"
 
 
 def kept(users: Users) -> list[Path]:
-    """The mirrors that are there."""
+    """Return the existing mirrors."""
     found = folder(users).iterdir() if folder(users).is_dir() else ()
     return [path for path in found if path.is_dir()]
 
 
 def files(users: Users, part: str) -> list[Path]:
-    """Files of the one mirror."""
+    """Return files of the only mirror."""
     (path,) = kept(users)
     return sorted(each for each in (path / ".bzr" / "repository").glob(part) if each.is_file())
 
@@ -149,7 +149,7 @@ def test_who_may_not_read_any_more_is_shown_nothing(users: Users, tmp_path: Path
 
 
 def test_a_repository_made_anew(users: Users) -> None:
-    """One with the same revisions, and one with others."""
+    """The new repository has the same revisions, or others."""
     read(users)
     shutil.rmtree(users.served.root / users.place)
     assert users.run("a", "push", "--overwrite", users.url("")).status == 0
@@ -184,7 +184,7 @@ def test_it_is_damaged(users: Users, part: str, damaged: bytes | None) -> None:
 
 
 def test_one_byte_is_another(users: Users) -> None:
-    """What is read of it is right, or the command says that it was damaged, and the next one is right."""
+    """The command's output is right, or it reports the damage, and the next command is right."""
     read(users)
     for at in random.Random(3).sample(range(LARGE), 2):
         (pack,) = files(users, "packs/*")
@@ -286,7 +286,7 @@ def test_a_mirror_that_another_process_removes_before_a_commit_is_sent(users: Us
 
 @pytest.fixture
 def breaks(users: Users) -> str:
-    """Plugins of brz: ours, and one that breaks off when it is told to."""
+    """Return plugins of brz: ours, and one that breaks off when told to."""
     path = users.folder / "breaks.py"
     path.write_text(BREAKS)
     return f"hpss@{SHIM}:breaks@{path}"
@@ -333,13 +333,13 @@ def test_a_full_disk(users: Users, breaks: str) -> None:
 
 
 def _file(path: Path) -> None:
-    """Put a file where there was a folder, or nothing."""
+    """Put a file in place of a folder, which may be missing."""
     shutil.rmtree(path, ignore_errors=True)
     path.write_bytes(b"")
 
 
 def _bound(path: Path) -> None:
-    """Let nobody change anything in or below a folder who may not do everything."""
+    """Deny all changes in and below a folder, except to root."""
     for each in [path, *path.rglob("*")]:
         each.chmod(each.stat().st_mode & 0o555)
 
@@ -362,7 +362,7 @@ if os.geteuid() == 0:
         sets[each] &= ~(1 << CAP_DAC_OVERRIDE)
     assert libc.capset(header, sets) == 0
 """
-"""By this a process of root's is denied what a file's mode denies its owner."""
+"""Statements after which a process of root's is bound by file modes, as the owner is."""
 
 
 UNWRITABLE: dict[str, Callable[[Path, Path], None]] = {
@@ -375,7 +375,7 @@ UNWRITABLE: dict[str, Callable[[Path, Path], None]] = {
 
 @pytest.mark.parametrize("what", UNWRITABLE)
 def test_it_cannot_be_written_to(users: Users, what: str) -> None:
-    """What is shown is right, and a line at most says more; `brz check` finds nothing wrong."""
+    """The output is right, with at most one line more; `brz check` finds nothing wrong."""
     read(users)
     users.commit("a", "more")
     assert users.run("a", "push").status == 0
@@ -474,7 +474,7 @@ def test_a_large_history_is_announced_once(users: Users) -> None:
 
 
 def test_a_push_leaves_the_mirror_as_it_was(users: Users) -> None:
-    """It sends what the source has."""
+    """The push sends revisions of its source, and makes no mirror."""
     users.forget("a")
     users.commit("a", "more")
     assert users.run("a", "push").status == 0
@@ -482,7 +482,7 @@ def test_a_push_leaves_the_mirror_as_it_was(users: Users) -> None:
 
 
 def test_pulls_of_a_part_are_sent_what_is_new_once(users: Users) -> None:
-    """What was received on top of a local branch is kept: that branch's history is copied to the mirror before."""
+    """The mirror keeps revisions that build on a local branch: that branch's history is copied to it first."""
     assert users.run("", "branch", "-q", "-r", "1", "a", "part").status == 0
     first = users.run("part", "pull", "-r", "2", users.url())
     assert (first.status, first.counts.bytes_down > LARGE) == (0, True), first.said

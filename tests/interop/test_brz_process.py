@@ -1,5 +1,5 @@
-"""plugins.breezy.server, plugins.breezy.remote, plugins.breezy.remotes: what a command was given is what Breezy has
-parsed; a program that uses Breezy as a library, or runs several commands, is told what is there each time."""
+"""plugins.breezy.server, plugins.breezy.remote, plugins.breezy.remotes: the plugin takes a command's options from
+Breezy's parser. A program that uses Breezy as a library, or runs several commands, gets the current state each time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def push(here, there):
 
 
 def program(users: Users, where: str, source: str, **named: str) -> list[str]:
-    """Run a program that uses Breezy in one process; its last words are what it found."""
+    """Run a program that uses Breezy in one process, and return the last words that it prints."""
     user = where.partition("/")[0]
     done = subprocess.run(
         [sys.executable, "-c", BEGIN + "".join(f"{name} = {value!r}\n" for name, value in named.items()) + source],
@@ -135,7 +135,7 @@ print(len(hpss.opened), hpss.opened[0]() is kept)
 
 
 def test_a_pull_into_another_repository_than_was_thought(users: Users) -> None:
-    """When the branch is asked where it is nobody has said yet which repository its history is for."""
+    """The tip of the branch is asked before it is known to which repository its history will go."""
     users.make("c")
     users.commit("a", "four")
     assert users.run("a", "push").status == 0

@@ -1,5 +1,5 @@
-"""Commands of brz that read less than whole revisions over hpss://: what they say is what they say of a local branch,
-in the round trips of `budgets.toml`, with an empty cache: plugins.breezy.content, plugins.breezy.stores,
+"""Commands of brz that read parts of revisions over hpss://. With an empty cache and in the round trips of
+`budgets.toml` they print the same as for a local branch: plugins.breezy.content, plugins.breezy.stores,
 plugins.breezy.selection."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def move(users: Users, old: str, new: str) -> None:
 
 @pytest.fixture(scope="module")
 def users(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Users:
-    """User a's branch, pushed: folders, a link, a program, a file that was moved, one that was changed, a merge."""
+    """User a, whose pushed branch has folders, a link, a program, a moved file, a changed file, and a merge."""
     users = Users(tmp_path_factory.mktemp("brz-reads") / "users", served, PLACE)
     assert users.run("", "init-shared-repository", "-q", users.url("")).status == 0
     users.make("a")
@@ -66,7 +66,7 @@ class Both:
         self.users = users
 
     def ask(self, budget: str, *words: str, status: int = 0) -> str:
-        """What a command says of the one, which is what it says of the other."""
+        """Check that a command prints the same for both branches, and return that."""
         users = self.users
         users.forget("empty")
         there = [word.replace("URL", users.url()).replace("SIDE", users.url("side")) for word in words]
@@ -161,7 +161,7 @@ def test_export(users: Users) -> None:
 
 
 def test_export_of_the_times_of_changes(users: Users) -> None:
-    """Each thing in a tree has the time of the revision that changed it last, folders and links included."""
+    """Each entry of the tree, folders and links included, has the time of the last revision that changed it."""
     users.make("dated")
     folder = users.path("dated")
     (folder / "made" / "early").mkdir(parents=True)
@@ -241,7 +241,7 @@ def test_log_of_one_file(both: Both) -> None:
 
 
 def test_log_of_a_path_that_was_renamed(both: Both) -> None:
-    """Breezy looks for it in the first revision, too, and then for the texts of a file without an id."""
+    """Breezy looks for the path in the first revision, too, and then for the texts of a file without an id."""
     assert both.ask("log", "log", "--line", "URL/run") == ""
     both.ask("log, one file", "log", "--line", "-r", "1", "URL/run")
 
@@ -254,7 +254,7 @@ def test_diff(both: Both) -> None:
 
 
 def test_log_of_a_folder(both: Both) -> None:
-    """Each tree is compared with the one before: that takes the whole history."""
+    """Breezy compares each tree with the one before, which takes the whole history."""
     said = both.ask("log", "log", "--line", "URL/doc")
     assert said.splitlines()[-1].endswith("first")
 
@@ -267,7 +267,7 @@ def test_info(users: Users) -> None:
 
 
 def test_what_a_revision_is(both: Both) -> None:
-    """One that was merged has a number of the whole graph."""
+    """A merged revision has a number that depends on the whole graph."""
     for revision in ([], ["2", "1", "last:1"], ["-r", "2..-1"]):
         both.ask("revision-info", "revision-info", "-d", "URL", *revision)
     both.ask("revno", "revno", "-r", "tag:side", "URL")
@@ -278,7 +278,7 @@ def test_what_a_revision_is(both: Both) -> None:
 
 
 def test_what_is_kept_of_a_revision(users: Users) -> None:
-    """It ends without the end of a line."""
+    """The stored text of a revision has no newline at its end."""
     users.forget("empty")
     there = users.run_within("cat-revision", "empty", "cat-revision", "-d", users.url(), "-r", "2")
     assert there.out == users.run("empty", "cat-revision", "-d", str(users.path("a")), "-r", "2").out
@@ -290,7 +290,7 @@ def test_graphs(both: Both) -> None:
 
 
 def test_two_branches_are_compared(users: Users) -> None:
-    """Once the mirror has both."""
+    """The branches are compared in the mirror, once it has both."""
     users.forget("empty")
     words = ["diff", "--old", users.url("side"), "--new", users.url()]
     first = users.run_within("diff, two branches", "empty", *words, status=1)
@@ -301,7 +301,7 @@ def test_two_branches_are_compared(users: Users) -> None:
 
 
 def undated(diff: str) -> str:
-    """A diff without the times of its files."""
+    """Return a diff without the times of its files."""
     return re.sub(r"\d+-\d+-\d+ \d+:\d+:\d+ \+0000", "", diff)
 
 
@@ -324,7 +324,7 @@ def test_two_branches_of_two_repositories_are_compared(users: Users) -> None:
 
 @pytest.fixture
 def light(users: Users, tmp_path: Path) -> str:
-    """A checkout of the branch as it was at revision 2, made in one round trip."""
+    """Make a lightweight checkout of the branch at revision 2, in one round trip."""
     name = f"light-{tmp_path.name}"
     users.forget(name)
     assert users.ask("checkout --lightweight", "", "checkout", "--lightweight", "-r", "2", users.url(), name) == ""

@@ -1,5 +1,4 @@
-"""vcs.bzr.repository: what a Breezy repository says of itself; and vcs.bzr.plan, vcs.bzr.insert where
-something is wrong."""
+"""vcs.bzr.repository: the properties of a Breezy repository; and vcs.bzr.plan, vcs.bzr.insert on errors."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ def calm() -> Iterator[None]:
 
 
 def line(path: str, size: int, *, ghosts: Mapping[int, list[bytes]] = MappingProxyType({})) -> RandomHistory:
-    """Revisions `r0`, `r1` ... in a line, each with a change of one file; `ghosts`: further parents of some."""
+    """Make revisions `r0`, `r1` ... in a line, each with a change of one file; `ghosts`: further parents of some."""
     history = RandomHistory(new_repository(path), 1, 0)
     tree = {ROOT: Node(b"", "", "directory", b"", False, b"")}
     with history.repository.lock_write():
@@ -224,7 +223,7 @@ def test_a_stacked_repository_sends_what_it_is_stacked_on_has(tmp_path: Path) ->
 
 
 def test_a_pull_into_a_stacked_repository(tmp_path: Path) -> None:
-    """What Breezy wants of the parents' trees comes from below."""
+    """The fallback repository has the inventories of parents that Breezy needs."""
     history = line(str(tmp_path / "source"), 20)
     served = Served()
     served.push(history.repository, names(19))
@@ -244,7 +243,7 @@ def test_a_pull_into_a_stacked_repository(tmp_path: Path) -> None:
 
 
 def changed(segment: bytes, kind: int, **fields: Any) -> bytes:
-    """The segment with the text or the key of its first record of a kind replaced, and all that follows made to fit."""
+    """Return a segment with the text or key of its first record of a kind replaced, and the rest adapted to it."""
     header = decode_segment(segment, 0, KINDS)
     records = []
     for entry, frame in zip(header.entries, frames(header, segment), strict=True):
@@ -259,13 +258,13 @@ def changed(segment: bytes, kind: int, **fields: Any) -> bytes:
 
 
 def whole(history: RandomHistory) -> list[bytes]:
-    """Segments of which no record has a base."""
+    """Return segments in which no record has a base."""
     return [next(plan(BrzRepository(history.repository), names(0), []).segments())]
 
 
 @pytest.fixture
 def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """The processes this one forks, of which none is left behind; other tests' children are theirs."""
+    """The processes that this one forks, all of which must end; children of other tests are ignored."""
     forked: list[int] = []
     fork = os.fork
 
@@ -282,7 +281,7 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 @pytest.fixture(params=[1, 8 << 20], ids=["worker", "inline"])
 def working(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, workers: list[int]) -> None:
-    """Texts are compressed by a process of their own, or by this one."""
+    """Compress texts in a process of their own, or in this one."""
     monkeypatch.setattr(brz_insert, "FORK_FROM", request.param)
 
 

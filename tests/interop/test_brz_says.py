@@ -1,5 +1,5 @@
-"""plugins.breezy.tracer, plugins.breezy_shim: how Breezy finds the plugin, what it loads, and what it logs; what it
-says where a server or a user stops it."""
+"""plugins.breezy.tracer, plugins.breezy_shim: Breezy finds the plugin and loads few modules; and the output of the
+plugin in the log, on a refusal by the server, and on an interrupt."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_other_commands_load_nothing_of_it(users: Users) -> None:
 
 
 def test_an_ordinary_install_is_found(users: Users, tmp_path: Path) -> None:
-    """As pip puts the files of a wheel, once `smartserver setup brz` was run from it."""
+    """The files are those that pip installs from a wheel; then `smartserver setup brz` is run from there."""
     place = tmp_path / "site-packages"
     built = subprocess.run(
         [
@@ -83,7 +83,7 @@ def test_an_ordinary_install_is_found(users: Users, tmp_path: Path) -> None:
 
 
 def test_a_mistake_is_one_line(users: Users) -> None:
-    """Of some of these Breezy itself shows a traceback, or two lines."""
+    """Breezy itself would show a traceback or two lines for some of these errors."""
     url, other = users.url(), users.url("other")
     assert users.run("a", "push", other).status == 0
     for words, said in {
@@ -170,7 +170,7 @@ def test_a_local_branch_of_git_is_pushed_by_git(users: Users) -> None:
 
 @pytest.mark.parametrize(("inside", "push"), [("git", "git push --mirror"), ("bzr", "brz push")])
 def test_what_lies_in_the_served_folder_as_its_own_tool_made_it(users: Users, inside: str, push: str) -> None:
-    """As a push by SFTP leaves it."""
+    """A repository of another tool, such as a push by SFTP leaves, is named, with the command that gets it served."""
     place = f"{users.place}-{inside}"
     (users.served.root / place / f".{inside}").mkdir(parents=True)
     done = users.run("", "branch", users.served.url(place), "b2")
@@ -202,7 +202,7 @@ def test_what_follows_the_path_has_no_meaning(users: Users) -> None:
 
 
 def test_the_ssh_of_breezys_user(users: Users, tmp_path: Path) -> None:
-    """A path in BRZ_SSH is meant; a name of Breezy's is not."""
+    """A path in BRZ_SSH is obeyed; a name of Breezy's is not."""
     said = tmp_path / "said"
     for name, variables in {"mine": {"BRZ_SSH": f"{tmp_path}/mine"}, "ssh": {"BRZ_SSH": "paramiko"}}.items():
         program = tmp_path / name
@@ -229,7 +229,7 @@ def test_a_banned_call_is_not_sent(users: Users) -> None:
 
 
 def test_a_flag_that_is_none_is_refused(users: Users) -> None:
-    """Breezy's own `-D` takes any."""
+    """Breezy's own `-D` accepts any flag."""
     refused = users.run("b", "pull", SMARTSERVER_DEBUG="nonsense")
     there_are = "hpss, hpssdetail, hpssvfs, hpssbytes, hpss-json=FILE and hpss-ban=RULE[,RULE]"
     why = f"no such debug flag in SMARTSERVER_DEBUG or hpss.debug: 'nonsense' (there are {there_are})"

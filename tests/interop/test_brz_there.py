@@ -1,4 +1,4 @@
-"""What a command here refers to is made on a server first, or is there: else nothing is changed here:
+"""A remote object that a local command refers to is created first, or exists; otherwise nothing changes here:
 plugins.breezy.checkouts, plugins.breezy.controldir."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def test_a_checkout_is_switched_to_a_branch_that_is_made(users: Users) -> None:
 
 
 def test_switch_b_where_the_branch_is_itself_the_repository(users: Users) -> None:
-    """A sibling of it is another repository, what lies below it a branch of the same."""
+    """A sibling of the branch is another repository; a branch below it is in the same."""
     own = f"{users.place}-own"
     assert users.run("a", "push", users.served.url(own)).status == 0
     for met in (True, False):
@@ -53,7 +53,7 @@ def test_switch_b_where_the_branch_is_itself_the_repository(users: Users) -> Non
 
 @pytest.mark.parametrize("place", ["here", "there"])
 def test_branch_of_a_revision_that_the_branch_does_not_reach(users: Users, place: str) -> None:
-    """A tag of it is all that names it."""
+    """Only a tag names the revision."""
     users.tag("a", "v3", 3)
     assert users.run("a", "push", "-q", users.url()).status == 0
     before = users.served_tip()
@@ -68,7 +68,7 @@ def test_branch_of_a_revision_that_the_branch_does_not_reach(users: Users, place
 
 
 def test_what_the_branch_does_not_reach_is_a_place_to_begin(users: Users) -> None:
-    """In a range, before it, as a change; nothing here has it."""
+    """The revision begins a range, precedes another, or is a change; no local repository has it."""
     folder, spec = "light", f"revid:{users.tip('a')[1].decode()}"
     assert users.run("a", "push", "-q", users.url()).status == 0
     assert users.run("", "checkout", "-q", "--lightweight", "-r", "1", users.url(), "light").status == 0
@@ -91,7 +91,7 @@ def test_what_the_branch_does_not_reach_is_a_place_to_begin(users: Users) -> Non
 
 @pytest.mark.unbanned("cat of an ID without revid: looks for the file twice in a tree that it was not told to read")
 def test_the_tip_of_another_branch(users: Users) -> None:
-    """Of the same repository: by its URL, by its ID, and as the begin of what a checkout has changed."""
+    """In the same repository, the tip is named by URL and by id, and as the base of a checkout's changes."""
     assert users.run("a", "push", "-q", users.url()).status == 0
     assert users.run("", "branch", "-q", "-r", "1", users.url(), users.url("short")).status == 0
     named = users.tip("a")[1].decode()
@@ -108,7 +108,7 @@ def test_the_tip_of_another_branch(users: Users) -> None:
 
 
 def test_a_clone_by_gits_remote_helper_for_breezy(users: Users) -> None:
-    """Breezy converts what it reads of the server."""
+    """Breezy converts the revisions that it reads from the server."""
     assert users.run("a", "push", "-q", users.url()).status == 0
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     variables = {**environment(users.folder / ".home"), "PATH": path, "BRZ_PLUGINS_AT": f"hpss@{SHIM}"}
@@ -146,7 +146,7 @@ def test_branches_of_a_lightweight_checkout(users: Users) -> None:
 
 @pytest.mark.parametrize("kind", [(), ("--lightweight",)], ids=["heavy", "lightweight"])
 def test_a_checkout_stays_what_it_is_where_there_is_nothing_to_switch_to(users: Users, kind: tuple[str, ...]) -> None:
-    """What cannot be switched to is named as it was asked for."""
+    """The error names the target in the user's words."""
     users.make("local")
     users.commit("local", "one")
     for where, branch in (("c", users.url()), ("of-local", "local")):

@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 
 def merge(users: Users) -> None:
-    """`trunk` has merged `side`, which began at revision 1; all of them have tags."""
+    """Merge `side`, which begins at revision 1, into `trunk`, with tags on all revisions."""
     assert users.run("", "branch", "-q", "-r", "1", "a", "side").status == 0
     users.commit("side", "beside")
     users.tag("side", "beside")
@@ -37,7 +37,7 @@ def test_of_a_url(merged: Users, remembered: bool) -> None:
 
 
 def test_of_what_is_here_in_part(merged: Users) -> None:
-    """The removed merge and what is kept lead to revisions that are here, over some that are not."""
+    """The removed merge and the kept revisions have ancestors here, over some that are missing."""
     for name in ("five", "six"):
         merged.commit("a", name)
     merged.commit("b", "more")
@@ -63,7 +63,7 @@ def test_of_several_revisions(merged: Users) -> None:
 @pytest.mark.parametrize("kind", ["light", "bound"])
 @pytest.mark.parametrize("pending", ["then", "before"])
 def test_what_is_pending_in_a_checkout_keeps_its_tags(merged: Users, kind: str, pending: str) -> None:
-    """What was merged before rests on the tip that is removed: the tip stays in the ancestry."""
+    """A merge from before the uncommit is based on the removed tip, so the tip stays in the ancestry."""
     assert merged.run("", "checkout", *(["--lightweight"] if kind == "light" else []), merged.url(), kind).status == 0
     if pending == "before":
         assert merged.run("", "branch", "-q", "a", "ahead").status == 0
@@ -79,7 +79,7 @@ def test_what_is_pending_in_a_checkout_keeps_its_tags(merged: Users, kind: str, 
 
 
 def test_what_would_be_removed_is_what_is_there_now(merged: Users) -> None:
-    """A dry run sends nothing that the server could refuse: it asks."""
+    """A dry run asks the server: it makes no request that would be refused."""
     assert merged.run("", "uncommit", "--force", merged.url()).status == 0
     done = merged.run("a", "uncommit", "--force", "--dry-run", merged.url())
     assert "three" in done.out, done.said

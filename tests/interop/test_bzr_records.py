@@ -1,6 +1,6 @@
-"""vcs.bzr.system, vcs.bzr.tree on what the real Breezy wrote: random histories with merges, ghosts and all else.
+"""vcs.bzr.system, vcs.bzr.tree on records that the real Breezy wrote: random histories with merges, ghosts and more.
 
-Each record a segment lacks, or has otherwise, is missed by name.
+A missing or altered record of a segment is reported by name.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def history(repository: Any) -> BzrHistory:
 
 
 def check_stored(stored: PackRepository, history: BzrHistory) -> None:
-    """The repository has every record, and verifies."""
+    """Check that the repository has every record, and verifies."""
     report = stored.verify()
     assert report.problems == ()
     assert report.segments == len(history.parents)
@@ -86,7 +86,7 @@ def test_one_revision_at_a_time_is_proved(history: BzrHistory) -> None:
 
 
 def test_texts_of_ghosts_come_with_who_has_them_first(repository: Any, history: BzrHistory) -> None:
-    """As if revisions in the middle were ghosts: some of their texts are in what descends from them."""
+    """The history lacks some revisions in its middle, as ghosts; some of their texts come with descendants."""
     inner = {parent.id for named in history.parents.values() for parent in named} & history.parents.keys()
     ghosts = set(random.Random(7).sample(sorted(inner), 5))
     partial = BzrHistory.of(repository, ghosts)
@@ -103,7 +103,7 @@ def test_texts_of_ghosts_come_with_who_has_them_first(repository: Any, history: 
 
 
 def without(segment: bytes, dropped: int) -> bytes:
-    """A segment of full texts without one of its records."""
+    """Return a segment of full texts without one of its records."""
     read = decode_segment(segment, 0, KINDS)
     kept = [number for number in range(len(read.entries)) if number != dropped]
     entries, bodies = read.entries, [bytes(frame) for frame in frames(read, segment)]
@@ -113,7 +113,7 @@ def without(segment: bytes, dropped: int) -> bytes:
 
 
 def with_text(segment: bytes, number: int, text: bytes) -> bytes:
-    """A segment of full texts in which one record has another text and its check, under the key it had."""
+    """Return a segment of full texts in which one record has, under its old key, another text with a matching check."""
     read = decode_segment(segment, 0, KINDS)
     entries, bodies = list(read.entries), [bytes(frame) for frame in frames(read, segment)]
     entry = entries[number]
@@ -153,7 +153,7 @@ def test_every_record_that_lacks_is_missed(history: BzrHistory) -> None:
 
 
 def test_what_says_it_is_right_and_cannot_be_read_is_refused(history: BzrHistory) -> None:
-    """The check is made for the altered text; only what it says is wrong."""
+    """The check fits the altered text; only the content is wrong."""
     chance = random.Random(10)
     stored = PackRepository(MemoryTransport())
     for name, segment in zip(history.parents, history.segments(bases=False), strict=True):
@@ -173,7 +173,7 @@ def pages_of(history: BzrHistory) -> dict[Key, bytes]:
 
 
 def entries_of(tree: Any) -> dict[bytes, tuple[Any, ...]]:
-    """Path -> what Breezy says of it."""
+    """Return Breezy's properties of each path."""
     kinds = {"directory": "dir", "file": "file", "symlink": "symlink"}
     found = {}
     for path, entry in tree.iter_entries_by_dir():
@@ -208,7 +208,7 @@ def test_trees_are_read_as_breezy_reads_them(repository: Any, history: BzrHistor
 
 
 class Store:
-    """Where Breezy's maps put their pages and find them."""
+    """A store of pages for Breezy's maps."""
 
     def __init__(self) -> None:
         self.pages: dict[Key, bytes] = {}
@@ -225,9 +225,9 @@ class Store:
 
 @pytest.mark.parametrize("size", [100, 2000])
 def test_maps_of_small_pages(repository: Any, history: BzrHistory, size: int) -> None:
-    """Breezy splits them as it does those of hundreds of thousands of files.
+    """Breezy splits the maps as it does for hundreds of thousands of files.
 
-    It loses some of what is in them: where it splits a page twice at once, a key may end up where none looks.
+    Breezy loses some entries: if it splits a page twice at once, a key may end up in a page where no reader looks.
     """
     store, tree = Store(), repository.revision_tree(history.tip)
     made = inventory.CHKInventory.from_inventory(store, tree.root_inventory, size, b"hash-255-way")
@@ -263,7 +263,7 @@ def test_own_parents_are_those_breezy_says(history: BzrHistory) -> None:
 
 
 def test_a_ghost_that_comes_after_all_stays_one(history: BzrHistory) -> None:
-    """A revision whose parent was marked absent keeps that edge cut, also where the parent is stored."""
+    """If a revision has a parent marked absent, that edge stays cut, even where the parent is stored."""
     first, second = list(history.parents)[:2]
     named = tuple(Parent(parent.id, True) for parent in history.parents[second])
     assert first in {parent.id for parent in named}
@@ -278,7 +278,7 @@ def test_a_ghost_that_comes_after_all_stays_one(history: BzrHistory) -> None:
 
 
 def _with_all(history: BzrHistory, name: RevisionId) -> list[Record]:
-    """What a revision introduces where none of its parents is."""
+    """Return the records that a revision introduces if none of its parents is stored."""
     own = {(record.kind, record.key): record for record in history.records[name]}
     for parent in history.ancestors(name) - {name}:
         own |= {(r.kind, r.key): r for r in history.records[parent] if r.kind in (CHK, TEXT)}

@@ -1,6 +1,7 @@
-"""What a client claims of tips and maps is nothing that others see: with a client that lies, and the tools beside it.
+"""A client's false claims about tips and maps are shown to no other user: with a client that lies, and the tools beside
+it.
 
-The claims of an earlier release are stored here without `Transaction.prove_tips`: `verify` names them and mends them.
+The claims of an earlier release are stored here without `Transaction.prove_tips`; `verify` names and mends them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ NUMBERS = [b"2", b"9" * 3000]
 
 
 def claim(url: str, *updates: RefUpdate) -> None:
-    """Send updates as a client that says of tips what it likes."""
+    """Send updates with any claims about tips."""
     with repository_at(url, frozenset()) as remote:
         assert remote.push(PushRequest(updates)).error() is None
 
@@ -115,7 +116,7 @@ def test_a_stored_claim_of_a_tag_is_named_and_mended(
 
 
 def _numbers(users: Users, *, trunk: str = "trunk") -> list[str]:
-    """What brz says of the branch on the server, by its numbers."""
+    """Return brz's output on the remote branch for commands that depend on revision numbers."""
     url = users.url(trunk)
     done = [users.run("a", *words) for words in (["revno", url], ["revision-info", "-r", "2", "-d", url])]
     assert [each.status for each in done] == [0, 0], done
@@ -202,7 +203,7 @@ ACTIONS = {
 
 @pytest.fixture
 def ruled(tmp_path: Path) -> Iterator[Callable[[str], HgSide]]:
-    """A repository with a bookmark, where anybody has the rights of one level."""
+    """A function that makes a repository with a bookmark, where anybody has the rights of one level."""
     folder = tmp_path / "server"
     folder.mkdir()
     file = folder / "access.toml"
@@ -241,7 +242,7 @@ def test_bookmarks_need_the_rights_of_branches(
 
 
 def test_public_changesets_are_stored_ones(hg: HgSide, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an earlier release took is named and mended; a user's drafts and public changesets stay as they are."""
+    """Entries that an earlier release accepted are named and mended; a user's drafts and public changesets stay."""
     path = hg.path
     verify(hg.url)
     hg.prepare('smartserver config "$URL" publishing no >/dev/null')

@@ -1,5 +1,4 @@
-"""cli.dump, cli.load: histories of git, hg and brz come out of dumps as they went in; and commands that are cut, killed
-and interrupted."""
+"""cli.dump, cli.load: histories of git, hg and brz survive a dump and a load; commands are cut, killed, interrupted."""
 
 from __future__ import annotations
 
@@ -57,7 +56,7 @@ def run(home: Path, *words: str, stdin: bytes = b"") -> bytes:
 
 
 def start(home: Path, *words: str) -> subprocess.Popen[bytes]:
-    """One that reads from a pipe, and gets the signals that it is sent."""
+    """Start a command that reads from a pipe and can be signalled."""
     return subprocess.Popen(
         [sys.executable, "-m", "smartserver.cli.main", *words],
         cwd=home,
@@ -71,20 +70,20 @@ def start(home: Path, *words: str) -> subprocess.Popen[bytes]:
 
 
 def state(repository: PackRepository) -> tuple[object, ...]:
-    """All that it has besides its revisions."""
+    """Return the state of a repository, without its revisions."""
     view = repository.snapshot().state
     maps = {name: (view.map_kind(name), dict(entries.items())) for name, entries in view.maps.items()}
     return view.vcs, view.kinds, view.settings, dict(view.refs().items()), maps
 
 
 def loaded(source: Path, folder: Path) -> bool:
-    """Whether a folder has what the repository has that was dumped."""
+    """Tell whether a folder has the same repository as the dumped one."""
     one, other = (PackRepository(LocalTransport(each)) for each in (source, folder))
     return state(one) == state(other) and other.verify().problems == ()
 
 
 def carried(home: Path, dumped: PackRepository, parts: Sequence[str], into: str) -> PackRepository:
-    """A repository that has these dumps, which is as the one that they were made from."""
+    """Load dumps into a repository, and check that it equals the dumped one."""
     run(home, "load", *parts, into)
     made = PackRepository(LocalTransport(home / into))
     assert made.verify().problems == ()
@@ -177,7 +176,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def content(source: Path) -> bytes:
-    """A dump of it."""
+    """A dump of `source`."""
     return run(source.parent, "dump", "source")
 
 
@@ -246,7 +245,7 @@ def test_a_dump_that_is_ended_half_way_leaves_no_file(
 
 
 def test_a_token_is_sent_where_one_is_wanted(home: Path, tmp_path: Path, source: Path, content: bytes) -> None:
-    """At the first contact with a server that anybody may read from: it asks for one only when something changes."""
+    """A server that anybody may read asks for a token only on a change; `load` sends it at first contact."""
     rules = tmp_path / "access.toml"
     rules.write_text(
         '[[rules]]\nwho = ["anna"]\npath = "**"\nmay = "create"\n[[rules]]\nwho = ["*"]\npath = "**"\nmay = "read"\n'
@@ -273,7 +272,7 @@ def test_a_reader_that_ends_is_no_fault(home: Path, source: Path, content: bytes
 
 
 def test_from_one_server_to_another(home: Path, served: Served, content: bytes) -> None:
-    """The round trips on the link: one for the dump, two for the load, and a handshake each."""
+    """On the link the dump takes one round trip and the load two, with a handshake each."""
     one, other = (f"dumps-{name}-{home.parent.name}" for name in ("one", "other"))
     run(home, "load", served.url(one), stdin=content)
     served.proxy.take()

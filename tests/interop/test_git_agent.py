@@ -30,7 +30,7 @@ HELD = "1 round trip on a held connection"
 CONNECTED = "1 round trip on a fresh connection"
 
 KEEPERS = pytest.mark.parametrize("programs", ["python"], indirect=True)
-"""Of what the agent does, whichever program git runs."""
+"""Runs a test once, with the program in Python: it tests the agent, whichever program git runs."""
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ with open(os.environ["MODULES"], "a") as file:
     file.write(" ".join(["ran", *sorted(set(sys.modules) - before)]) + "\\n")
 sys.exit(status)
 """
-"""A `git-remote-hpss` that does what a worker does, and says what it loaded then."""
+"""A `git-remote-hpss` that does a worker's work, and then prints the loaded modules."""
 
 
 @KEEPERS
@@ -170,7 +170,7 @@ def test_an_interrupt_ends_the_worker_too(user: User, blocked: Blocked) -> None:
 
 
 def test_an_interrupt_is_one_from_the_beginning(user: User, blocked: Blocked, programs: str) -> None:
-    """Whatever the moment, the command ends, and the worker is not said to have ended without a word."""
+    """The command ends at whichever moment the interrupt comes, and does not report that its worker died."""
     (first,) = workers(zygote_of(user))
     for moment in range(16):
         program = subprocess.Popen(
@@ -201,7 +201,7 @@ def test_the_death_of_the_thin_program_ends_the_worker(user: User, blocked: Bloc
 
 
 def test_a_command_that_is_stopped_goes_on_where_it_was(user: User, blocked: Blocked) -> None:
-    """^Z stops git and the thin program: the worker may end meanwhile, and is heard when they go on."""
+    """^Z stops git and the thin program. The worker may end meanwhile; the program reads its answer afterwards."""
     (worker,) = workers(zygote_of(user))
     os.killpg(blocked.git.pid, signal.SIGSTOP)
     blocked.hang_up()
@@ -214,7 +214,7 @@ def test_a_command_that_is_stopped_goes_on_where_it_was(user: User, blocked: Blo
 @KEEPERS
 @pytest.mark.parametrize("said", [b"", b"\x0f", BEGIN], ids=["nothing", "a signal", "to begin with nothing"])
 def test_a_worker_that_is_not_told_to_begin_touches_no_stream(user: User, said: bytes) -> None:
-    """The command did not wait for it, and runs itself."""
+    """The command did not wait for the worker, and does the work itself."""
     user("git push origin main")
     user.wait_until_loaded()
     read, written = os.pipe()
@@ -238,7 +238,7 @@ def test_a_worker_that_is_not_told_to_begin_touches_no_stream(user: User, said: 
 
 
 def test_what_a_command_says_ends_with_it_though_the_zygote_is_stopped(user: User) -> None:
-    """It runs itself, and what it has brought there keeps nobody waiting who reads to the end of a pipe."""
+    """The command does the work itself, and leaves no process that keeps a pipe open."""
     user("git push origin main")
     zygote = user.wait_until_loaded()
     os.kill(zygote, signal.SIGSTOP)
@@ -287,7 +287,7 @@ def test_what_the_agent_does_not_know_of_is_no_reason(user: User) -> None:
 
 
 def test_what_the_first_command_had_ends_with_it(user: User) -> None:
-    """Neither its descriptors nor its blocked signals are the agent's: others wait for a lock, or press ^C."""
+    """The agent keeps neither its descriptors, which may hold a lock, nor its blocked signals, which may include ^C."""
     program = (
         "import os, signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [2, 15])\nos.execvp('git', ['git', 'fetch'])\n"
     )
@@ -300,7 +300,7 @@ def test_what_the_first_command_had_ends_with_it(user: User) -> None:
 
 
 def test_the_working_folder_mask_and_environment_are_the_commands(user: User) -> None:
-    """Files that a fetch makes have the mode that its user's mask gives them."""
+    """Files that a fetch makes have the mode of the user's own mask."""
     user("git push origin main")
     user.wait_until_loaded()
     user("sh -c 'umask 077; git clone -q $(git remote get-url origin) private'")
@@ -319,7 +319,7 @@ exec /usr/bin/git "$@"
 
 
 def programs_of_a_push(user: User, parent: str) -> set[str]:
-    """The environments of the programs that are run by a process of that name when a commit is pushed."""
+    """Return the environments of the programs that a process with this name runs during a push of one commit."""
     folder = user.folder / parent
     folder.mkdir()
     (folder / "git").write_text(SEEING)
@@ -355,7 +355,7 @@ def test_a_worker_has_its_commands_environment_and_nothing_of_an_earlier_one(use
 
 @KEEPERS
 def test_ssh_is_started_once(user: User, server: Served, tmp_path: Path) -> None:
-    """What ssh says is shown while its command is there; what it holds open keeps nobody waiting."""
+    """The output of ssh is shown while its command runs; ssh's open streams keep no reader waiting."""
     count = tmp_path / "count"
     ssh = tmp_path / "ssh"
     ssh.write_text(f'#!/bin/sh\necho started >> {count}\necho welcome >&2\nfor last; do :; done\nexec sh -c "$last"\n')
@@ -380,7 +380,7 @@ def test_ssh_is_started_once(user: User, server: Served, tmp_path: Path) -> None
 
 @KEEPERS
 def test_a_restricted_shell_is_logged_in_to_once(user: User, tmp_path: Path) -> None:
-    """As git-shell, which runs nothing of ours and ends with 128. Each log-in may ask for a password."""
+    """The shell is like git-shell: it runs no program of ours and exits with 128. Each login may ask for a password."""
     count = tmp_path / "count"
     ssh = tmp_path / "ssh"
     ssh.write_text(f"#!/bin/sh\necho login >> {count}\necho 'fatal: unrecognized command' >&2\nexit 128\n")

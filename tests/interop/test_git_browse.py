@@ -1,4 +1,4 @@
-"""`smartserver export`, `cat`, `ls` and `log` of a repository that real git has pushed, beside what git says of it."""
+"""`smartserver export`, `cat`, `ls` and `log` of a repository that real git has pushed agree with git's own output."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ a git push -q origin main v1
 
 @pytest.fixture
 def odd(ours: Begin) -> Side:
-    """All there may be in a tree, a rename, a merge."""
+    """A repository with every sort of tree entry, a rename and a merge."""
     side = ours("shared")
     side.prepare(ODD)
     return side
 
 
 def tree_of(folder: Path) -> Mapping[str, object]:
-    """What is in a folder: text and whether it is executable, the target of a link, None of a folder."""
+    """Return the content of a folder: text and executable bit, the target of a link, or None for a folder."""
     found: dict[str, object] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
@@ -147,7 +147,7 @@ def test_mistakes_are_one_line(odd: Side, command: str, why: str) -> None:
 
 
 def test_compression_is_the_choice_of_the_server(tmp_path: Path) -> None:
-    """`auto` compresses nothing for this machine, where the link of these tests ends."""
+    """With `auto`, answers to a client on the same machine, as in these tests, are not compressed."""
     sizes = []
     for level in ("auto", "3"):
         folder = tmp_path / level

@@ -1,4 +1,4 @@
-"""What a user of stock git is told of a damaged repository: which file, where in it, and who can find out more."""
+"""The errors that a user of stock git gets from a damaged repository: the file, the position, and the person to ask."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def half(file: Path) -> None:
 
 
 def flipped(at: int) -> Damage:
-    """One bit of one byte is another."""
+    """Return damage that flips one bit of one byte."""
 
     def flip(file: Path) -> None:
         content = bytearray(file.read_bytes())
@@ -37,7 +37,7 @@ def flipped(at: int) -> Damage:
 
 @pytest.fixture(scope="module")
 def damaged_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Another than the one that must log nothing."""
+    """A server of its own, because the common one must log nothing."""
     server = Served(tmp_path_factory.mktemp("damaged"), "--anonymous", "write")
     yield server
     assert "Traceback" not in server.close()
@@ -45,7 +45,7 @@ def damaged_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]
 
 @pytest.fixture
 def side(damaged_server: Served, tmp_path: Path) -> Side:
-    """User a has pushed a history; user c has cloned none of it."""
+    """User a has pushed a history; user c has cloned nothing yet."""
     path = f"d-{tmp_path.name}"
     side = Side(tmp_path / "side", damaged_server.url(path), damaged_server)
     side.prepare('git init -q a; a git remote add origin "$URL"; a commit one; a commit two; a git push -q origin main')
@@ -60,7 +60,7 @@ def repository(side: Side) -> Path:
 PUSH, FETCH, CLONE = "a git push origin main:new", "b git fetch origin", 'as c git clone "$URL" c'
 
 RECORD = record_path(2)
-"""Of the first push."""
+"""The log record of the first push."""
 
 CASES = [
     (CLONE, RECORD, flipped(60), ": the content does not match its check"),
@@ -89,7 +89,7 @@ def test_damage_the_server_meets_is_named(side: Side, command: str, name: str, d
 
 
 def test_damage_only_the_client_meets_is_named(side: Side) -> None:
-    """The server reads no record it passes on."""
+    """The server decodes no record that it passes on."""
     place = repository(side)
     (file,) = place.glob("packs/*.pack")
     size = file.read_bytes().rindex(MAGIC)  # Behind the pack lies its trailer.
@@ -115,7 +115,7 @@ def test_what_is_left_of_a_repository_is_said(side: Side) -> None:
 
 
 def test_an_index_is_made_again(side: Side) -> None:
-    """It is a cache: nobody notices."""
+    """The index is a cache: no user notices."""
     for index in repository(side).glob("packs/*.idx"):
         gone(index)
     side.prepare('as c git clone -q "$URL" c')

@@ -1,4 +1,4 @@
-"""What would break everybody's clone is refused at the push, with a line that says why; lesser faults are taken."""
+"""An object that would break clones is refused at the push, with a line that says why; lesser faults are accepted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HARMFUL = {
 
 
 def odd_commit(side: Side, tree: bytes, rest: bytes = COMMIT) -> str:
-    """Branch `odd` of user a: a commit with this tree."""
+    """Make branch `odd` of user a, with a commit of this tree."""
     modules = write(side, b"blob", b'[submodule "x"]\n\tpath = x\n\turl = --upload-pack=sh\n')
     ids = {
         b"blob": side.git("a", "rev-parse", "main:one").encode(),
@@ -78,7 +78,7 @@ def test_a_fault_of_an_old_history_is_taken_with_a_warning(ours: Begin, fault: s
 def test_what_is_refused_is_the_choice_of_the_server(
     tmp_path: Path, ours: Begin, options: tuple[str, ...], odd: tuple[bytes, ...], why: str
 ) -> None:
-    """Without checks it takes what harms clients, as `git -c receive.fsckObjects=false` does, and says nothing."""
+    """Without checks the server accepts harmful objects silently, as `git -c receive.fsckObjects=false` does."""
     side = ours("history")
     commit = odd_commit(side, *odd)
     served = Served(tmp_path, "--anonymous", "write", "--fsck", *options)

@@ -1,5 +1,5 @@
-"""What the helper remembers of a remote may be missing, old, wrong or garbage: commands still do what they should, at
-the price of one more round trip at most."""
+"""The knowledge of a remote that the helper keeps may be missing, old, wrong or garbage: commands still do their work,
+in one more round trip at most."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 Begin = Callable[[str], Side]
 
 LARGE = 200_000
-"""Bytes of content nobody would send twice; a push of this much announces its graph first."""
+"""A size of content that no client would send twice; a push of this much announces its graph first."""
 
 
 def folder_of(side: Side) -> Path:
-    """The repository's folder on the server."""
+    """Return the repository's folder on the server."""
     assert side.served is not None
     return side.served.root / side.path
 
 
 def check_whole(side: Side, repository: str, *, refs: str = "--all") -> None:
-    """The local repository is sound, and the server holds all of it."""
+    """Check that the local repository is sound, and that the server has all of it."""
     assert side.served is not None
     assert side.git(repository, "fsck", "--strict", "--no-dangling") == ""
     objects = side.git(repository, "rev-list", "--objects", "--no-object-names", refs).split()
@@ -127,7 +127,7 @@ def test_a_damaged_cache_is_no_cache(ours: Begin) -> None:
 
 
 def test_a_cache_at_the_version_of_the_server_with_other_refs(ours: Begin) -> None:
-    """As after the server was put back to an earlier state and went on from there."""
+    """The server was restored to an earlier state, and has new changes since."""
     side = ours("shared")
     path = knowledge_file(side.knowledge_folder, side.url)
     known = decode(path.read_bytes(), parse(side.url).key)
@@ -162,12 +162,12 @@ def test_a_repository_that_is_gone_cannot_be_fetched(ours: Begin) -> None:
 
 
 MADE_ANEW_BY_OTHERS = 4
-"""The handshake, what the old repository lacked, then the first contact with one that has other tips and much of it."""
+"""The handshake, the refused request, then the first contact with a repository that has other tips and much history."""
 
 
 @pytest.fixture
 def made_anew(large: Side) -> Side:
-    """User a knows a repository in whose place user c has made another, with a part of the same history."""
+    """A repository that user a knows, and that user c has replaced by one with a part of the same history."""
     shutil.rmtree(folder_of(large))
     large.prepare(
         'git clone -q --no-local a c; c git remote set-url origin "$URL"; c git reset -q --hard light; c commit new;'
@@ -196,7 +196,7 @@ def test_a_push_to_a_repository_made_anew(made_anew: Side) -> None:
 
 
 def restored_to_the_same_version(side: Side, backup: Path, meanwhile: str) -> None:
-    """User a pushes twice, the backup from before is put back, and user b pushes twice: the versions are the same."""
+    """User a pushes twice, the earlier backup is restored, and user b pushes twice: the version is the same again."""
     shutil.copytree(folder_of(side), backup)
     side.prepare("a commit four; a git push -q origin main; a commit five; a git push -q origin main")
     shutil.rmtree(folder_of(side))
@@ -217,7 +217,7 @@ def test_after_a_restore_a_fetch_learns_what_is_there(ours: Begin, tmp_path: Pat
 
 @pytest.mark.parametrize("option", ["", "--force-with-lease"])
 def test_after_a_restore_a_push_is_told_what_is_there(ours: Begin, tmp_path: Path, option: str) -> None:
-    """And not that everything is up to date, nor that parents are missing."""
+    """A push reports neither that everything is up to date nor that parents are missing."""
     side = ours("shared")
     restored_to_the_same_version(side, tmp_path / "b", "b commit B; b git push -q; b commit C; b git push -q")
     result = side.run(f"a git push {option} origin main")

@@ -1,5 +1,5 @@
-"""vcs.git.read, vcs.git.insert, vcs.git.build: whatever git holds comes out of segments as it went in: random
-histories in random parts, stored in every way."""
+"""vcs.git.read, vcs.git.insert, vcs.git.build: segments keep git objects unchanged, in random parts of random
+histories, stored in every way."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def env(tmp_path: Path) -> dict[str, str]:
 
 
 def leftovers(builder: Builder) -> list[str]:
-    """Files under objects/pack that are neither a pack nor its index."""
+    """Return files under objects/pack that are neither a pack nor its index."""
     names = [file.name for file in (builder.path / "objects" / "pack").iterdir()]
     return [name for name in names if not name.endswith((".pack", ".idx"))]
 
@@ -45,7 +45,7 @@ BOTH = both("smartserver.vcs.git.build", "PackBuilder", indirect=True)
 
 @pytest.fixture
 def part(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes packs by one form of the part that does."""
+    """Select one implementation of the part that makes packs."""
     monkeypatch.setattr(git_insert, "PackBuilder", request.param)
 
 
@@ -62,7 +62,7 @@ def insert(builder: Builder, segments: Iterable[bytes]) -> tuple[int, int]:
 
 
 class Exported:
-    """Every revision's segment of a history, with tags of everything, some of them nested."""
+    """The segments of every revision of a history, with tags of everything, some of them nested."""
 
     def __init__(self, builder: Builder, seed: int, size: int) -> None:
         self.history = RandomHistory(builder, seed, size)
@@ -199,7 +199,7 @@ def test_copies_count_once_and_progress_ends_at_the_sum(tmp_path: Path, env: dic
 
 
 def tampered(block: bytes, repository: GitRepository, *, which: int, text: bytes | None, key: bytes | None) -> bytes:
-    """A segment with the text or key of one stored record changed."""
+    """Return a segment with the text or key of one stored record changed."""
     segment = decode_segment(block, 0, repository.kinds)
     entries = list(segment.entries)
     at = segment.frames_at
@@ -245,12 +245,12 @@ def test_wrong_content_is_refused_and_leaves_nothing(tmp_path: Path, env: dict[s
 
 
 def children() -> set[str]:
-    """The processes this one has started and not seen the end of; other tests have a server running."""
+    """Return the living children of this process; other tests have a server running."""
     return {child for task in Path("/proc/self/task").glob("*/children") for child in task.read_text().split()}
 
 
 def held() -> tuple[set[str], int, int]:
-    """The children of this process, and how many threads and descriptors it has."""
+    """Return the children of this process, and the number of its threads and descriptors."""
     return children(), len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
 
 
@@ -296,7 +296,7 @@ def test_disk_full_is_reported(tmp_path: Path, env: dict[str, str], monkeypatch:
 def test_a_full_disk_is_told_where_it_is(
     tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch, part: None, which: int
 ) -> None:
-    """Also of a file that has no name: the first has the frames, the second the entries."""
+    """The error names the file even if it has no name: the first file has the frames, the second the entries."""
     exported = Exported(Builder(tmp_path / "a.git", env), 31, 5)
     target = Builder(tmp_path / "b.git", env)
     files = [git_build.unnamed_file(str(tmp_path)) for _ in range(2)]
@@ -390,7 +390,7 @@ def test_start_up_is_light() -> None:
 def test_packs_are_readable_as_the_repository_is_shared(
     tmp_path: Path, env: dict[str, str], shared: str, mask: int, mode: int
 ) -> None:
-    """As git's own are."""
+    """The packs have the modes that git gives its own."""
     source = Builder(tmp_path / "a.git", env)
     commit = source.commit(source.tree({b"f": (b"100644", source.blob(b"x"))}), [])
     target = Builder(tmp_path / "b.git", env)

@@ -1,4 +1,4 @@
-"""Whatever a git repository may hold goes there and back: refs, the objects they reach, and what `git fsck` says."""
+"""Everything in a git repository survives a push and a clone: refs, reachable objects, and the output of `git fsck`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ TREES = {
 
 @pytest.mark.parametrize(("depth", "width"), TREES.values(), ids=TREES)
 def test_each_tree_is_read_once_however_often_it_is_there(ours: Begin, depth: int, width: int) -> None:
-    """A trillion paths, of twelve trees; more folders in each other than Python nests calls."""
+    """Twelve trees have a trillion paths; others are nested deeper than Python nests calls."""
     side = ours("history")
     blob = side.git("a", "hash-object", "-w", "--stdin")  # Of nothing.
     rows = f"100644 blob {blob}\tf\n"
@@ -162,7 +162,7 @@ def test_many_files_in_one_folder(ours: Begin) -> None:
 
 
 def raw(side: Side, *arguments: bytes, given: bytes = b"") -> bytes:
-    """What a git command in user a's repository says."""
+    """Return the output of a git command in user a's repository."""
     done = subprocess.run(
         [b"git", *arguments],
         cwd=side.folder / "a",
@@ -176,18 +176,18 @@ def raw(side: Side, *arguments: bytes, given: bytes = b"") -> bytes:
 
 
 def write(side: Side, kind: bytes, content: bytes) -> bytes:
-    """The id of an object, whatever git thinks of it."""
+    """Write an object without git's checks, and return its id."""
     return raw(side, b"hash-object", b"--literally", b"-w", b"-t", kind, b"--stdin", given=content).strip()
 
 
 def check_there_and_back(side: Side) -> None:
-    """All refs are pushed and cloned: the same refs, objects and complaints."""
+    """Push and clone all refs, and check that refs, objects and complaints are the same."""
     side.prepare('a git push -q --mirror "$URL"; as c git clone -q --mirror "$URL" c')
     assert seen(side, "a") == seen(side, "c")
 
 
 def seen(side: Side, user: str) -> list[str]:
-    """Refs, objects, and what a check says, whose status counts too."""
+    """Return refs, objects, and the status and output of `git fsck`."""
     side.prepare(f"{user} git repack -adq")  # The check's status tells loose objects from packed ones.
     result = side.run(
         f"""

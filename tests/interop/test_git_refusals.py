@@ -1,4 +1,4 @@
-"""What cannot be done says so in one line that names the thing, ends with a status that is not 0, and does nothing."""
+"""An impossible command prints one line that names the object, exits with a status other than 0, changes nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Begin = Callable[[str], Side]
 
 
 def only_line(done: Done) -> str:
-    """The line the helper said; git may add that a push failed."""
+    """Return the only line of the helper; git may add that a push failed."""
     assert done.status not in (0, None), done.said
     lines = [line for line in done.err.splitlines() if not line.startswith(("error: failed to push", "Cloning into"))]
     assert len(lines) == 1, done.err
@@ -67,7 +67,7 @@ def test_a_file_over_the_limit_is_refused_before_anybody_is_asked(ours: Begin, s
 
 @pytest.fixture(scope="session")
 def servers(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Served]]:
-    """Servers with other options over the same repositories."""
+    """A function that starts servers with other options over the same repositories."""
     made: dict[tuple[str, ...], Served] = {}
 
     def start(*options: str) -> Served:
@@ -118,7 +118,7 @@ def test_a_server_for_nobody(ours: Begin, servers: Callable[..., Served]) -> Non
 
 
 def test_an_object_inside_a_revision(ours: Begin) -> None:
-    """It is there, and no revision."""
+    """The object exists, but is no revision."""
     side = ours("shared")
     blob = side.git("a", "rev-parse", "main:one")
     line = only_line(side.run(f"as c git init -q c; c git fetch $URL {blob}"))

@@ -1,4 +1,4 @@
-"""What a whole run of the helper loads: git starts it for every command."""
+"""The modules that a whole run of the helper loads: git starts it for every command."""
 
 from __future__ import annotations
 

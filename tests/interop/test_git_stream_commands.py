@@ -1,4 +1,4 @@
-"""`smartserver import`, `fast-export` and `fast-import`: what they bring is what git would have made."""
+"""`smartserver import`, `fast-export` and `fast-import` make the same objects as git."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Begin = Callable[[str], Side]
 
 @pytest.fixture
 def side(served: Served, tmp_path: Path, request: pytest.FixtureRequest) -> Side:
-    """A user who has nothing, and a URL at which nothing is."""
+    """A user without a repository, and an unused URL."""
     return Side(tmp_path / "side", served.url(f"streams-{request.node.name.replace('[', '-').strip(']')}"), served)
 
 
@@ -110,7 +110,7 @@ git notes add -m note
 git tag -d nested >/dev/null
 cd ..
 """
-"""What streams may spell wrongly."""
+"""A script of objects that streams may spell in several ways."""
 
 
 def test_a_history_comes_back_from_a_stream(ours: Begin) -> None:

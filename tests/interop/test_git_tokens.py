@@ -34,7 +34,7 @@ esac
 
 
 class User(agent_sides.User):
-    """Somebody with a clone, a credential helper, and perhaps an agent."""
+    """A user with a clone, a credential helper, and perhaps an agent."""
 
     def __init__(self, folder: Path, server: Served, access: Path, agent: dict[str, str]) -> None:
         super().__init__(folder, agent, server, os.path.dirname(sys.executable))
@@ -50,7 +50,7 @@ class User(agent_sides.User):
 
     @property
     def open(self) -> str:
-        """Where everybody may read, and nothing is."""
+        """The URL of a missing repository that everybody may read."""
         return self.url.replace("project", "open")
 
     def token(self) -> str:
@@ -65,11 +65,11 @@ class User(agent_sides.User):
         self.changes.revoke(found.text.id)
 
     def given(self, token: str) -> str:
-        """What is in the environment of a user with a token."""
+        """Return the environment value of a user with a token."""
         return f"{self.url.split('/')[2]}={token}"
 
     def log(self) -> list[str]:
-        """What the helper was asked since the last time."""
+        """Return the questions to the credential helper since the last call."""
         log = self.folder / "log"
         said = log.read_text().split() if log.exists() else []
         log.unlink(missing_ok=True)
@@ -171,7 +171,7 @@ def test_git_asks_by_its_own_program(user: User) -> None:
 
 
 def typing(user: User, answer: bytes) -> tuple[int, bytes]:
-    """Push at a terminal, and answer what git asks: the status, and what was shown."""
+    """Push at a terminal, answer git's question, and return the status and the shown text."""
     process, terminal = pty.fork()
     if process == 0:
         os.chdir(user.folder)
@@ -189,7 +189,7 @@ def typing(user: User, answer: bytes) -> tuple[int, bytes]:
 
 @WITH_AN_AGENT_TOO
 def test_git_asks_at_the_terminal(user: User) -> None:
-    """Also where a process without one does the work."""
+    """Git asks at the terminal even if a worker without one does the work."""
     token = user.token()
     status, said = typing(user, token.encode() + b"\n")
     assert status == 0, said

@@ -1,4 +1,4 @@
-"""vcs.hg.content: what `smartserver export`, `ls`, `cat` and `log` show of what hg pushed is what hg itself shows."""
+"""vcs.hg.content: `smartserver export`, `ls`, `cat` and `log` show a pushed repository as hg itself does."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ hg push -q --new-branch "$URL"; hg push -q -B mark "$URL" || [ $? = 1 ]
 
 
 class Sides:
-    """A user's repository and what was pushed of it: all."""
+    """A user's repository, and the pushed copy of all of it."""
 
     def __init__(self, folder: Path, served: Served) -> None:
         self.side = HgSide(folder / "side", served.url("hg-browsed"), served)
@@ -69,7 +69,7 @@ def sides(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Sides:
 
 
 def test_an_export_is_what_hg_archives(sides: Sides) -> None:
-    """By every sort of name; the first one has all sorts of files."""
+    """The revision is named in every way; the first export has all sorts of files."""
     second = sides.node("desc('second')")
     for name, revset in {
         "@v1": "v1",
@@ -136,7 +136,7 @@ def test_a_log_says_what_hg_says(sides: Sides) -> None:
 
 
 def changes(sides: Sides, node: str) -> list[tuple[str, str]]:
-    """What `hg status --change` says."""
+    """Return the changes that `hg status --change` shows."""
     here = sides.repository[bytes.fromhex(node)]
     status = here.p1().status(here)
     pairs: list[tuple[bytes, str]] = []
@@ -162,7 +162,7 @@ def test_a_part_of_a_log(sides: Sides, span: str, revset: str) -> None:
 
 @pytest.mark.parametrize("path", ["doc", "doc/guide.txt", "src/run", "broken", "doc0", "absent"])
 def test_the_log_of_a_path(sides: Sides, path: str) -> None:
-    """A revision is shown where what is there differs from that in each parent."""
+    """A revision is shown if the content of the path differs from that in each parent."""
 
     def state(here: Any) -> list[tuple[bytes, bytes, bytes]]:
         raw = path.encode()

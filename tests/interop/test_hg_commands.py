@@ -1,6 +1,6 @@
 """plugins.mercurial.extension, plugins.mercurial.peer, plugins.mercurial.push, plugins.mercurial.remote,
-plugins.mercurial.server, plugins.mercurial.words: every command of an hg user over hpss, beside the same command on a
-folder: what it does, in the round trips of `budgets.toml`."""
+plugins.mercurial.server, plugins.mercurial.words: every command of an hg user over hpss has the effect of the same
+command on a folder, in the round trips of `budgets.toml`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ echo sub = sub > a/.hgsub; a hg add -q .hgsub; a hg commit -q -m "a subrepositor
 
 @pytest.fixture(scope="module")
 def hg_starts(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], HgPair]:
-    """Each of `STARTS`, made once."""
+    """A function that returns one of `STARTS`, made once."""
     made: dict[str, HgPair] = {}
 
     def start(name: str) -> HgPair:
@@ -50,7 +50,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture
 def pair(served: Served, hg_starts: Callable[[str], HgPair], tmp_path: Path) -> Callable[[str], HgPair]:
-    """A copy of a start, with a repository of its own on the server."""
+    """A function that copies a start, with a repository of its own on the server."""
 
     def begin(name: str) -> HgPair:
         start = hg_starts(name)
@@ -79,7 +79,7 @@ def test_a_command_does_what_hg_does(row: Row, pair: Callable[[str], HgPair]) ->
 
 
 REPORT = re.compile(r"(remote: )?(added \d+ changesets|adding (changesets|manifests|file changes)|\(?\+?\d+ heads).*\n")
-"""What the receiver of a push says of it, which a repository in a folder says with other words."""
+"""Matches the report of a push's receiver; a repository in a folder words it differently."""
 
 
 def plain(said: str) -> str:
@@ -87,7 +87,7 @@ def plain(said: str) -> str:
 
 
 def check_left(both: HgPair) -> None:
-    """Users and server have what they have with hg."""
+    """Check that users and server have the same as with Mercurial alone."""
     assert both.ours.has() == both.hgs.has()
     assert both.ours.served is not None
     path = both.ours.path
@@ -152,7 +152,7 @@ def test_where_a_repository_of_git_is(served: Served, hg_starts: Callable[[str],
 
 
 def test_a_branch_with_a_long_name(served: Served, tmp_path: Path) -> None:
-    """It is refused before anything is sent, also where the server never had the repository."""
+    """The branch is refused before anything is sent, also for a repository that does not exist yet."""
     side = HgSide(tmp_path / "ours", served.url("hg-long-name"), served)
     side.prepare("hg init a; a hg branch -q $(printf long%01021d 0); a commit one")
     done = side.run('a hg push --new-branch "$URL"')
@@ -162,7 +162,7 @@ def test_a_branch_with_a_long_name(served: Served, tmp_path: Path) -> None:
 
 
 def test_an_unrelated_history_by_force(served: Served, tmp_path: Path) -> None:
-    """The first push of a client learns that from the answer, and warns as Mercurial does; a related one does not."""
+    """A client's first push learns of it from the answer, and warns as Mercurial does; a related one does not warn."""
     ours = HgSide(tmp_path / "ours", served.url("hg-unrelated"), served)
     hgs = HgSide(tmp_path / "hgs", f"{tmp_path}/hgs/peer")
     pair = HgPair(ours, hgs)
@@ -182,7 +182,7 @@ def test_an_unrelated_history_by_force(served: Served, tmp_path: Path) -> None:
 
 
 def test_one_key(served: Served, hg_starts: Callable[[str], HgPair], tmp_path: Path) -> None:
-    """Plumbing that changes a bookmark or a phase without a push."""
+    """Plumbing commands change a bookmark or a phase without a push."""
     side = copy_hg_side(hg_starts("shared").ours, tmp_path / "ours", served.url("hg-keys"))
     side.prepare('hg init "$URL"; a hg push -q --new-branch "$URL"')
     side.prepare('smartserver config "$URL" publishing no >/dev/null')
@@ -203,7 +203,7 @@ def test_one_key(served: Served, hg_starts: Callable[[str], HgPair], tmp_path: P
 
 
 def test_a_subrepository_below_its_parent(served: Served, tmp_path: Path) -> None:
-    """It is refused before anything is sent; one beside its parent is pushed."""
+    """A subrepository below its parent is refused before anything is sent; one beside its parent is pushed."""
     ours = HgSide(tmp_path / "ours", served.url(f"parent-{tmp_path.name}"), served)
     ours.prepare(SUBREPOSITORY)
     done = ours.run('a hg push "$URL"')
@@ -219,7 +219,7 @@ def test_a_subrepository_below_its_parent(served: Served, tmp_path: Path) -> Non
 
 
 def test_an_id_that_begins_with_zero(served: Served, tmp_path: Path) -> None:
-    """Its first digits are no number to Mercurial."""
+    """Mercurial does not take the first digits of the id for a number."""
     side = HgSide(tmp_path / "ours", served.url("begins-with-zero"), served)
     side.prepare('hg init a; a hg debugbuilddag +200 >/dev/null; a hg push -q "$URL"')
     nodes = fine(side.run("a hg log -T '{node}\\n'"), 0).out.split()

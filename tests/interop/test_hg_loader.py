@@ -1,4 +1,4 @@
-"""hgext3rd.hpss: what every command of hg loads, and what the first URL of ours does."""
+"""hgext3rd.hpss: the modules that every command of hg loads, and the effect of the first URL of ours."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def uisetup(ui):
 def report(ui):
     return {report}
 """
-"""An extension that says something at the end of a command."""
+"""An extension that prints something at the end of a command."""
 
 LOADED = '" ".join(sorted(n for n, m in sys.modules.items() if n[:11] == "smartserver" and "Lazy" not in str(type(m))))'
 
@@ -75,7 +75,7 @@ def peer(orig, uiorrepo, opts, path, *args, **named):
     getattr(uiorrepo, "ui", uiorrepo).status(b"peer for a %s\\n" % whose)
     return orig(uiorrepo, opts, path, *args, **named)
 """
-"""What the loader loads, here: it says what is called."""
+"""A stub of the modules that the loader loads; it prints each call."""
 
 CUT = """
 import sys
@@ -88,7 +88,7 @@ def uisetup(ui):
 
     sys.settrace(each)
 """
-"""An extension that interrupts hg while it loads a module that others need too."""
+"""An extension that interrupts hg while it loads a module that others need, too."""
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def hg(tmp_path: Path) -> Mercurial:
 
 @pytest.fixture
 def stubbed(tmp_path: Path) -> Mercurial:
-    """The same, with `STUB` for the extension."""
+    """The same user, with `STUB` in place of the extension."""
     folder = tmp_path / "stubbed"
     inner = folder / "smartserver/plugins/mercurial"
     inner.mkdir(parents=True)
@@ -117,7 +117,7 @@ def stubbed(tmp_path: Path) -> Mercurial:
 
 
 def at_exit(hg: Mercurial, report: str, *words: str) -> str:
-    """What an extension says when a command has ended."""
+    """Return the output of an extension at the end of a command."""
     (hg.home / "at_exit.py").write_text(AT_EXIT.replace("{report}", report))
     return hg("--config", f"extensions.at_exit={hg.home}/at_exit.py", "-R", "here", *words)
 
@@ -166,7 +166,7 @@ def test_without_a_repository(stubbed: Mercurial) -> None:
 
 
 def test_a_scheme_of_the_users_own(stubbed: Mercurial) -> None:
-    """The extension `schemes` asks Mercurial's table, not the function that makes peers."""
+    """The extension `schemes` uses Mercurial's table, and not the function that makes peers."""
     words = ("--config", "extensions.schemes=", "--config", "schemes.code=hpss://host/")
     said = stubbed(*words, "-R", "here", "identify", "-r", "1", "code://x")
     lines = [line.removesuffix("/") for line in said.splitlines()]  # 6.3 ends the URL with one.

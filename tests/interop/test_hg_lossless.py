@@ -1,5 +1,5 @@
-"""vcs.hg.plan, vcs.hg.insert, vcs.received, vcs.hg.compat, vcs.hg.repository: what Mercurial keeps comes out of a
-repository of ours as it went in: random parts of random histories, pulled in random increments."""
+"""vcs.hg.plan, vcs.hg.insert, vcs.received, vcs.hg.compat, vcs.hg.repository: our repository keeps Mercurial's data
+unchanged: random parts of random histories, pulled in random increments."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> RandomHistory:
 
 @pytest.fixture(scope="module")
 def served(history: RandomHistory) -> Served:
-    """All of it, pushed in some increments."""
+    """A server with all of `history`, pushed in some increments."""
     made = Served()
     order = list(history.parents)
     pushed: list[bytes] = []
@@ -44,7 +44,7 @@ def served(history: RandomHistory) -> Served:
 
 
 def check_equal(history: RandomHistory, target: Any, nodes: set[bytes]) -> None:
-    """`target` has these changesets and nothing else, as `history` has them."""
+    """Check that `target` has exactly these changesets, as `history` has them."""
     one, other = history.repository.unfiltered(), target.unfiltered()
     found = {other.changelog.node(rev) for rev in other.changelog}
     assert found == nodes
@@ -60,7 +60,7 @@ def check_equal(history: RandomHistory, target: Any, nodes: set[bytes]) -> None:
 
 
 def test_the_history_has_all_there_is(history: RandomHistory) -> None:
-    """Else the tests here would prove less than they say."""
+    """The random history covers every case; otherwise the tests here would prove less."""
     repository = history.repository
     every = [repository[node] for node in history.parents]
     assert sum(len(each.parents()) > 1 for each in every) > 5
@@ -119,7 +119,7 @@ def test_the_ways_of_a_push_make_no_difference(
 
 
 def test_a_merge_that_copies_a_file(tmp_path: Path) -> None:
-    """Mercurial 7.2 flags its version of the file."""
+    """Mercurial 7.2 sets a flag on the merge's version of the file."""
     source = new_repository(tmp_path / "source")
     first = commit(source, (NULL, NULL), {b"a": (b"a\n", b"", None)}, b"a file", {}, 1)
     second = commit(source, (first, NULL), {b"b": (b"b\n", b"", None)}, b"another", {}, 2)
@@ -134,7 +134,7 @@ def test_a_merge_that_copies_a_file(tmp_path: Path) -> None:
 
 
 def test_an_empty_tree(tmp_path: Path) -> None:
-    """A changeset without a manifest, and one whose manifest has no line."""
+    """One changeset has no manifest, and another an empty one."""
     source = new_repository(tmp_path / "source")
     first = commit(source, (NULL, NULL), {}, b"nothing", {}, 1)
     second = commit(source, (first, NULL), {b"a": (b"a\n", b"", None)}, b"a file", {}, 2)
@@ -148,7 +148,7 @@ def test_an_empty_tree(tmp_path: Path) -> None:
 
 
 def test_a_push_that_is_planned_again(history: RandomHistory) -> None:
-    """The second reading begins and ends before the first, which was not read to its end, is dropped."""
+    """The second read begins and ends before the first, unfinished one is dropped."""
     planned = hg_plan.plan(HgRepository(history.repository), list(history.parents)[:5], ())
     first = planned.segments()
     begun = next(first)
@@ -178,13 +178,13 @@ OLD = [
     b"\nu\n1115154970 25200.0", b"\nu\n1115154970 UTC", b"\nu\n1e9 0", b"\n\n0 0", b"\nu\rv\n0 0",
     b"\nu\n0 0 branch:a\x1b[31mb\rc", b"\nu\n0 0 branch: a:b ", b"\nu\n0 0 branch:a\\nb",
 ]  # fmt: skip
-"""What stands in changesets, between the manifest and the files, that Mercurial verifies and no longer makes."""
+"""Content of changesets, between manifest and files, that Mercurial verifies but no longer makes."""
 
 
 def raw_commit(
     repository: Any, parent: bytes, middle: bytes, path: bytes, text: bytes, copied: Mapping[bytes, bytes] | None = None
 ) -> bytes:
-    """A changeset of one file, whose texts are not Mercurial's own."""
+    """Add a changeset of one file with a text that Mercurial itself would not write."""
     with repository.lock(), repository.transaction(b"test") as transaction:
         link = len(repository.changelog)
         tree = repository[parent].manifestctx().copy()
@@ -202,7 +202,7 @@ def raw_commit(
 
 
 def test_what_only_old_tools_made(tmp_path: Path) -> None:
-    """And a file that was copied from a version on another branch."""
+    """Old forms of changesets survive, and a file that was copied from a version on another branch."""
     source = new_repository(tmp_path / "source")
     first = raw_commit(source, NULL, b"\nu\n0 0", b"f", b"first\n")
     tips = [raw_commit(source, first, middle, b"g", middle) for middle in OLD]

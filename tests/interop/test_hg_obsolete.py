@@ -1,6 +1,6 @@
 """plugins.mercurial.evolution: obsolescence markers between users, compared with the same over a path.
 
-A row of ROWS is run on a server and on a folder, and must end the same way on both, in so many round trips.
+Each row of ROWS runs on a server and on a folder, and must end the same way on both, in its number of round trips.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ ROWS = {
         'b hg phase --public -r tip; b hg push -q "$URL" || :; a amend new', 'a hg push "$URL"', 2,
     ),
 }  # fmt: skip
-"""What leads there, the command that is compared, and its round trips besides the handshake."""
+"""By name: the script that prepares, the command to compare, and its round trips besides the handshake."""
 
 
 LATER = {
@@ -94,7 +94,7 @@ LATER = {
         'a hg push -q -f -r tip "$URL"',
     ),
 }  # fmt: skip
-"""What makes a marker matter to no head there, and what makes it matter again."""
+"""By name: the script after which a marker concerns no head on the server, and the one after which it does again."""
 
 MARKERS = """
 node() { a hg log -r "$1" -T '{node}'; }
@@ -103,7 +103,7 @@ obsolete() { a hg debugobsolete "$@"; }
 
 
 def evolve(side: HgSide) -> None:
-    """Turn obsolescence markers on for the users of a side."""
+    """Turn on obsolescence markers for the users of a side."""
     with open(side.folder / ".hgrc", "a") as file:
         file.write("[experimental]\nevolution = all\n")
 
@@ -153,7 +153,7 @@ def test_it_is_as_over_a_path(pair: HgPair, served: Served, name: str) -> None:
 
 @pytest.mark.parametrize("name", LATER)
 def test_a_marker_that_begins_to_matter_later(pair: HgPair, served: Served, name: str) -> None:
-    """A user who took what was there in between, and had the replaced changeset, is told of it."""
+    """A user who pulled in between, and has the replaced changeset, receives the marker later."""
     before, after = LATER[name]
     pair.prepare(f'{START}{MARKERS}{before}; b hg pull -q "$URL"')
     assert server_markers(served, pair.ours.path) == peer_markers(pair.hgs) != set()
@@ -171,12 +171,12 @@ PUBLISHED = {
         "--new-branch",
     ),
 }
-"""What hides a head there, and the option that Mercurial wants for it to come back."""
+"""By name: the script that hides a head on the server, and Mercurial's option that lets it come back."""
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_hidden_head_is_published_alone(pair: HgPair, served: Served, name: str) -> None:
-    """It comes back, in one request. Mercurial counts it as pushed and its status is 0; here no changeset is."""
+    """The head comes back in one request. Mercurial counts a pushed changeset and exits with 0; we count none."""
     before, option = PUBLISHED[name]
     pair.prepare(f'{START}{before}; b hg phase --public -r tip; b hg pull -q "$URL"')
     done, expected = pair.run(f'b hg push {option} "$URL"')
@@ -186,7 +186,7 @@ def test_a_hidden_head_is_published_alone(pair: HgPair, served: Served, name: st
 
 
 def test_messages(pair: HgPair) -> None:
-    """Those of a pull are Mercurial's own, those of a push its server's."""
+    """A pull prints Mercurial's own messages; a push prints those of its server."""
     done, _ = pair.run(START + 'a amend new; a hg push "$URL"')
     assert "remote: 1 new obsolescence markers\nremote: obsoleted 1 changesets\n" in done.out
     done, expected = pair.run('b hg pull "$URL"')
@@ -217,7 +217,7 @@ def test_the_server_does_not_exchange_markers(pair: HgPair, served: Served) -> N
     ],
 )
 def test_an_obsolete_head_stays(pair: HgPair, served: Served, others: str, status: int, rounds: int) -> None:
-    """A server without markers keeps it. Mercurial does not count it, but counts what another made of it meanwhile."""
+    """A server without markers keeps the head. Mercurial does not count it, but counts a new head of another user."""
     pair.ours.prepare('smartserver config "$URL" evolution no')
     pair.hgs.prepare("printf '[experimental]\\nevolution = createmarkers, allowunstable\\n' >> peer/.hg/hgrc")
     pair.prepare(f'{START} a hg pull -q "$URL"; b hg pull -q "$URL"; a amend new; {others}')
@@ -228,7 +228,7 @@ def test_an_obsolete_head_stays(pair: HgPair, served: Served, others: str, statu
 
 
 def test_a_user_without_markers(pair: HgPair) -> None:
-    """The amended revision is a new head; markers of others do not come."""
+    """The amended revision is a new head; the user does not receive markers of others."""
     ours = pair.ours
     ours.prepare(START + 'a amend new; a hg push -q "$URL"')
     off = "--config experimental.evolution="
@@ -242,12 +242,12 @@ def test_a_user_without_markers(pair: HgPair) -> None:
 
 
 EVOLVE = "def reposetup(ui, repo): repo.ui.setconfig(b'experimental', b'evolution', [b'all'], b'evolve')\n"
-"""What the extension evolve does to the configuration of each repository."""
+"""An extension that configures each repository as evolve does."""
 
 
 @pytest.mark.parametrize("way", ["repository", "extension"])
 def test_the_repository_says_whether_markers_are_wanted(pair: HgPair, way: str) -> None:
-    """Not the configuration of the peer, which lacks what is said in the repository, or by evolve to it."""
+    """The repository's configuration decides. That of the peer lacks the repository's file and evolve's changes."""
     ours = pair.ours
     ours.prepare(START + 'a amend new; a hg push -q "$URL"')
     config, module = ours.folder / ".hgrc", ours.folder / "evolve.py"
@@ -262,7 +262,7 @@ def test_the_repository_says_whether_markers_are_wanted(pair: HgPair, way: str) 
 
 
 def test_a_pull_of_one_changeset_brings_few_markers(pair: HgPair) -> None:
-    """Of a repository with hundreds of them: neither a user who has them gets them again, nor a new one all."""
+    """The repository has hundreds of markers. A user who has them does not get them again, and a new user gets few."""
     ours = pair.ours
     repository = open_repository(ours.folder / "a")
     repository.ui.setconfig(b"experimental", b"evolution", b"all", b"test")
@@ -290,11 +290,11 @@ from smartserver.vcs.hg import reading
 context.MAX_RESULTS, reading.PAGE = 16 << 10, 15 << 10
 sys.exit(main())
 """
-"""A server whose answers have 16 KiB of results at most."""
+"""A server whose answers have at most 16 KiB of results."""
 
 
 def test_more_markers_than_fit_into_an_answer(pair: HgPair, served: Served, tmp_path: Path) -> None:
-    """They come in parts, after the history, and are remembered as others are."""
+    """The markers come in parts, after the history, and are remembered as others are."""
     ours = pair.ours
     repository = open_repository(ours.folder / "a")
     repository.ui.setconfig(b"experimental", b"evolution", b"all", b"test")

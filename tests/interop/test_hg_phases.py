@@ -89,7 +89,7 @@ def test_what_was_public_stays_public_beside_a_refused_branch(side: HgSide) -> N
     'smartserver pull --ref default "$URL" part >/dev/null; smartserver push part "$URL-part" >/dev/null',
 ], ids=["push", "pull"])  # fmt: skip
 def test_what_is_public_of_one_branch_stays_public(side: HgSide, commands: str) -> None:
-    """The changeset that says so is on a branch that is not copied."""
+    """The changeset that records the phase is on a branch that is not copied."""
     side.prepare(f"""
     a hg branch -q other; a commit four; a hg phase --public -r .; a hg push -q --new-branch "$URL"
     a hg update -q default; a commit five; a hg push -q "$URL"
@@ -101,7 +101,7 @@ def test_what_is_public_of_one_branch_stays_public(side: HgSide, commands: str) 
 
 
 def test_what_was_public_stays_public(side: HgSide) -> None:
-    """Where the repository no longer publishes, and in a copy that does not."""
+    """Public changesets stay public when the repository stops publishing, and in a copy that does not publish."""
     side.prepare("""
     a hg push -q "$URL-published"; a commit four
     smartserver pull "$URL-published" copy >/dev/null

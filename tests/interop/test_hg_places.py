@@ -1,4 +1,4 @@
-"""What `smartserver` does with repositories of Mercurial: copies them whole, counts and checks them."""
+"""`smartserver` copies repositories of Mercurial as a whole, counts them, and checks them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ a hg update -q 1; a hg branch -q topic; a commit topical; a hg update -q default
 a hg bookmark -r topic mark
 a hg push -q -f --new-branch "$URL"; a hg push -q -B mark "$URL" || true
 """
-"""A branch with two heads, one of them closed, another branch, and a bookmark."""
+"""The script of a branch with two heads, one of them closed, another branch, and a bookmark."""
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def side(start: HgSide, served: Served, tmp_path: Path) -> HgSide:
 
 
 def smartserver(side: HgSide, *words: str) -> str:
-    """What a command says that must succeed."""
+    """Return the output of a command that must succeed."""
     words = ("-m", "smartserver.cli.main", *words)
     status, out, err = FORKS.run(*words, timeout=TIMEOUT, environment=environment(side.folder))
     assert status == 0, err.decode()
@@ -73,7 +73,7 @@ def test_it_is_counted_and_checked(side: HgSide, served: Served) -> None:
 
 
 def test_changes_above_a_gap_in_the_log_are_restored(side: HgSide, served: Served) -> None:
-    """Two heads, a new branch and a bookmark; the record of the first push is gone."""
+    """The changes are two heads, a new branch and a bookmark; the record of the first push is missing."""
     path = path_of(side.url)
     folder = served.root / path
     kept = len(list((folder / "log").iterdir()))

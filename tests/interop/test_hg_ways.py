@@ -29,11 +29,11 @@ SHOWN = "--config hpss.debug=hpss"
 START = "hg init a; a commit one; a commit two"
 
 OF_ITS_OWN = needs("hg of this environment")
-"""Of what starts a process of ours with the Python of hg."""
+"""Marks tests that start a process of ours with the Python of hg."""
 
 
 def exchange(side: HgSide, **variables: str) -> list[str]:
-    """A push, a clone, a push and a pull, which give both users the same; what each printed."""
+    """Push, clone, push and pull, until both users have the same; return the output of each command."""
     side.prepare(START)
     said = []
     for step in (
@@ -103,7 +103,7 @@ def test_the_second_command_has_the_connection_of_the_first(served: Served, tmp_
 
 @OF_ITS_OWN
 def test_sftp(sshd: Sshd, tmp_path: Path) -> None:
-    """A host that has no smartserver."""
+    """The host has no smartserver."""
     served = tmp_path / "served"
     served.mkdir()
     side = HgSide(tmp_path / "ours", f"hpss+sftp://127.0.0.1:{sshd.port}{served}/project")
@@ -114,7 +114,7 @@ def test_sftp(sshd: Sshd, tmp_path: Path) -> None:
 
 
 def test_a_command_server_keeps_nothing(served: Served, tmp_path: Path) -> None:
-    """Between its commands another user pushes, and the repository is deleted and created again."""
+    """Between two commands another user pushes, and the repository is deleted and recreated."""
     side = HgSide(tmp_path / "ours", served.url("hg-cmdserver"), served)
     exchange(side)
     server = CommandServer(side, "b")

@@ -1,5 +1,5 @@
-"""`smartserver fast-import` and `fast-export` of repositories of Mercurial and Breezy: a history that goes there and
-comes back has the same trees, people and messages."""
+"""`smartserver fast-import` and `fast-export` of repositories of Mercurial and Breezy: after an import and an export, a
+history has the same trees, people and messages."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ git rm -q -r d; git mv one two; git commit -q -m 'moved'; git tag -a -m annotate
 rm two; mkdir two; echo x >two/x; git add -A; git commit -q -m 'a folder in place of a file'
 cd ..
 """
-"""With what streams spell in more than one way, but without names that a system does not take."""
+"""A script of a history that streams may spell in several ways, without names that one of the systems refuses."""
 
 PLAIN = HISTORY.replace(r" \n", "")
-"""The same without newlines in names, which neither system has."""
+"""`HISTORY` without newlines in names, which neither system accepts."""
 
 
 @pytest.fixture
 def side(served: Served, tmp_path: Path) -> Side:
-    """A user who has a history of git's, and a URL at which nothing is."""
+    """A user with a history of git's, and an unused URL."""
     made = Side(tmp_path / "side", served.url(f"other-{tmp_path.name}"), served)
     made.prepare(PLAIN)
     return made
 
 
 def history(side: Side, repository: str, branch: str, vcs: str = "hg") -> str:
-    """What a branch is, but for ids. A revision of Breezy's has one date."""
+    """Return the history of a branch without ids. A revision of Breezy's has one date."""
     date = "%ad" if vcs == "hg" else "%cd"
     return side.git(repository, "log", "--topo-order", f"--format=%T %an %ae {date} %B", branch, "--")
 
 
 def back(side: Side, name: str = "back") -> None:
-    """Export what is at the URL, and read it with git."""
+    """Export the repository at the URL, and import it with git."""
     side.prepare(f'smartserver fast-export "$URL" >{name}.stream; git init -q -b master {name}')
     side.prepare(f"git -C {name} fast-import --quiet <{name}.stream")
 
@@ -138,7 +138,7 @@ def test_a_branch_cannot_lead_out_of_its_repository(side: Side, name: str) -> No
 
 @SYSTEMS
 def test_files_change_places_as_in_git(side: Side, vcs: str) -> None:
-    """What a stream moves lies where git's own reader puts it."""
+    """Files that a stream moves get the same places as with git's own reader."""
     more = "commit refs/heads/b{0}\nmark :{0}\ncommitter A <a@example.org> 170000000{0} +0000\ndata 1\nm\nfrom :2\n"
     changes = (
         "R a d/y\nR d/x a\n",
@@ -178,7 +178,7 @@ def test_what_brz_has_moved_is_exported_as_it_lies(side: Side) -> None:
 
 
 def test_what_somebody_else_pushed_meanwhile_is_not_lost(side: Side) -> None:
-    """The stream comes once the repository is received, and has changed."""
+    """The stream comes after the repository was received, and changed meanwhile."""
     more = COMMIT.replace(":2", ":{0}").replace("data 1\nm", "data 1\n{0}") + "from :2\n"
     for name, stream in (("first", COMMIT), ("theirs", more.format(3)), ("mine", more.format(4))):
         (side.folder / name).write_text(stream)

@@ -1,4 +1,4 @@
-"""cli.prune: a secret that each tool pushed, and forced away, is in no file afterwards and given to nobody."""
+"""cli.prune: a secret that a user of each tool pushed, and removed by force, is in no file and is sent to nobody."""
 
 from __future__ import annotations
 
@@ -31,15 +31,14 @@ def server(tmp_path: Path) -> Iterator[Served]:
 
 
 def smartserver(*words: str) -> str:
-    """What a command says that succeeds."""
+    """Return the output of a command that must succeed."""
     done = CliRunner().invoke(group, [str(word) for word in words])
     assert done.exit_code == 0, done.output
     return done.output
 
 
 Pushed = tuple[str, Callable[[], None]]
-"""The id of the revision with the secret, and what the user does afterwards, whose clone knows it: push once more, and
-clone."""
+"""The id of the revision with the secret, and a function in which its user, whose clone knows it, pushes and clones."""
 
 
 def worked(done: Done) -> None:
@@ -67,7 +66,7 @@ def git(folder: Path, server: Served, url: str) -> Pushed:
 
 
 def hg(folder: Path, server: Served, url: str) -> Pushed:
-    """Mercurial has no push by force: what an obsolescence marker is about goes."""
+    """Mercurial has no push by force: an obsolescence marker removes the changeset."""
     side = HgSide(folder, url, server)
     side.prepare(
         'printf "[experimental]\\nevolution=all\\n" >> .hgrc; hg init "$URL"; smartserver config "$URL" publishing no'
@@ -123,7 +122,7 @@ def test_a_secret_is_pruned(tool: object, server: Served, tmp_path: Path) -> Non
     secret = f"{SECRET}\n".encode()
 
     def given() -> bool:
-        """Whether the server gives the file by the id of its revision."""
+        """Tell whether the server gives the file by the id of its revision."""
         done = CliRunner().invoke(group, ["cat", f"{place}@{wrong}", SECRET])
         assert (done.exit_code == 0) is (done.stdout_bytes == secret)
         return done.exit_code == 0

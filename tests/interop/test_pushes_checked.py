@@ -1,4 +1,4 @@
-"""server.push_checks: what an access file has pushes of each tool checked for, and what the user is told."""
+"""server.push_checks: the checks of an access file for pushes of each tool, and the messages to the user."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Start = Callable[[str], Served]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """A server with more in its access file."""
+    """A function that starts a server with more lines in its access file."""
     made: list[Served] = []
 
     def begin(rules: str) -> Served:
@@ -43,7 +43,7 @@ def tool(request: pytest.FixtureRequest) -> type[Git] | type[Brz]:
 
 
 def begin(tool: type[Git] | type[Brz], server: Served, folder: Path) -> Git | Brz:
-    """User a has a repository, on the server too."""
+    """Make a repository of user a, here and on the server."""
     users = tool(folder / "users", f"hpss://127.0.0.1:{server.direct[1]}/project", server)
     users.begin()
     users.commit("a", "one")
@@ -126,7 +126,7 @@ def test_a_hook_sees_the_new_and_refuses_it(tool: type[Git] | type[Brz], start: 
 def test_push_options_reach_every_hook(
     tool: type[Git], push: str, options: list[str], start: Start, tmp_path: Path
 ) -> None:
-    """Those before a change, and those after it."""
+    """The hooks before a change and those after it receive the options."""
     hooks = ""
     for name in ("before", "after"):
         hook = tmp_path / name
@@ -150,6 +150,6 @@ def test_push_options_reach_every_hook(
 
 
 def _told(file: Path) -> list[object]:
-    """The push options of each message; a whole state has none."""
+    """Return the push options of each message; a whole state has none."""
     lines = file.read_text().splitlines() if file.exists() else []
     return [json.loads(line).get("options") for line in lines]

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 @pytest.fixture(scope="module", params=["python", "c"])
 def user(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[User]:
-    """One whose agent is ready, whose repository has a commit with the file `a`, and who has either program."""
+    """A user with a loaded agent, a repository with one commit of the file `a`, and either program."""
     in_python = os.path.dirname(sys.executable)
     programs = in_python if request.param == "python" else str(request.getfixturevalue("compiled"))
     folder = tmp_path_factory.mktemp("user")
@@ -69,7 +69,7 @@ def test_the_agent_says_the_same(user: User, words: str) -> None:
 
 
 def run_by_worker(user: User, words: str, after: str = "") -> tuple[int, bytes, bytes]:
-    """The same by the worker that waits: another one is there afterwards."""
+    """Run a command by the waiting worker, and wait until another worker has replaced it."""
     zygote = user.wait_until_loaded()
     before = children(zygote)
     done = run(user, words, "1", after)
@@ -120,7 +120,7 @@ def test_a_signal_ends_the_worker(user: User, number: signal.Signals) -> None:
 
 
 def test_what_may_ask_or_change_something_is_run_here(user: User) -> None:
-    """As a push, and whatever starts ssh."""
+    """A command that may ask or change something runs without the agent, like a push, and like one that starts ssh."""
     blocked = Blocked(user, "smartserver verify {}")
     try:
         assert workers(zygote_of(user)) == []

@@ -1,7 +1,7 @@
-"""Stock git, and brz with the plugin, on a repository in a folder of a host that runs nothing of ours, or in a bucket.
+"""Stock git, and brz with the plugin, on a repository in a folder of a host without smartserver, or in a bucket.
 
-It is a real OpenSSH server, or a real S3 store; trips are counted on the link, login included. A connection to the S3
-store does not count: its client opens them, and keeps them, as it likes.
+The host is a real OpenSSH server, and the bucket is in a real S3 store. Trips are counted on the link, login included.
+Connections to the S3 store do not count: its client opens and keeps them as it likes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 BUDGETS = tomllib.loads((Path(__file__).parents[1] / "budgets.toml").read_text(encoding="utf-8"))
 RTT_OF_BUCKETS = 0.1
-"""Seconds: what is sent side by side is sent by several threads, and is not taken for two trips."""
+"""Seconds: long enough that concurrent requests of several threads are not taken for two trips."""
 
 
 @dataclass
@@ -43,14 +43,14 @@ class Account:
     proxy: Proxy
     served: Path
     above: str
-    """What begins the URL of a repository."""
+    """The beginning of a repository's URL."""
     variables: dict[str, str] = field(default_factory=dict)
 
     def url(self, path: str) -> str:
         return f"{self.above}/{path}"
 
     def attempt(self, *command: str, where: str = ".") -> tuple[subprocess.CompletedProcess[str], Counts]:
-        """Run a command; what passed the link."""
+        """Run a command, and return its result and the traffic on the link."""
         variables = {"BRZ_EMAIL": "A <a@example.org>", "BRZ_PLUGINS_AT": f"hpss@{SHIM}", **self.variables}
         seen, folder = {**environment(self.home), **variables}, self.home / where
         self.proxy.take()
@@ -65,7 +65,7 @@ class Account:
         return done, self.proxy.take()
 
     def run(self, *command: str, where: str = ".") -> Counts:
-        """Run a command that works, and says nothing where it is to be quiet."""
+        """Run a command that must succeed, and return the traffic on the link."""
         done, counts = self.attempt(*command, where=where)
         assert done.returncode == 0, (command, done.stderr)
         return counts
@@ -89,7 +89,7 @@ def account(tmp_path: Path, sshd: Sshd) -> Iterator[Account]:
 
 @pytest.fixture
 def by_verbs(tmp_path: Path) -> Iterator[Account]:
-    """The same, on a server of ours that gives its files."""
+    """An account on a server of ours that serves its files."""
     home, folder = tmp_path / "home", tmp_path / "server"
     home.mkdir()
     folder.mkdir()
@@ -116,7 +116,7 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]
 
 
 def check(tool: str, counted: Sequence[tuple[str, Counts]], way: str = "SFTP") -> None:
-    """What was counted is in the budget."""
+    """Check that the counts are within the budget."""
     found = {name: counts.rounds_without_handshake if "S3" in way else counts.rounds for name, counts in counted}
     allowed = {name.rpartition(": ")[2]: most for name, most in BUDGETS[f"{tool} over {way}"].items()}
     for name, rounds in found.items():
@@ -143,7 +143,7 @@ def test_git_by_verbs(by_verbs: Account) -> None:
 @pytest.mark.unbanned("it bans by itself")
 @pytest.mark.parametrize("how", ["environment", "configuration of brz"])
 def test_what_its_server_asks_for_is_seen(by_verbs: Account, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    """File by file, by that which serves the command: it prints these calls, and makes none that is banned."""
+    """The command's own server prints the calls on files that it is asked for, and it makes no banned call."""
     url = by_verbs.url("project")
 
     def attempt(flags: str) -> subprocess.CompletedProcess[str]:
@@ -168,7 +168,7 @@ def test_git_in_a_bucket(bucket: Account) -> None:
 
 
 def test_git_of_users_with_agents_in_a_bucket(bucket: Account) -> None:
-    """Each has a process that goes on. What another process did meanwhile is no matter."""
+    """Each user's agent keeps its state. A concurrent change by another process does not matter."""
     with of_its_own() as one, of_its_own() as other:
         push = ("git", "push", "-q", bucket.url("project"), "main")
         pull = ("git", "pull", "-q", bucket.url("project"), "main")
@@ -265,7 +265,7 @@ def use_brz(account: Account) -> list[tuple[str, Counts]]:
 
 
 def test_none_is_made_in_the_folders_of_another(account: Account) -> None:
-    """`smartserver push`, with the trips that it has where it may: they are asked for together."""
+    """`smartserver push` creates none, and takes the same trips as where it may: the checks share a request."""
     account.run("git", "init", "-q", "a")
     commit(account, "a", "one")
     account.run("git", "push", "-q", account.url("one"), "main", where="a")
@@ -279,7 +279,7 @@ def test_none_is_made_in_the_folders_of_another(account: Account) -> None:
 
 
 def test_a_dump_and_its_load(account: Account) -> None:
-    """`smartserver dump` and `load`; the trips of each are those of the store."""
+    """`smartserver dump` and `load` take the trips of the store."""
     account.run("git", "init", "-q", "a")
     commit(account, "a", "one")
     account.run("git", "push", "-q", account.url("one"), "main", where="a")

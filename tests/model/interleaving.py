@@ -1,9 +1,9 @@
 """Every interleaving of several actors that use one store, call by call.
 
-An actor runs in a thread of its own and stops before each call of the store; only one runs at a time. A run is made by
-a list of choices, who goes on at each stop. `explore` makes one run after the other until every list was tried: actors
-and store begin from nothing each time. A run ends early where store and actors are as they were in an earlier one: what
-an actor does next depends on what it was answered, and on nothing else.
+An actor runs in a thread of its own and stops before each call of the store; only one runs at a time. A list of
+choices, which actor continues at each stop, determines a run. `explore` makes one run after the other until every list
+was tried; actors and store begin empty each time. A run ends early if store and actors are as they were in an earlier
+one: an actor's next step depends only on the answers that it got.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from transports.errors import TransportError, TransportFailed
 from transports.steps import Query, SyncDirectory
 
 PATIENCE = 60.0
-"""Seconds after which an actor hangs."""
+"""Seconds after which an actor counts as hanging."""
 
 
 Body = Callable[["Actor"], None]
 
 
 class _Worker:
-    """A thread that runs bodies, one after the other: to start one for each run takes a third of the time."""
+    """A thread that runs bodies, one after the other. To start a thread for each run would take a third of the time."""
 
     free: ClassVar[list[_Worker]] = []
 
@@ -47,39 +47,39 @@ class _Worker:
 
 
 class Actor:
-    """One thread that goes on when it is told, up to its next call of the store."""
+    """A thread that continues when told, up to its next call of the store."""
 
     def __init__(self, name: str, body: Body, trace: list[str]) -> None:
         self.name = name
         self.trace = trace
         self.ended = False
         self.answers: list[object] = []
-        """What the store answered it, and what else it goes by."""
+        """The store's answers to it, and anything else that its next step depends on."""
         self.error: BaseException | None = None
         self._body = body
         self._worker = _Worker.free.pop() if _Worker.free else _Worker()
         self._worker.body = self._run
         self.is_quiet = False
-        """Whether its next call changes nothing that others are answered: it reads, or syncs."""
+        """True if its next call changes no answer to another actor: it reads, or syncs."""
         self._leave = False
         self._passes = 0
 
     def go_on(self, calls: int = 1) -> None:
-        """Make one call, or more of them, and what follows up to the next; first what precedes the first call."""
+        """Make `calls` calls, and continue to the next; at first continue to the first call."""
         self._passes = calls - 1
         self._worker.go.release()
         if not self._worker.stopped.acquire(timeout=PATIENCE):
             raise AssertionError(f"{self.name} hangs")
 
     def end(self) -> None:
-        """End it wherever it is."""
+        """Stop the actor at any point."""
         if not self.ended:
             self._leave = True
             self.go_on()
         _Worker.free.append(self._worker)
 
     def __call__(self, what: str, is_quiet: bool = False) -> None:
-        """In its own thread: wait until it is told to go on, and do what the text says."""
+        """In the actor's own thread: wait until it is told to continue with the call that `what` describes."""
         self.is_quiet = is_quiet
         if self._passes:
             self._passes -= 1
@@ -102,17 +102,17 @@ class Actor:
 
 
 class _Ended(BaseException):
-    """The run is over."""
+    """Raised in an actor's thread when the run is over."""
 
 
 class SteppingTransport(PassingTransport):
-    """Stops its actor before each step that others may notice, or whose answer depends on them.
+    """Stops its actor before each step that other actors may notice, or whose answer depends on them.
 
-    Where the store is another by then, as after a loss of power, the first step finds that the connection was lost.
+    After the store was replaced, as by a loss of power, the next step finds that the connection was lost.
     """
 
     def __init__(self, actor: Actor, store: Callable[[], Transport], alone: Callable[[Step], bool]) -> None:
-        """`alone`: tells the other steps."""
+        """`alone`: tells whether a step can be made without a stop."""
         super().__init__(store())
         self.stops = False
         self._actor = actor
@@ -141,20 +141,20 @@ class SteppingTransport(PassingTransport):
 
 @dataclass
 class Run:
-    """What one run has: its actors, and what must hold after each call."""
+    """A run: its actors, and the condition to check after each call."""
 
     actors: Mapping[str, Body]
-    """By name: what each does. It calls its actor to stop; what it does between two stops it does at once."""
+    """By name: the body of each actor. It calls its actor to stop; between two stops it runs at once."""
     check: Callable[[], None]
-    """Raises AssertionError where something does not hold."""
+    """Raises AssertionError if the condition does not hold."""
     store: Callable[[], object]
-    """What is in the store, to be compared."""
+    """Returns the content of the store, to be compared."""
     trace: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Explored:
-    """What came of it."""
+    """The result of an exploration."""
 
     runs: int
     violation: str = ""
@@ -162,7 +162,7 @@ class Explored:
 
 
 def explore(begin: Callable[[], Run], most: int = 1_000_000) -> Explored:
-    """Try the choices one after the other, until none is left, `most` were, or something does not hold."""
+    """Try all lists of choices in turn, until none is left, `most` runs were made, or a check fails."""
     stops: list[_Stop] = []
     seen: set[int] = set()
     sound: set[int] = set()
@@ -181,12 +181,12 @@ def explore(begin: Callable[[], Run], most: int = 1_000_000) -> Explored:
 
 @dataclass
 class _Stop:
-    """Where somebody has to go on."""
+    """A stop of a run, at which one actor is chosen to continue."""
 
     able: Sequence[int]
-    """The actors that can."""
+    """The actors that can continue."""
     quiet: Sequence[bool]
-    """Of each actor, whether it is."""
+    """By actor: its `is_quiet` at this stop."""
     choice: int = 0
 
     @property
@@ -194,13 +194,13 @@ class _Stop:
         return self.able[self.choice]
 
     def has_seen(self, actor: int) -> bool:
-        """Whether it leads to the same if that actor goes on next: of two that are quiet, either may do so first."""
+        """Tell whether an earlier run made these two steps in the other order; it does not matter if both are quiet."""
         return actor in self.able[: self.choice] and self.quiet[actor] and self.quiet[self.goes_on]
 
 
 def _one(run: Run, stops: list[_Stop], seen: set[int], sound: set[int]) -> str:
-    """Make a run, which goes on as the stops say and adds those that follow: what did not hold, if anything. `seen`:
-    stores and actors as they were; `sound`: stores that were checked."""
+    """Make a run that follows `stops`, and append the stops after these. Return the violation, or an empty text.
+    `seen`: hashes of earlier states of store and actors; `sound`: hashes of checked stores."""
     actors = [Actor(name, body, run.trace) for name, body in run.actors.items()]
     try:
         for actor in actors:

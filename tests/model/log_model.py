@@ -1,20 +1,21 @@
 """A model of the log of a repository: every order in which servers, crashes and failures of the store can meet.
 
-The log is a folder of records, numbered from 1; here number N is slot N. A record says what one request did and names
-the record before it, its parent, so it fixes all that came before. A server publishes a change by creating the record
-after the newest one. The store creates a record exclusively: of two servers that publish the same number, one fails.
-No record is ever replaced. A cleaner writes checkpoints (the whole state after a record) and deletes old records.
+The log is a folder of records, numbered from 1; here number N is slot N. A record has the change of one request and
+names the record before it, its parent, so it fixes all records before. A server publishes a change by creating the
+record after the newest one. The store creates a record exclusively: of two servers that publish the same number, one
+fails. No record is ever replaced. A cleaner writes checkpoints (the whole state after a record) and deletes old
+records.
 
-A server keeps the state that it read, and looks for newer records when a request comes. So a server that stops for
-days can wake up in a log whose records it knows are deleted, and find the next slot free: the rules are about that.
+A server keeps the state that it read, and looks for newer records when a request comes. So a server that stops for days
+can wake up in a log whose records it knows are deleted, and find the next slot free: the rules are about that.
 
 The actors: slow writers (each call of the store is one step), readers, a cleaner, a fast server (a whole change is one
 step), and a creator that saw no repository. The environment: crashes, replies that are lost or late, creations that the
-store repeats, old listings, damage of the newest checkpoint, loss of power of the store, a backup that is put back.
-A server that stops for days between two calls is one more order of steps.
+store repeats, old listings, damage of the newest checkpoint, loss of power of the store, a restored backup. A server
+that stops for days between two calls is one more order of steps.
 
-What must hold in every state: what a reader who opens the repository cold sees has every acknowledged change, and each
-change once; a reader shows what was acknowledged before it asked, and a state that the log had.
+The conditions in every state: a reader that opens the repository cold sees every acknowledged change, and each change
+once. A reader shows every change that was acknowledged before it asked, and a state that the log had.
 
 Not modelled: damaged records, several requests in one record, and requests that are too old for the entries that a
 state keeps. Packs have a model of their own, `pack_model`.
@@ -49,66 +50,66 @@ FIRST_FAST_REQUEST = 100
 
 @dataclass(frozen=True)
 class Rules:
-    """What the actors do; a test turns one off."""
+    """The rules that the actors follow; a test turns one off."""
 
     exclusive: bool = True
-    """A record is created exclusively: else the later of two writers replaces an acknowledged record."""
+    """A record is created exclusively. Otherwise the later of two writers replaces an acknowledged record."""
     find_own: bool = True
     """A writer looks for its request in the state before it publishes: a lost reply may have hidden its success."""
     writer_looks_back: bool = True
-    """After it published, a writer checks that the parent is still there: else its slot may be a cleaned one."""
+    """After a writer published, it checks that the parent still exists. Otherwise its slot may be a cleaned one."""
     reader_looks_back: bool = True
-    """After it found no newer record, a server checks that its own is still there: else newer ones may be deleted."""
+    """After a server found no newer record, it checks that its own exists. Otherwise newer ones may be deleted."""
     by_content: bool = True
     """These checks compare the content: a slow writer may have put another record into a cleaned slot."""
     passed_again: bool = True
-    """A reader checks what it passed, here the last record alone: a backup that is put back may join two lines."""
+    """A reader checks the records that it passed, here only the last: a restored backup may join two lines."""
     rising: bool = True
-    """Records are deleted in rising order: so where a record still is, no newer one was deleted."""
+    """Records are deleted in rising order, so where a record still exists, no newer one was deleted."""
     last_but_one: bool = True
     """Only records below the last checkpoint but one are deleted: the newest checkpoint may be damaged later."""
     from_record_1: bool = True
-    """Record 1 is deleted too: else a server that stands on it never learns that the next ones are gone."""
+    """Record 1 is deleted too. Otherwise a server at record 1 never learns that the next ones are deleted."""
     exclusive_format: bool = True
     """A creation counts once `format` was created exclusively, after record 1: in a cleaned log that slot is free."""
     synced_repeat: bool = True
     """A writer that finds its request in the log syncs the log before it answers: the record may not be durable."""
     outlives_repeats: bool = True
-    """Records are kept for an hour, longer than a store repeats a creation: else a deleted one may come back."""
+    """Records are kept for an hour, longer than a store repeats a creation. Otherwise a deleted one may come back."""
     cold_after_loss: bool = True
     """A server that lost the connection to its store opens it cold: the store may have lost power, and records."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Who takes part, and what may happen how often."""
+    """The actors of a scene, and the number of times that each failure may happen."""
 
     slots: int
-    """The log's highest number."""
+    """The highest number of the log."""
     writers: tuple[tuple[int, ...], ...] = ()
     """The requests of each slow writer; the same one twice is a retry. Writer 0 reaches the store over a link."""
     fast: int = 0
-    """Changes of the fast server."""
+    """The number of changes of the fast server."""
     readers: int = 0
     reads: int = 1
-    """Requests of each reader."""
+    """The number of requests of each reader."""
     cleanings: int = 0
     quick_cleaner: bool = False
-    """Whether a checkpoint and all deletions are one step."""
+    """A checkpoint and all deletions are one step."""
     is_cold: bool = False
-    """Whether the servers have not opened the repository yet."""
+    """The servers have not opened the repository yet."""
     has_creator: bool = False
     lost_replies: bool = False
     late_creations: bool = False
     old_listings: bool = False
     crashes: int = 0
     repeated_creations: int = 0
-    """Creations that the store itself may carry out a second time, whenever it likes."""
+    """The number of creations that the store itself may repeat at any later time."""
     power_losses: int = 0
     damages: int = 0
-    """Of the newest checkpoint."""
+    """The number of times that the newest checkpoint may be damaged."""
     backup: Literal["", "whole", "over"] = ""
-    """Put back as the whole folder, or copied over the living one."""
+    """The way in which a backup is restored: as the whole folder, or copied over the living one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,19 +122,19 @@ class Record:
     serial: int
 
     def age(self) -> tuple[int, int]:
-        """What sorts checkpoints; of two at one number the later record is the newer one."""
+        """Return the sort key of checkpoints; of two with one number the later record is newer."""
         return self.slot, self.serial
 
 
 class Head(NamedTuple):
-    """What a reader who opens the repository cold sees; no record: it is unreadable. `is_stuck`: a misfit follows."""
+    """The state that a cold reader sees; None: the log is unreadable. `is_stuck`: the next record does not fit."""
 
     record: Record | None
     is_stuck: bool = False
 
     @property
     def healthy(self) -> Record | None:
-        """The record, where a change can follow it."""
+        """The record, if a change can follow it."""
         return None if self.is_stuck else self.record
 
 
@@ -147,34 +148,34 @@ class Server(NamedTuple):
     """A writer, a reader or the cleaner."""
 
     todo: tuple[int, ...]
-    """The requests that are left; the first is in hand. Reads and cleanings are requests with no more than a number."""
+    """The remaining requests; the first is in progress. Reads and cleanings are requests, too, with only a number."""
     at: Phase = "idle"
     state: Record | None = None
     """The record whose state the server has; None: it opens cold."""
     base: Record | None = None
-    """The record from which it looked ahead, or on which it publishes."""
+    """The record after which it looks for newer ones, or on which it publishes."""
     slot: int = 0
     """The next slot to look at, to publish, or to delete."""
     floor: int = 0
-    """A cleaner's: records below are deleted."""
+    """The cleaner's limit: records below it are deleted."""
     acknowledged: frozenset[int] = frozenset()
-    """A reader's: what was acknowledged when it asked."""
+    """The reader's requirement: the requests that were acknowledged when it asked."""
 
     def cold(self) -> Server:
-        """The server forgets its state, and opens the repository."""
+        """Forget the state, and open the repository."""
         return Server(self.todo, "list", acknowledged=self.acknowledged)
 
     def looking(self, base: Record) -> Server:
-        """The server looks ahead from a record."""
+        """Look for newer records after `base`."""
         return self._replace(at="ahead", state=base, base=base, slot=base.slot + 1)
 
     def done(self) -> Server:
-        """The request is answered. Who has no other needs no state."""
+        """Finish the request. Without a further request the server needs no state."""
         return Server(self.todo[1:], state=self.state if self.todo[1:] else None)
 
 
 class Left(NamedTuple):
-    """What may still go wrong."""
+    """The numbers of failures that may still happen."""
 
     crashes: int
     power_losses: int
@@ -192,33 +193,33 @@ class World(NamedTuple):
 
     slots: Slots
     synced: Slots
-    """What a loss of power leaves of `slots`; empty when no power will be lost."""
+    """The slots that a loss of power leaves; empty if no power will be lost."""
     late: frozenset[Record]
-    """Creations that the store will carry out at some time."""
+    """Creations that the store will carry out at some later time."""
     checkpoints: Checkpoints
     writers: tuple[Server, ...]
     readers: tuple[Server, ...]
     cleaner: Server
     fast: tuple[int, ...]
-    """Requests of the fast server."""
+    """The requests of the fast server."""
     acknowledged: frozenset[int]
     left: Left
     backup: tuple[Slots, Checkpoints] | None = None
 
     def publish(self, record: Record) -> World:
-        """The record is in its slot, whatever was there."""
+        """Put the record into its slot, whether free or not."""
         return self._replace(slots=put(self.slots, record.slot, record))
 
     def sync(self) -> World:
-        """The folder of the log is synced."""
+        """Sync the folder of the log."""
         return self._replace(synced=self.slots) if self.left.power_losses else self
 
     def acknowledge(self, request: int) -> World:
-        """A request is answered: it was carried out."""
+        """Note that a request was answered as carried out."""
         return self._replace(acknowledged=self.acknowledged | {request})
 
     def reduce(self, **left: int) -> World:
-        """Something that went wrong."""
+        """Set the numbers of failures that are left."""
         return self._replace(left=self.left._replace(**left))
 
 
@@ -230,18 +231,18 @@ Item = TypeVar("Item")
 
 
 def put(items: tuple[Item, ...], index: int, item: Item) -> tuple[Item, ...]:
-    """The items with another one at an index."""
+    """Return the items with another one at an index."""
     return (*items[:index], item, *items[index + 1 :])
 
 
 def log_model(scene: Scene, rules: Rules | None = None) -> Model[World]:
-    """The model of a scene."""
+    """Return the model of a scene."""
     log = _Log(scene, rules or Rules())
     return Model(log.first(), log.steps, log.check)
 
 
 def cold_head(world: World) -> Head:
-    """What a reader sees who opens the repository cold and meets nobody."""
+    """Return the head for a reader that opens the repository cold while no other server acts."""
     return _cold_head(world.slots, world.checkpoints)
 
 
@@ -272,7 +273,7 @@ def _first_record(slots: Slots) -> Record | None:
 
 
 def newest(checkpoints: Checkpoints) -> Record | None:
-    """The newest checkpoint."""
+    """Return the newest checkpoint."""
     return max(checkpoints, key=Record.age, default=None)
 
 
@@ -295,7 +296,7 @@ class _Log:
         }
 
     def record(self, slot: int, request: int | None, parent: Record | None, writer: str) -> Record:
-        """The record of that content."""
+        """Return the record with this content."""
         key = slot, request, parent, writer
         if key not in self._records:
             line = (() if parent is None else parent.line) + (() if request is None else (request,))
@@ -303,7 +304,7 @@ class _Log:
         return self._records[key]
 
     def first(self) -> World:
-        """A log with record 1."""
+        """Return a world whose log has record 1."""
         scene = self.scene
         first = self.record(1, None, None, "creator")
         slots = (None, first, *[None] * (scene.slots - 1))
@@ -327,7 +328,7 @@ class _Log:
     # -- what must hold
 
     def check(self, world: World) -> Violation | None:
-        """What is wrong with a state. While a backup is put back, the log may be unreadable or stuck: loudly."""
+        """Return the violation in a state, if any. While a backup is restored, the log may be unreadable or stuck."""
         head, is_stuck = cold_head(world)
         if head is None:
             return None if self.scene.backup else Violation(UNREADABLE, "the records at the checkpoints are gone")
@@ -340,7 +341,7 @@ class _Log:
         return None
 
     def _check_answer(self, world: World, server: Server) -> Violation | None:
-        """What is wrong with the answer of a reader."""
+        """Return the violation in the answer of a reader, if any."""
         assert server.state is not None
         shown, head = server.state.line, cold_head(world).healthy
         missing = (server.acknowledged & world.acknowledged).difference(shown)
@@ -354,7 +355,7 @@ class _Log:
     # -- who does what
 
     def steps(self, world: World) -> Iterator[Step]:
-        """All that can happen next."""
+        """Yield every possible next step."""
         if world.late:
             yield from self._late_creations(world)
         for index, server in enumerate(world.writers):
@@ -381,7 +382,7 @@ class _Log:
         return found is record if self.rules.by_content else found is not None
 
     def _read(self, world: World, server: Server) -> Iterator[tuple[str, Server]]:
-        """A step of opening cold or of looking ahead, which writers, readers and the cleaner do alike."""
+        """Yield a step of a cold open or of a look ahead, the same for writers, readers and the cleaner."""
         if server.at == "list":
             listed = {newest(world.checkpoints)}
             if self.scene.old_listings and server is not world.cleaner:
@@ -423,7 +424,7 @@ class _Log:
             yield f"{name} {step}", after._replace(writers=put(world.writers, index, moved))
 
     def _begin_request(self, world: World, server: Server, name: str) -> Iterator[Move]:
-        """To begin is no step of its own: nobody notices it."""
+        """Begin a request. The beginning is no step of its own, as no other actor notices it."""
         begun = server.cold() if server.state is None else server.looking(server.state)
         yield from ((f"begins {server.todo[0]}, {step}", read, world) for step, read in self._read(world, begun))
 
@@ -479,7 +480,7 @@ class _Log:
             yield f"looks back at {server.base.slot}: gone", server.cold(), world
 
     def _answer_repeat(self, world: World, server: Server, name: str) -> Iterator[Move]:
-        """Answer from a record that is there already."""
+        """Answer from a record that exists already."""
         assert server.state is not None
         if self.own_again and world.slots[server.state.slot] is not server.state:
             yield "looks back: gone", server.cold(), world
@@ -487,7 +488,7 @@ class _Log:
             yield f"answers {server.todo[0]} from the log", server.done(), world.acknowledge(server.todo[0])
 
     def _fast_server(self, world: World) -> Iterator[Step]:
-        """A whole change in one step."""
+        """Make a whole change in one step."""
         head = cold_head(world).healthy
         if head is not None and head.slot < self.scene.slots:
             request, *rest = world.fast
@@ -496,7 +497,7 @@ class _Log:
             yield f"fast server publishes and answers {head.slot + 1} = {request}", after
 
     def _creator(self, world: World) -> Iterator[Step]:
-        """A creator that saw no repository publishes record 1. Then `format` is there, and it gives up."""
+        """Publish record 1 as a creator that saw no repository. Once `format` exists, the creator gives up."""
         if world.slots[1] is None and CREATOR_REQUEST not in world.acknowledged:
             published = world.publish(self.record(1, CREATOR_REQUEST, None, "creator 2"))
             yield (
@@ -527,7 +528,7 @@ class _Log:
             yield from self._read(world, server)
 
     def _reader_may_answer(self, world: World, server: Server) -> bool:
-        """Whether its record, and the last one it passed after that, are still there."""
+        """Tell whether the reader's base, and the last record that it passed after that, still exist."""
         base, head = server.base, server.state
         assert base is not None
         assert head is not None
@@ -568,13 +569,13 @@ class _Log:
         return f"writes checkpoint {server.state.slot}", Server(server.todo, "measure"), written
 
     def _floor(self, checkpoints: Checkpoints) -> int:
-        """Records below this number may be deleted."""
+        """Return the number below which records may be deleted."""
         slots = sorted(record.slot for record in checkpoints)
         kept = 2 if self.rules.last_but_one else 1
         return slots[-kept] if len(slots) >= kept else 0
 
     def _is_young(self, world: World) -> bool:
-        """Whether the store may still repeat the creation of a record: an hour has not passed."""
+        """Tell whether the store may still repeat the creation of a record, because no hour has passed."""
         return bool(world.late) and self.rules.outlives_repeats
 
     def _lowest(self) -> int:
@@ -592,7 +593,7 @@ class _Log:
             yield "is done", Server(server.todo[1:]), world.sync()
 
     def _quick_cleaner(self, world: World) -> Iterator[Step]:
-        """A checkpoint and all deletions in one step; the deletions are not synced."""
+        """Make a checkpoint and all deletions in one step; the deletions are not synced."""
         head, rounds = cold_head(world).healthy, world.cleaner.todo
         if head is not None and head not in world.checkpoints and not self._is_young(world):
             written = world._replace(checkpoints=world.checkpoints | {head}, cleaner=Server(rounds[1:])).sync()
@@ -617,7 +618,7 @@ class _Log:
             yield f"checkpoint {checkpoint.slot} is damaged", after.reduce(damages=world.left.damages - 1)
 
     def _power_loss(self, world: World) -> Iterator[Step]:
-        """The store loses power: each slot is as it was seen or as it was synced. Servers beside the store stop."""
+        """Lose the store's power: each slot is as seen or as synced. Servers on the store's machine stop."""
         slots, rounds = world.slots, world.cleaner
         unsynced = [slot for slot, record in enumerate(slots) if record is not world.synced[slot]]
         stopped = world._replace(
@@ -631,7 +632,7 @@ class _Log:
             yield f"power is lost, {lost} are as synced", stopped._replace(slots=kept, synced=()).sync()
 
     def _after_power_loss(self, index: int, server: Server) -> Server:
-        """Writer 0 is on another machine: it only loses its connection. The others stop; their requests come again."""
+        """Return a server after a loss of power. Writer 0, on another machine, only reconnects; others restart."""
         if index or server.at == "idle":
             return server if index == 0 and not self.rules.cold_after_loss else Server(server.todo)
         return server.cold() if self.rules.cold_after_loss else server
@@ -643,7 +644,7 @@ class _Log:
             yield self._restore(world, *world.backup)
 
     def _restore(self, world: World, slots: Slots, checkpoints: Checkpoints) -> Step:
-        """Put a backup back. What was acknowledged after the backup is gone, unless it is copied over."""
+        """Restore a backup. Changes after it are lost, unless it is copied over the living folder."""
         if self.scene.backup == "over":
             slots = tuple(old or new for old, new in zip(slots, world.slots, strict=True))
             checkpoints |= world.checkpoints

@@ -1,4 +1,4 @@
-"""Actors at one log, as the real code has them: writers, readers, another server, a cleaner, a loss of power."""
+"""Actors at one log that run the real code: writers, readers, another server, a cleaner, a loss of power."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from transports.steps import Publish, SyncDirectory
 
 
 def alone(step: Step) -> bool:
-    """Whether nobody notices a step: where no power is lost, a sync does nothing."""
+    """Tell whether no actor notices a step. Without a loss of power, a sync changes nothing."""
     return isinstance(step, SyncDirectory) or (step.path.startswith(INCOMING) and not isinstance(step, Publish))
 
 
 class Fate(enum.Enum):
-    """What becomes of a publication whose reply is lost."""
+    """The outcome of a publication whose reply is lost."""
 
     DONE = "done"
     UNDONE = "undone"
@@ -50,10 +50,10 @@ class LosingTransport(SteppingTransport):
 
 
 class Scene:
-    """A log on a store in memory, and what was acknowledged of it."""
+    """A log on a store in memory, and the requests that were acknowledged."""
 
     def __init__(self, alone: Callable[[Step], bool] = alone) -> None:
-        """`alone`: of the steps of actors, those before which they need not stop."""
+        """`alone`: tells whether an actor can make a step without a stop."""
         self.now = 0.0
         self.store = MemoryTransport(clock=lambda: self.now)
         self._alone = alone
@@ -66,11 +66,11 @@ class Scene:
         return next(self._names).to_bytes(size, "big")
 
     def log(self, store: Transport | None = None) -> Log:
-        """A log that was opened before anything happens."""
+        """Return a new log, which has read nothing yet."""
         return Log(store or self.store, "r", self.random, lambda: 0.0)
 
     def warm(self, actor: Actor, fate: Fate | None = None) -> Log:
-        """A log that stands on record 1, and stops before its calls from then on."""
+        """Return a log that has read record 1, and stops before each call from then on."""
         stepping = LosingTransport(actor, lambda: self.store, self._alone)
         log = self.log(stepping)
         log.look()
@@ -80,7 +80,7 @@ class Scene:
     # -- actors
 
     def writer(self, *numbers: int, by: int = 0, fate: Fate | None = None) -> Body:
-        """Carries out requests, one after the other; `fate`: of the first publication, if its reply is lost."""
+        """Return a body that carries out requests in turn; `fate`: of the first publication, if its reply is lost."""
 
         def body(actor: Actor) -> None:
             log = self.warm(actor, fate)
@@ -94,7 +94,7 @@ class Scene:
         return body
 
     def reader(self, looks: int) -> Body:
-        """Looks, and must see what was acknowledged before, unless the store cannot be read."""
+        """Return a body that reads, and must see the changes acknowledged before, unless the store cannot be read."""
 
         def body(actor: Actor) -> None:
             log = self.warm(actor)
@@ -111,7 +111,7 @@ class Scene:
         return body
 
     def world(self, *what: int | str) -> Body:
-        """What goes on meanwhile, each at once: another server carries out a request, or what a method is called."""
+        """Return a body that does each of `what` at once: another server's request, or the method of this name."""
 
         def body(actor: Actor) -> None:
             for each in what:
@@ -121,7 +121,7 @@ class Scene:
         return body
 
     def do(self, what: int | str) -> None:
-        """One of the things that go on meanwhile."""
+        """Carry out a request of another server, or call a method by name."""
         if isinstance(what, str):
             getattr(self, what)()
             return
@@ -130,7 +130,7 @@ class Scene:
         self.acknowledged.add(what)
 
     def cleaner(self, *what: int | str) -> Body:
-        """After all that has gone on, cleans the log call by call."""
+        """Return a body that first does `what`, then cleans the log call by call."""
 
         def body(actor: Actor) -> None:
             actor(f"{what}")
@@ -149,31 +149,31 @@ class Scene:
         checkpoint.clean_log(store or self.store, self.random)
 
     def zombie(self) -> None:
-        """A writer that was frozen after record 1 publishes now, if that place is free again."""
+        """Publish as a writer that was frozen after record 1, if record 2 does not exist."""
         path = record_path(2)
         if not self.store.exists(path):
             self.store.put(path, [record_of(99, self.first)[0]])
             self.store.sync_directory(LOG)
 
     def rot(self) -> None:
-        """The newest checkpoint is damaged."""
+        """Damage the newest checkpoint."""
         path = f"{CHECKPOINTS}/{self.store.list_directory(CHECKPOINTS)[-1]}"
         content = self.store.get(path)
         self.store.delete(path)
         self.store.put(path, [content[:-1]])
 
     def lose_power(self) -> None:
-        """Of the store: what was not synced is gone."""
+        """Lose the store's power, and with it everything that was not synced."""
         self.store = self.store.crash(Aftermath.DURABLE_ONLY)
 
     # -- what holds
 
     def truth(self) -> Head:
-        """What a reader sees who opens it now, undisturbed."""
+        """Return the head that an undisturbed reader sees now."""
         return self.log().look()
 
     def check(self) -> None:
-        """All that was acknowledged is there once, and nothing above."""
+        """Check that each acknowledged request is in the log once, and that the head reports no damage."""
         try:
             head = self.truth()
         except (CorruptFile, TransportFailed) as wrong:
@@ -187,7 +187,7 @@ class Scene:
         return Run(actors, self.check, self.content)
 
     def content(self) -> object:
-        """What others can read, now and after a loss of power, and what was acknowledged."""
+        """Return the readable files, now and after a loss of power, and the acknowledged requests."""
         files = [f"{folder}/{name}" for folder in (LOG, CHECKPOINTS) for name in self.store.list_directory(folder)]
         durable = [] if self._alone is alone else sorted(self.store._disk.find_folder(LOG).durable)
         return tuple((path, self.store.get(path)) for path in files), *durable, frozenset(self.acknowledged)

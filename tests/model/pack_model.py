@@ -1,14 +1,14 @@
 """A model of the packs of a repository: which files may be deleted, and when.
 
-A push writes its pack as a file first; then a record of the log names it. A file that no record names may be all that
-is left of a push, or belong to a change that is about to be published. So a cleaner never deletes a file for its age:
-a record drops it first, and a day later it is deleted. A change that names a pack reads the state, opens the pack,
-and publishes its record only where nothing was published since it read the state.
+A push writes its pack as a file first; then a record of the log names it. A file that no record names may be left from
+a dead push, or belong to a change that is about to be published. So a cleaner never deletes a file for its age: a
+record drops it first, and a day later it is deleted. A change that names a pack reads the state, opens the pack, and
+publishes its record only if nothing was published since.
 
 The actors: two writers that carry out the same request, each with its own pack; a repack, which joins packs A and B to
 J; and a cleaner. Each call of the store is one step, and a day may pass between any two.
 
-What must hold in every state: the files of all packs that the log names are there, and the request is done once.
+The conditions in every state: the files of all packs that the log names exist, and the request is carried out once.
 
 Not modelled: the log itself, whose head is exact here (`log_model` is about it).
 """
@@ -22,30 +22,30 @@ from typing import Literal, NamedTuple, TypeAlias
 from state_search import Model, Violation
 
 MISSING = "missing"
-"""The log names a file that is gone."""
+"""The log names a missing file."""
 TWICE = "twice"
 """Two packs of one request are in the log."""
 
 REQUEST_PACKS = frozenset("PQ")
-"""Both bring the same request, each from its own writer."""
+"""The packs of the two writers, both with the same request."""
 OLD_PACKS = frozenset("AB")
 JOINED = "J"
 
 
 @dataclass(frozen=True)
 class PackRules:
-    """What the actors do; a test turns one off."""
+    """The rules that the actors follow; a test turns one off."""
 
     drop_first: bool = True
-    """A record drops a file before it is deleted: else a record that is published meanwhile names it."""
+    """A record drops a file before it is deleted. Otherwise a concurrent record may name it."""
     open_after_read: bool = True
-    """A pack is opened once the state was read: it may have been dropped, deleted and forgotten before."""
+    """A pack is opened after the state was read. Otherwise it may have been dropped, deleted and forgotten before."""
     refuse_dropped: bool = True
-    """A pack that the state calls dropped is not named: its file is deleted soon."""
+    """A pack that the state calls dropped is not named, because its file will be deleted."""
 
 
 class Change(NamedTuple):
-    """A writer or the repack, which puts its pack into the repository."""
+    """A writer or the repack, which publishes its pack."""
 
     pack: str
     at: Literal["begin", "read", "open", "publish", "end"] = "begin"
@@ -53,20 +53,20 @@ class Change(NamedTuple):
     """The head whose state it read."""
     was_done: bool = False
     was_dropped: bool = False
-    """What that state said of its request and of its pack."""
+    """The facts in that state: its request was carried out, its pack was dropped."""
 
 
 class Cleaner(NamedTuple):
-    """It drops unnamed files; `left`: how many."""
+    """Drops unnamed files; `left`: the number that it may drop."""
 
     left: int
     pack: str = ""
-    """What it found unnamed."""
+    """The unnamed file that it found."""
     head: int = 0
 
 
 class Packs(NamedTuple):
-    """A state of the model. `dropped`: files that records dropped, and that are not forgotten."""
+    """A state of the model. `dropped`: files that records dropped, and that are not forgotten yet."""
 
     first: Change
     retry: Change
@@ -79,7 +79,7 @@ class Packs(NamedTuple):
     is_done: bool = False
 
     def publish(self) -> Packs:
-        """The next record; what it says is for the caller to add."""
+        """Return the state after the next record; the caller adds its content."""
         return self._replace(head=self.head + 1)
 
 
@@ -87,13 +87,13 @@ Step: TypeAlias = tuple[str, Packs]
 
 
 def pack_model(rules: PackRules | None = None) -> Model[Packs]:
-    """The model under some rules."""
+    """Return the model under some rules."""
     first = Packs(Change("P"), Change("Q"), Change(JOINED), Cleaner(2))
     return Model(first, _Steps(rules or PackRules()).steps, check)
 
 
 def check(packs: Packs) -> Violation | None:
-    """What is wrong with a state."""
+    """Return the violation in a state, if any."""
     if gone := packs.named - packs.files:
         return Violation(MISSING, f"the log names {sorted(gone)}")
     if packs.named >= REQUEST_PACKS:
@@ -102,13 +102,13 @@ def check(packs: Packs) -> Violation | None:
 
 
 class _Steps:
-    """All that can happen next."""
+    """The steps that can happen next."""
 
     def __init__(self, rules: PackRules) -> None:
         self.rules = rules
 
     def steps(self, packs: Packs) -> Iterator[Step]:
-        """Each next state with its name."""
+        """Yield each next state with its name."""
         for step, change, after in self._put_in(packs, packs.first):
             yield f"writer {step}", after._replace(first=change)
         for step, change, after in self._put_in(packs, packs.retry):
@@ -119,7 +119,7 @@ class _Steps:
         yield from self._a_day_later(packs)
 
     def _put_in(self, packs: Packs, change: Change) -> Iterator[tuple[str, Change, Packs]]:
-        """A step of a writer or of the repack."""
+        """Yield a step of a writer or of the repack."""
         pack = change.pack
         if change.at == "begin":
             yield f"writes {pack}", change._replace(at="read"), packs._replace(files=packs.files | {pack})
@@ -146,7 +146,7 @@ class _Steps:
         return f"opens {pack}", Change(pack, "publish", change.head), packs
 
     def _cleaner(self, packs: Packs) -> Iterator[Step]:
-        """Drop a file that no record names, where it is a joined pack or its request is done."""
+        """Drop a file that no record names, if it is a joined pack or its request is carried out."""
         cleaner = packs.cleaner
         if not cleaner.left:
             return
@@ -172,7 +172,7 @@ class _Steps:
 
 
 def _with_pack(packs: Packs, pack: str) -> Packs:
-    """A record names the pack; the joined one replaces the old ones, which it drops."""
+    """Name the pack by a record; the joined pack replaces the old ones, which the record drops."""
     if pack == JOINED:
         return packs.publish()._replace(named=packs.named - OLD_PACKS | {pack}, dropped=packs.dropped | OLD_PACKS)
     return packs.publish()._replace(named=packs.named | {pack}, is_done=True)

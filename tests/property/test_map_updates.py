@@ -1,4 +1,4 @@
-"""`Map.update` over the wire against dictionaries: any entries, of any ref or none, by any rule; repeats; deletions."""
+"""`Map.update` over the wire agrees with dictionaries: any entries, of any ref or none, any rule, repeats, deletes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEYS = [b"a", b"b", b"", b"\xff", b"n" * 1024, b"a\0b"]
 VALUES = [b"1", b"2", b"v" * 20_000]
 
 KINDS = {"tags": MapKind.IDS, "notes": MapKind.OPAQUE}
-"""What the system of the tests says; entries of notes belong to no ref, those of tags to one."""
+"""The maps of the test system; entries of notes belong to no ref, those of tags to one."""
 
 values = st.none() | st.sampled_from(VALUES)
 changes = st.builds(EntryChange, st.sampled_from(KEYS), values, st.sampled_from(How), values)
@@ -45,7 +45,7 @@ Maps = dict[str, dict[bytes, bytes]]
 
 
 def expected(maps: Maps, refs: set[bytes], asked: MapUpdateRequest) -> list[str] | None:
-    """What becomes of each entry, done to the model; None where the call is refused, and nothing is done."""
+    """Apply the entries to the model, and return their verdicts; None if the call is refused, and changes nothing."""
     if KINDS[asked.map] is not asked.kind or (asked.of is None) is not (asked.map == "notes"):
         return None
     if asked.of is not None and asked.of not in refs:

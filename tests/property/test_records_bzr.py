@@ -1,4 +1,4 @@
-"""vcs.bzr.pages, vcs.bzr.system: whatever the bytes, a reader gives what they say or a `ValueError`."""
+"""vcs.bzr.pages, vcs.bzr.system: for any bytes a reader gives their content or a `ValueError`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_texts_with_something_wrong(text: bytes, data: st.DataObject) -> None:
 
 @given(st.sampled_from([FIRST[2], SECOND[2], FIRST[3]]), st.data())
 def test_both_readers_of_a_leaf_agree(record: Record, data: st.DataObject) -> None:
-    """What the proof takes a reader reads, and finds the same texts in it."""
+    """A reader reads every page that the proof accepts, and finds the same texts in it."""
     at = data.draw(st.integers(0, len(record.text) - 1))
     text = record.text[:at] + data.draw(st.sampled_from(PIECES)) + record.text[at + 1 :]
     try:
@@ -82,7 +82,7 @@ def test_both_readers_of_a_leaf_agree(record: Record, data: st.DataObject) -> No
 
 @given(st.lists(st.sampled_from([*SAMPLES, NODE, *PIECES]), max_size=4).map(b"".join), st.data())
 def test_a_tree_of_any_pages(text: bytes, data: st.DataObject) -> None:
-    """A walk ends, with what is there or a `ValueError`, also where each page leads to the same pages."""
+    """A walk ends with the entries or a `ValueError`, even if each page leads to the same pages."""
     pages = [text, FIRST[2].text, FIRST[3].text, NODE]
 
     def page(key: Key) -> bytes:
@@ -95,7 +95,7 @@ def test_a_tree_of_any_pages(text: bytes, data: st.DataObject) -> None:
 
 
 def test_long_nonsense_takes_no_longer_than_its_length() -> None:
-    """A million bytes of each form that ends in the middle: what went back over them would not come to an end."""
+    """The time is linear in the length; a reader that goes back in a million bytes would never finish."""
     many = 100_000
     for text in (
         b"chkleaf:\n65536\n1\n%d\n\n" % many + b"a\0004\ndir: a\n\n\nr1\n" * many + b"x",

@@ -1,4 +1,4 @@
-"""Ancestry over parts of any cut agrees with sets of ancestors."""
+"""Ancestry over parts with any cuts agrees with sets of ancestors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def histories(draw: st.DrawFn) -> list[list[int]]:
 
 
 def ancestors_of(parents: list[list[int]]) -> list[set[int]]:
-    """Of each revision: itself and what it descends from."""
+    """Return, for each revision, itself and its ancestors."""
     found: list[set[int]] = []
     for number, named in enumerate(parents):
         found.append({number}.union(*(found[parent] for parent in named)))
@@ -37,7 +37,7 @@ def ancestors_of(parents: list[list[int]]) -> list[set[int]]:
 
 
 def graph_of(parents: list[list[int]], cuts: set[int], *, read: bool = False) -> Graph:
-    """A new part begins at each of `cuts`. `read`: each comes as the block of an announced graph."""
+    """Build a graph whose parts begin at `cuts`. `read`: each part comes as the block of an announced graph."""
     graph = Graph()
     step: list[GraphNode] = []
     for number, named in enumerate([*parents, []]):
@@ -58,7 +58,7 @@ SOME = st.lists(st.integers(0, 1000), max_size=4)
 def test_the_ancestry_of_a_stream(
     parents: list[list[int]], stored: int, read: bool, kept: int, order: list[int]
 ) -> None:
-    """Whatever is asked before, and however few marks are kept; a question takes no more steps than there are edges."""
+    """Earlier questions and the number of kept marks do not matter; a question takes at most one step for each edge."""
     stored = min(stored, len(parents))
     expected = ancestors_of(parents)
     steps: list[int] = []

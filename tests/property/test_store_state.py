@@ -1,4 +1,4 @@
-"""States after any records, against plain dictionaries: applied one by one, and with checkpoints in between."""
+"""States after any records agree with plain dictionaries: applied one by one, and with checkpoints in between."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HOUR = 3600 * 1000
 
 
 class Told(NamedTuple):
-    """What a client may know: a version, and what there was."""
+    """The knowledge that a client may have: a version, and the content at that version."""
 
     known: KnownVersion
     tables: dict[str, dict[bytes, bytes]]
@@ -43,15 +43,15 @@ class States(RuleBasedStateMachine):
         self.random = random.Random(1)
         self.now = 1_700_000_000_000
         _, self.applied = beginning(bytes(16), self.now / 1000)
-        """By all records, one after the other."""
+        """The state by all records, one after the other."""
         self.read = self.applied
-        """The same, by way of checkpoints."""
+        """The same state, read from checkpoints."""
         self.tables: dict[str, dict[bytes, bytes]] = {}
         self.settings: dict[str, bytes] = {}
         self.packs: list[PackEntry] = []
         self.dropped: set[bytes] = set()
         self.requests: dict[bytes, tuple[int, int]] = {}
-        """Request -> version it made, when."""
+        """By request: the version that it made, and the time."""
         self.told: list[Told] = []
 
     # -- records
@@ -96,7 +96,7 @@ class States(RuleBasedStateMachine):
     @precondition(lambda self: self.read.exists)
     @rule(groups=st.lists(st.dictionaries(NAMES, st.none() | VALUES, max_size=5), min_size=1, max_size=3))
     def push(self, groups: list[dict[bytes, bytes | None]]) -> None:
-        """Several requests of one record: each has a pack and sees what those before it did."""
+        """Publish several requests in one record; each has a pack, and sees the changes of those before it."""
         entries = []
         for group in groups:
             changes = [change for key, new in group.items() for change in self.change(REFS, key, new)]

@@ -1,4 +1,4 @@
-"""Transports against a model: one behaves like another, and a crash leaves what the account says."""
+"""Transports agree with a model: one behaves like another, and a crash leaves a state that its aftermath allows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONTENT = st.binary(max_size=20)
 
 
 def tree(transport: Transport, path: str = "") -> dict[str, bytes | None]:
-    """Every path with its content; None for a folder."""
+    """Return every path with its content; None for a folder."""
     found: dict[str, bytes | None] = {}
     for name in transport.list_directory(path):
         full = f"{path}/{name}" if path else name
@@ -33,7 +33,7 @@ def tree(transport: Transport, path: str = "") -> dict[str, bytes | None]:
 
 
 class MemoryIsLikeLocal(RuleBasedStateMachine):
-    """Each call on both: equal results, or errors of the same class that name the same path."""
+    """Makes each call on both: results are equal, or errors have the same class and name the same path."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class MemoryIsLikeLocal(RuleBasedStateMachine):
 
     @rule(path=PATHS)
     def delete(self, path: str) -> None:
-        """Of a folder each system words it in its own way; that nothing changes is the invariant's."""
+        """Systems refuse to delete a folder with different errors; the invariant checks that nothing changes."""
         try:
             folder = self.memory.stat(path).kind is EntryKind.DIRECTORY
         except TransportError:
@@ -88,7 +88,7 @@ class MemoryIsLikeLocal(RuleBasedStateMachine):
 
     @rule(old=PATHS, new=PATHS)
     def rename(self, old: str, new: str) -> None:
-        """Which of several things that are wrong is named first differs by system; done or not done does not."""
+        """Systems differ in which of several errors they report first, but not in whether the rename is done."""
         done: list[bool] = []
         for transport in (self.local, self.memory):
             with contextlib.suppress(TransportError):
@@ -102,8 +102,8 @@ class MemoryIsLikeLocal(RuleBasedStateMachine):
 
 
 class SyncedOutlivesACrash(RuleBasedStateMachine):
-    """In one folder: what was there at the last sync of names is there after a crash that forgets the rest, and
-    every other aftermath leaves for each name one of the states it had since."""
+    """The names in a folder at the last sync survive a crash that forgets all later changes. Every other aftermath
+    leaves, for each name, one of its states since then."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ class SyncedOutlivesACrash(RuleBasedStateMachine):
 
     @rule(aftermath=st.sampled_from([Aftermath.EVERYTHING, Aftermath.TORN]), seed=st.integers(0, 9))
     def crash_with_all_names(self, aftermath: Aftermath, seed: int) -> None:
-        """Content was synced by `put`, so nothing of it is torn."""
+        """`put` synced the content, so no content is torn."""
         self.transport = self.transport.crash(aftermath, seed)
         assert tree(self.transport) == self.live
         self.restart()
@@ -164,7 +164,7 @@ class SyncedOutlivesACrash(RuleBasedStateMachine):
         self.restart()
 
     def restart(self) -> None:
-        """All that is found after a crash is durable."""
+        """Take the content after a crash as durable."""
         found = {name: content for name, content in tree(self.transport).items() if content is not None}
         self.synced, self.live, self.since = dict(found), dict(found), {}
 

@@ -1,7 +1,8 @@
-"""server.jailed, server.jail: whatever is asked for by file-level verbs, nothing outside the served folder is got at.
+"""server.jailed, server.jail: no request of file-level verbs reaches anything outside the served folder.
 
-Names and links are made at random of what has led out of such places: `..`, absolute paths, NUL, backslashes, names
-that look like dots, links to links. Where a path leads says the operating system, not the code under test.
+Names and links are random combinations of parts that have led out of such places: `..`, absolute paths, NUL,
+backslashes, names that look like dots, links to links. The operating system, and not the code under test, decides where
+a path leads.
 """
 
 from __future__ import annotations
@@ -34,27 +35,27 @@ from transports.local import LocalTransport
 
 SECRET = b"zq nobody may read this zq"
 UNSPEAKABLE = "zq nobody may see this name zq"
-"""Of a file outside: no test asks for it, so only a listing could bring it."""
+"""The name of a file outside. No test asks for it, so only a listing could return it."""
 
 ODD = [
     "..", "..", "..", ".", "", "a\0", "\0", "\\", "..\\", "a\\..\\..", "%2e%2e", "..;", "... ", "~", ". ", ".. ",
     "\uff0e\uff0e", "\u2025", "\u2024\u2024", "e\u0301", "\u202e..", "\ud83d", "\n", ".hidden", "C:", "nul",
     "x" * 255, "x" * 256, "x" * 5000, "\u00e9" * 200,
 ]  # fmt: skip
-"""Names that are none, that were taken for `..` somewhere (wide, leader and combining characters), or are too long."""
+"""Invalid names, names that some system took for `..` (wide, leader and combining characters), and too long names."""
 KNOWN = ["a", "b", "link", "other", "secret", "served", "served-not"]
 parts = st.sampled_from(KNOWN) | st.sampled_from(ODD) | st.text(max_size=3)
 places = st.sampled_from(["link", "other", "a/link", "a/b/link", "a/other", "served"])
-"""Where links are put."""
+"""The places of links."""
 names = st.lists(st.sampled_from([*KNOWN, "..", "."]), max_size=3).map("/".join)
 leads = st.builds(os.path.join, st.sampled_from(["", "..", "../..", "../../..", "TOP", "TOP", "ROOT"]), names)
-"""Where they lead."""
+"""The targets of links."""
 torn = st.builds(lambda start, them: start + "/".join(them), st.sampled_from(["", "/", "//", "../"]), st.lists(parts))
 paths = places | st.builds("{}/{}".format, places, st.sampled_from(KNOWN)) | names | torn
 
 
 def calls(path: str, target: str) -> list[tuple[AnyVerb, Arguments]]:
-    """A use of each verb."""
+    """Return a use of each verb."""
     return [
         (vfs.has, PathRequest(path)),
         (vfs.get, LookRequest(path)),
@@ -78,7 +79,7 @@ def calls(path: str, target: str) -> list[tuple[AnyVerb, Arguments]]:
 
 
 def outside(top: Path) -> dict[str, object]:
-    """All that is not served: content, links and times of last change."""
+    """Return everything that is not served: content, links and times of last change."""
     found: dict[str, object] = {}
     for folder, folders, files in os.walk(top):
         if Path(folder) == top:
@@ -92,7 +93,7 @@ def outside(top: Path) -> dict[str, object]:
 
 
 def leads_out(root: Path, path: str) -> bool:
-    """Whether the system finds it outside."""
+    """Tell whether the operating system resolves a path to a place outside `root`."""
     try:
         real = os.path.realpath(os.path.join(root, path))
     except ValueError:  # A NUL: it leads nowhere.
@@ -101,7 +102,7 @@ def leads_out(root: Path, path: str) -> bool:
 
 
 def is_lawful(path: str) -> bool:
-    """Whether it is a path at all."""
+    """Tell whether a path is valid."""
     odd = any(part in ("", "..", ".") or part.startswith(".") or "\\" in part for part in path.split("/"))
     return not path or not (odd or "\0" in path)
 

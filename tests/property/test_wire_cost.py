@@ -1,4 +1,4 @@
-"""What receiving costs: memory for one frame and one piece, work that grows with the bytes and nothing else."""
+"""The cost of receiving: memory for one frame and one piece, and work that grows only with the bytes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from smartserver.wire.limits import MAX_FRAME, RECEIVE_CHUNK
 
 GIB = 1 << 30
 OBJECTS = 8 << 10
-"""Bytes the objects of the core and of this test may take besides what they hold."""
+"""Bytes that the objects of the core and of this test may take, besides their content."""
 
 
 def pieces(total: int, frame_payload: bytes, seed: int) -> Iterator[bytes]:
-    """`total` bytes of BODY frames in pieces of 1 byte to 64 KiB: long runs of large ones, short runs of tiny ones."""
+    """Yield `total` bytes of BODY frames in pieces of 1 byte to 64 KiB: long runs of large, short runs of tiny ones."""
     sizes = random.Random(seed)
     frame = len(frame_payload).to_bytes(4, "big") + b"\x02" + (1).to_bytes(4, "big") + frame_payload
     stream = frame * (2 + RECEIVE_CHUNK // len(frame))
@@ -67,7 +67,7 @@ def test_memory_while_a_gibibyte_is_fed(total: int, payload: int) -> None:
 
 
 class CountingBuffer(ReceiveBuffer):
-    """Counts what the buffer does: every byte it reads passes `_take`."""
+    """A buffer that counts its work: every byte that it reads passes `_take`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class CountingBuffer(ReceiveBuffer):
 
 @pytest.mark.parametrize("piece", [1, 2, 7, 1000, RECEIVE_CHUNK, 1 << 30])
 def test_work_is_linear(piece: int) -> None:
-    """Every byte is taken once, in at most one go for each piece fed and three for each frame, whatever the cut."""
+    """Every byte is taken once, in at most one step for each fed piece and three for each frame, for any cut."""
     client, server = Connection(Role.CLIENT), Connection(Role.SERVER)
     buffer = server._buffer = CountingBuffer()
     sent: list[Event] = [Request(1, b"ask" * 20_000, body=True), Body(1, b"x" * 150_000), Body(1, b"y" * 3)]
@@ -101,7 +101,7 @@ def test_work_is_linear(piece: int) -> None:
 
 
 def test_backlog_is_not_rescanned() -> None:
-    """A thousand small frames fed at once are taken in two goes each."""
+    """Each of a thousand small frames fed at once is taken in two steps."""
     client, server = Connection(Role.CLIENT), Connection(Role.SERVER)
     buffer = server._buffer = CountingBuffer()
     sent: list[Event] = [Request(1, b"", body=True), *(Body(1, b"%d" % number) for number in range(1000))]
@@ -111,7 +111,7 @@ def test_backlog_is_not_rescanned() -> None:
 
 
 def test_nothing_is_held_between_frames() -> None:
-    """An idle connection keeps nothing of the frames it had, and nothing of requests that are over."""
+    """An idle connection keeps no bytes of the frames it had, and no state of finished requests."""
     client, server = Connection(Role.CLIENT), Connection(Role.SERVER)
 
     def exchange(number: int) -> None:

@@ -1,4 +1,4 @@
-"""What one end may send the other end takes, however the bytes are cut and whatever crosses on the way."""
+"""Each end accepts everything that the other may send, for any cut of the bytes and any crossing of messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ some_payloads = st.one_of(*[st.binary(max_size=12)] * 3, st.just(FULL), st.just(
 
 
 def candidates(role: Role, number: int, payload: bytes, body: bool) -> list[Event]:
-    """Everything `role` might say of request `number`."""
+    """Return every event that `role` might send for request `number`."""
     more = len(payload) == MAX_FRAME
     if role is Role.CLIENT:
         return [
@@ -56,7 +56,7 @@ def candidates(role: Role, number: int, payload: bytes, body: bool) -> list[Even
 
 
 def parts(event: Event) -> list[Event]:
-    """What is received of an event: one for each frame it takes."""
+    """Return the events that the receiver of an event gets: one for each frame."""
     if isinstance(event, Body):
         return [Body(event.id, event.chunk[at : at + MAX_FRAME]) for at in range(0, len(event.chunk) or 1, MAX_FRAME)]
     if not isinstance(event, Request | Reply | Error):
@@ -70,7 +70,7 @@ def parts(event: Event) -> list[Event]:
 
 
 class Wire:
-    """Two ends and the bytes between them, not yet arrived."""
+    """Two ends, and the bytes between them that have not arrived."""
 
     def __init__(self) -> None:
         self.ends = {role: Connection(role) for role in Role}
@@ -80,7 +80,7 @@ class Wire:
         self.sums: dict[tuple[Role, int], int] = {}
 
     def send(self, sender: Role, event: Event) -> bool:
-        """Send it if it may be sent; whether it was."""
+        """Send an event if the sender may, and tell whether it did."""
         if isinstance(event, End):
             event = msgspec.structs.replace(event, size=self.sums.get((sender, event.id), 0))
         try:
@@ -95,12 +95,12 @@ class Wire:
         return True
 
     def known(self, role: Role) -> list[int]:
-        """The requests `role` knows of, the newest first."""
+        """Return the requests that `role` knows, the newest first."""
         told = self.sent[role] if role is Role.CLIENT else self.received[Role.CLIENT]
         return list(dict.fromkeys(seen.id for seen in reversed(told) if isinstance(seen, Request)))
 
     def deliver(self, sender: Role, count: int, piece: int) -> None:
-        """Let `count` bytes arrive, at most `piece` at a time."""
+        """Deliver `count` bytes, at most `piece` at a time."""
         receiver = self.ends[sender.peer]
         arriving, self.between[sender] = self.between[sender][:count], self.between[sender][count:]
         for at in range(0, len(arriving), piece):
@@ -123,9 +123,9 @@ step = st.tuples(st.sampled_from(Role), st.integers(0, 999), some_payloads, st.b
 
 @given(st.lists(step, min_size=30, max_size=80), st.integers(1, 20))
 def test_what_may_be_sent_is_understood(script: list[tuple[Role, int, bytes, bool]], piece: int) -> None:
-    """Both ends act on what they know at that moment: answers, refusals and CANCELs cross as they like.
+    """Both ends act on their knowledge at that moment: answers, refusals and CANCELs cross freely.
 
-    Each step lets some bytes arrive, or sends the first thing that may be sent in an order of its own.
+    Each step lets some bytes arrive, or sends the first allowed event in a random order.
     """
     wire = Wire()
     for role, order, payload, body in script:
@@ -151,7 +151,7 @@ push = st.tuples(
 
 @given(st.lists(push, min_size=1, max_size=3), st.lists(st.integers(1, 100_000), min_size=1, max_size=8))
 def test_any_split_gives_the_same_events(pushes: list[tuple[list[bytes], str, str]], cuts: list[int]) -> None:
-    """Uploads answered early, late or not at all, ended or cancelled: whole and cut the events are the same."""
+    """Uploads are answered early, late or not at all, ended or cancelled; whole and cut bytes give the same events."""
     heard: list[dict[Role, list[Event]]] = []
     for sizes in ([1 << 30], cuts):
         wire = Wire()

@@ -1,4 +1,4 @@
-"""The real client and the real server, joined by a simulated link: one thread, a virtual clock, nothing waits."""
+"""The real client and the real server, joined by a simulated link: one thread, a virtual clock, and no real waiting."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from smartserver.wire.observer import Observer
 from transports.base import Transport
 
 EPOCH = 1_800_000_000.0
-"""When virtual time begins."""
+"""The time at which virtual time begins."""
 
 LOW_WATER_MARK = 4 * LOW_WATER
-"""Unsent bytes at which a shell says so."""
+"""Bytes that may stay unsent before the shell pauses its session."""
 
 
 def frames(content: bytes) -> Iterator[int]:
-    """Where the opening line, each frame's header and each frame end."""
+    """Yield the positions at which the opening line, each frame's header and each frame end."""
     at = content.index(b"\n") + 1
     yield at
     while at < len(content):
@@ -102,7 +102,7 @@ class SimulatedShell:
         self._transport.close()
 
     def abort(self) -> None:
-        """Lose the connection, as a machine that restarts does."""
+        """Lose the connection, as by a restart of the machine."""
         self._transport.abort()
 
     def pause_reading(self) -> None:
@@ -124,7 +124,7 @@ class Joint:
     storage: Transport = field(default_factory=MemoryTransport)
     access: Admission = field(default_factory=lambda: invoking_user("tester"))
     up: bool = True
-    """Whether anybody listens."""
+    """True while the server listens."""
     shells: list[SimulatedShell] = field(default_factory=list)
     site: Site = field(init=False)
 
@@ -133,7 +133,7 @@ class Joint:
         self.site = Site(self.storage, clock=lambda: clock.now, wall_clock=lambda: EPOCH + clock.now)
 
     def connect(self) -> StreamMedium:
-        """A connection, its handshake charged."""
+        """Open a connection, with the time of its handshake."""
 
         def accept(transport: ServerTransport) -> SimulatedShell:
             self.shells.append(SimulatedShell(transport, self.site, self.access))
@@ -145,23 +145,23 @@ class Joint:
             raise CannotConnect("the simulated server", str(wrong)) from None
 
     def client(self, observers: Sequence[Observer] = ()) -> Client:
-        """A client on the virtual clock."""
+        """Return a client on the virtual clock."""
         clock = self.network.clock
         return Client(self.connect, observers, clock=lambda: clock.now, sleep=clock.sleep)
 
     def remote(
         self, path: str = "project", client: Client | None = None, knowledge: Knowledge | None = None
     ) -> RemoteRepository:
-        """A remote; nothing is remembered of it unless `knowledge` does."""
+        """Return a remote; it remembers nothing unless `knowledge` does."""
         return RemoteRepository(client or self.client(), path, knowledge or Knowledge(None, path))
 
     def refs(self, path: str = "project") -> dict[bytes, bytes]:
-        """Ref -> tip, as they are stored; nothing where there is no repository."""
+        """Return the stored refs with their tips; empty if there is no repository."""
         found = self.site.find(path)
         if not found.exists:
             return {}
         return {name: value[0].id for name, value in found.repository.snapshot().state.refs().items()}
 
     def tree(self) -> list[str]:
-        """Every file and folder of the store."""
+        """Return every file and folder of the store."""
         return walk(self.storage)

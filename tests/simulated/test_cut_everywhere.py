@@ -1,4 +1,4 @@
-"""The link is cut at every frame and between: push, pull and clone are as before or as after, and the client knows."""
+"""The link is cut at each frame and between: push, pull and clone are done or not done, and the client knows which."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from smartserver.store.transaction import Transaction
 PATH = "project"
 LOST = (ConnectionLost, OutcomeUnknown)
 ATTEMPTS = 3
-"""So often the client tries."""
+"""The number of attempts of the client."""
 
 HISTORY = History()
 LINE = HISTORY.line(3)
@@ -48,7 +48,7 @@ class Stage:
     local: PackRepository = field(default_factory=lambda: PackRepository(MemoryTransport()))
     client: Client = field(init=False)
     came: list[bytes] = field(default_factory=list)
-    """Whole segments of a pull."""
+    """The whole segments of a pull."""
     remote: RemoteRepository = field(init=False)
 
     def __post_init__(self) -> None:
@@ -65,7 +65,7 @@ class Stage:
         )
 
     def pull(self) -> None:
-        """Bring what the local store lacks, and move its branch."""
+        """Pull the revisions that the local store lacks, and move its branch."""
         there = self.local.begin().exists
         pulled = self.remote.pull(list(refs_of(self.local).values()) if there else [], bulk=self.bulk)
 
@@ -92,7 +92,7 @@ class Stage:
         self.local.commit(request_id(), 0, "user", plan, incoming)
 
     def settle(self) -> None:
-        """Let everything under way come to its end, and check what must hold then."""
+        """Finish everything under way, and check the conditions that must hold then."""
         self.client.close()
         self.joint.network.clock.run()
         site = self.joint.site.find(PATH)
@@ -108,14 +108,14 @@ class Stage:
 
     @property
     def pulled(self) -> bytes | None:
-        """Where the local branch is."""
+        """The tip of the local branch."""
         return refs_of(self.local)[MAIN] if self.local.begin().exists else None
 
 
 def staged(
     tip: bytes | None, local: bytes | None = None, *, bulk: bool = False
 ) -> Callable[[], tuple[SimulatedNetwork, Stage]]:
-    """Makes stages with the server's branch at `tip` and the local one at `local`; nothing is connected."""
+    """Return a function that makes stages with the server's branch at `tip` and the local one at `local`."""
 
     def make() -> tuple[SimulatedNetwork, Stage]:
         stage = Stage(local or tip, bulk)
@@ -135,13 +135,13 @@ PUSHES = [
     pytest.param(LINE[2], LINE[-1], 60, id="of many frames"),
     pytest.param(LINE[2], LINE[1], 20, id="refused"),
 ]
-"""Before, after, and at how many bytes between the frames it is cut."""
+"""The tip before and after, and the number of bytes between frames at which to cut."""
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("before", "after", "inside"), PUSHES)
 def test_a_push_cut_once_is_repeated(before: bytes | None, after: bytes, inside: int | None) -> None:
-    """The client repeats by itself, under the same id: done, and done once. A refusal is not certain after it."""
+    """The client repeats the push under the same id, and it is done once. A refusal after a cut is not certain."""
     refused = before is not None and after in HISTORY.ancestors([before])
     whole = staged(before)()[1]
     whole.push(after)
@@ -166,7 +166,7 @@ def test_a_push_cut_once_is_repeated(before: bytes | None, after: bytes, inside:
 @pytest.mark.long
 @pytest.mark.parametrize(("before", "after", "inside"), PUSHES[:3])
 def test_a_push_cut_each_time(before: bytes | None, after: bytes, inside: int | None) -> None:
-    """Before or after; the client says that it does not know, and the next push finds its way."""
+    """The push is done or not; the client reports that it does not know, and the next push succeeds."""
     seen: set[tuple[bool, type | None]] = set()
 
     def check(trial: Trial[Stage]) -> None:
@@ -194,7 +194,7 @@ PULLS = [
     pytest.param(LINE[2], LINE[-1], ATTEMPTS, id="of many frames, each time"),
     pytest.param(LINE[2], LINE[2], 1, id="of nothing"),
 ]
-"""Before, after, and how many connections are cut."""
+"""The tip before and after, and the number of connections to cut."""
 
 
 @pytest.mark.long
@@ -218,7 +218,7 @@ def test_a_pull(before: bytes | None, after: bytes, attempts: int) -> None:
 
 
 def both_ways(places: list[CutPoint]) -> bool:
-    """Whether there were frames in each direction."""
+    """Tell whether there were frames in each direction."""
     return all(sum(place.boundary and place.up is up for place in places) > 2 for up in (True, False))
 
 
@@ -239,7 +239,7 @@ def test_a_push_as_a_bulk_stream_cut_once() -> None:
 
 @pytest.mark.long
 def test_a_pull_as_a_bulk_stream_keeps_the_whole_segments_that_came() -> None:
-    """They are the first ones, and more the later it is cut; what is pulled again is as if nothing had been cut."""
+    """A later cut leaves more whole segments; the next pull gives the same result as without a cut."""
     kept: list[int] = []
     expected = [HISTORY.segment(each) for each in (LARGE, *LINE[3:])]
 

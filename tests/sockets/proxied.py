@@ -1,4 +1,4 @@
-"""What tests of the proxy stand on: a server on threads, and what a client does."""
+"""The parts that tests of the proxy share: a server on threads, and the steps of a client."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from netem.proxy import Proxy
 
 RTT = 0.04
 LONG = 0.2
-"""An RTT for what must be sent within one, on a machine that has other things to do."""
+"""An RTT within which a busy machine surely sends the next bytes."""
 PATIENCE = 30.0
-"""Seconds after which a test is stuck; nothing waits for it otherwise."""
+"""Seconds after which a test counts as stuck; no test waits so long otherwise."""
 
 Serve = Callable[[socket.socket], None]
 
 
 @contextlib.contextmanager
 def nobody() -> Iterator[tuple[str, int]]:
-    """An address where nobody listens, and nobody else comes to meanwhile."""
+    """Yield an address at which no server listens, and which no other process takes meanwhile."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()
 
 
 class Server:
-    """Runs `serve` on a thread for each connection; what it raised is raised at the end."""
+    """Runs `serve` on a thread for each connection, and raises its errors at the end."""
 
     def __init__(self, serve: Serve) -> None:
         self._serve = serve

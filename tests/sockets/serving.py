@@ -1,4 +1,4 @@
-"""A real server as a process, real git beside it, and histories to exchange: what the tests about crashes share."""
+"""A real server as a process, real git, and histories to exchange: the parts that tests of crashes share."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ from transports.local import LocalTransport
 T = TypeVar("T")
 
 PATIENCE = 60.0
-"""Seconds after which something hangs; nothing waits for it otherwise."""
+"""Seconds after which something counts as hanging; no test waits so long otherwise."""
 
 SMARTSERVER = ("-m", "smartserver.cli.main")
-"""What Python runs."""
+"""The words after `python` that start smartserver."""
 
 STATUS_OF_GIT = {"push": (1, 128), "clone": (128,), "fetch": (128,), "ls-remote": (128,)}
-"""What git may exit with when its remote program says `fatal`."""
+"""By command: git's possible exit statuses after its remote program reports `fatal`."""
 
 NOISE = re.compile(r"Traceback|KeyboardInterrupt|Exception ignored|Fatal Python error|^Python|\.py\b", re.MULTILINE)
-"""What a user must never see."""
+"""Matches output that a user must never see."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a program did."""
+    """The results of a program."""
 
     status: int
     out: str
     err: str
 
     def worked(self) -> Done:
-        """Itself, if it did."""
+        """Check that the program succeeded, and return the results."""
         assert self.status == 0, self
         return self
 
     def failed(self, command: str) -> str:
-        """The one line it gave as the reason; whatever git says after it only repeats the URL."""
+        """Return the one line that gives the reason; git's later lines only repeat the URL."""
         assert self.status in STATUS_OF_GIT[command], self
         assert not NOISE.search(self.err), self
         lines = [
@@ -62,7 +62,7 @@ class Done:
 
 
 class User:
-    """Somebody with a home of their own, in which their repositories and what they know of remotes lie."""
+    """A user with a home of its own, which has the user's repositories and knowledge of remotes."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -82,7 +82,7 @@ class User:
         }
 
     def start(self, *arguments: str, folder: str = ".", forks: bool = False) -> subprocess.Popen[bytes]:
-        """Git, in a process group of its own. `forks`: its remote program is in another, and starts fast."""
+        """Start git in a process group of its own. `forks`: its remote program is in another group, and starts fast."""
         path = {"PATH": with_forked(self.environment["PATH"])} if forks else {}
         return subprocess.Popen(
             ["git", *arguments],
@@ -95,11 +95,11 @@ class User:
         )
 
     def git(self, *arguments: str, folder: str = ".") -> Done:
-        """What a git command did."""
+        """Run a git command, and return its results."""
         return finish(self.start(*arguments, folder=folder, forks=True))
 
     def tip(self, folder: str, name: str = "HEAD") -> str:
-        """The id of a revision."""
+        """Return the id of a revision."""
         return self.git("rev-parse", name, folder=folder).worked().out.strip()
 
 
@@ -115,7 +115,7 @@ def finish(process: subprocess.Popen[bytes]) -> Done:
 
 
 def run(*program: str) -> Done:
-    """Run a program of Python's."""
+    """Run a program in Python."""
     status, out, err = FORKS.run(*program, timeout=PATIENCE)
     return Done(status, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
@@ -166,11 +166,11 @@ class Server:
         self._lines.put(None)
 
     def url(self, path: str) -> str:
-        """Of a repository."""
+        """Return the URL of a repository."""
         return f"hpss://127.0.0.1:{self.port}/{path}"
 
     def kill(self) -> None:
-        """End it without warning, if it runs."""
+        """Kill the server, if it runs."""
         self.process.kill()
         self._gone()
 
@@ -180,7 +180,7 @@ class Server:
         self._err.close()
 
     def memory(self) -> int:
-        """Bytes of its memory that are in use now."""
+        """Return the bytes of memory that it uses now."""
         return status_of(self.process.pid)["VmRSS"] * 1024
 
     def __enter__(self) -> Server:
@@ -193,7 +193,7 @@ class Server:
 
 
 def status_of(pid: int) -> dict[str, int]:
-    """The numbers in a process's /proc/PID/status: kilobytes where they are sizes."""
+    """Return the numbers in a process's /proc/PID/status; sizes are in kilobytes."""
     found: dict[str, int] = {}
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         name, _, value = line.partition(":")
@@ -206,7 +206,7 @@ def status_of(pid: int) -> dict[str, int]:
 def write_history(
     user: User, folder: str, commits: int, *, seed: str, size: int, files: int = 1, branch: str = "main"
 ) -> list[str]:
-    """A repository of commits in a row, each with `files` new files of `size` incompressible bytes; their ids."""
+    """Make a repository of commits in a row, each with `files` new files of `size` random bytes; return their ids."""
     user.git("init", "-q", folder).worked()
     content = random.Random(seed)
     stream: list[bytes] = []
@@ -234,7 +234,7 @@ def write_history(
 
 
 def server_refs(root: Path, path: str) -> dict[str, str]:
-    """The refs of a repository as they are stored; empty where there is none."""
+    """Return the stored refs of a repository; empty if there is none."""
     repository = PackRepository(LocalTransport(root), path)
     if not repository.exists():
         return {}
@@ -242,20 +242,20 @@ def server_refs(root: Path, path: str) -> dict[str, str]:
 
 
 def check_store(root: Path, path: str) -> None:
-    """A repository, where there is one, is whole."""
+    """Check that a repository, if there is one, is whole."""
     repository = PackRepository(LocalTransport(root), path)
     if repository.exists():
         assert repository.verify().problems == ()
 
 
 def is_tidy(root: Path, path: str) -> bool:
-    """Whether no writer, dead or alive, has anything in a repository's folder that no record names yet."""
+    """Tell whether a repository's folder has no file of a writer, dead or alive, that no record names yet."""
     incoming = root / path / "incoming"
     return not (incoming.exists() and any(incoming.iterdir()))
 
 
 def wait_until(holds: Callable[[], bool], what: str) -> None:
-    """Look until something holds that nobody announces."""
+    """Wait until a condition holds that gives no notice."""
     end = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < end, f"still not: {what}"
@@ -263,18 +263,18 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
 
 
 def lanes(count: int, work: Callable[[int], T]) -> list[T]:
-    """`work(0)`, `work(1)`... at the same time; what one of them raises is raised here."""
+    """Run `work(0)`, `work(1)`... at the same time, and raise the error of any of them here."""
     with ThreadPoolExecutor(count) as pool:
         return [future.result() for future in [pool.submit(work, lane) for lane in range(count)]]
 
 
 def shares(items: Sequence[T], count: int) -> list[list[T]]:
-    """Items dealt out to lanes."""
+    """Return the items that each of `count` lanes gets."""
     return [list(items[lane::count]) for lane in range(count)]
 
 
 def group(leader: int) -> list[int]:
-    """The processes of a process group that have not ended."""
+    """Return the living processes of a process group."""
     found: list[int] = []
     try:
         os.killpg(leader, 0)
@@ -292,7 +292,7 @@ def group(leader: int) -> list[int]:
 
 
 def command_line(pid: int) -> bytes:
-    """What a process was started as; empty when it is gone."""
+    """Return the command line of a process; empty if the process has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,11 +1,11 @@
 """Everything at once, for as long as asked: `python tests/sockets/soak.py MINUTES FOLDER` (`make soak`).
 
 Two servers on one repository, writers, readers, slow readers, repacks, kills, CANCEL storms, zero bombs. Later the
-servers' clock jumps an hour ahead. What was acknowledged is compared with what is there. Then a record is damaged, and
-all must be there after `smartserver recover`; `verify` and `git fsck --strict` look at it.
+servers' clock jumps an hour ahead. The acknowledged pushes are compared with the repository. Then a record is damaged,
+and all pushes must be there after `smartserver recover`; `verify` and `git fsck --strict` check the result.
 
-Clients have machines of their own: here they run at the lowest priority. With that of the servers a ping waits for the
-clients' processes, which are some ten on two cores, and not for the server.
+Clients have machines of their own: here they run at the lowest priority. With the servers' priority, a ping would wait
+for the clients' processes, some ten on two cores, and not for the server.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ SERVERS = 2
 KILL_EVERY = 15.0
 PACK_EVERY = 5.0
 STEPPED_AT = 0.7
-"""When the clock is stepped, as a part of the whole time."""
+"""The part of the whole time after which the clock jumps."""
 DAMAGED = 5
-"""Which of the newest records is damaged: mostly one above the newest checkpoint."""
+"""The position, from the newest, of the record to damage: mostly above the newest checkpoint."""
 STEP = 3600.0
 RSS = 600_000_000
 PING_P99 = 0.25
 NAME = "p"
 FAILURES = (CodedError, MediumError, RemoteProtocolError, OSError)
-"""What a request may end in while servers are killed."""
+"""The errors in which a request may end while servers are killed."""
 
 
 def free_port() -> int:
@@ -76,7 +76,7 @@ def free_port() -> int:
 
 @dataclass
 class Soak:
-    """The servers, and what was seen of them."""
+    """The servers, and the observations."""
 
     folder: Path
     seconds: float
@@ -119,7 +119,7 @@ class Soak:
         self.kills += 1
 
     def watch(self) -> None:
-        """The memory of the servers, each second."""
+        """Measure the memory of the servers each second."""
         while not self.over.wait(1):
             for process in list(self.processes):
                 try:
@@ -128,7 +128,7 @@ class Soak:
                     continue
 
     def write(self, number: int, history: History, base: bytes) -> None:
-        """Push: the first writers go on with a branch of their own, the others make one with each push."""
+        """Push: the first writers continue a branch of their own, the others make one with each push."""
         give_way()
         chance = random.Random(number)
         tip, turn = base, 0
@@ -175,12 +175,12 @@ def slowly(body: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def give_way() -> None:
-    """Let this thread, and those that it starts, run where no other process would."""
+    """Give this thread, and those that it starts, the lowest priority."""
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
 
 
 def readers(ports: list[int], seconds: float) -> None:
-    """Pull everything again and again, some slowly; a connection that is lost is a server that was killed."""
+    """Pull everything again and again, sometimes slowly; a lost connection means that a server was killed."""
     give_way()
     end = time.monotonic() + seconds
     counts: Counter[str] = Counter()
@@ -213,7 +213,7 @@ def readers(ports: list[int], seconds: float) -> None:
 
 
 def strangers(ports: list[int], seconds: float) -> None:
-    """CANCEL storms, and pushes of zeros that are given up half-way."""
+    """Send storms of CANCEL, and pushes of zeros that are aborted half-way."""
     give_way()
     end = time.monotonic() + seconds
     counts: Counter[str] = Counter()
@@ -255,7 +255,7 @@ def strangers(ports: list[int], seconds: float) -> None:
 
 
 def bystander(ports: list[int], seconds: float) -> None:
-    """Ping, ten times a second, on a connection that is held; how long the answers took."""
+    """Ping ten times a second on one connection, and record how long the answers take."""
     end = time.monotonic() + seconds
     taken: list[float] = []
     lost = 0
@@ -277,7 +277,7 @@ def bystander(ports: list[int], seconds: float) -> None:
 
 
 def run(folder: Path, seconds: float) -> int:
-    """The whole; the number of things that are not as they should be."""
+    """Run the whole soak, and return the number of errors."""
     soak = Soak(folder, seconds)
     try:
         return load(soak, folder, seconds)
@@ -332,7 +332,7 @@ def load(soak: Soak, folder: Path, seconds: float) -> int:
 
 
 def judge(soak: Soak, reports: list[dict[str, object]]) -> int:
-    """Say what was found; the number of things that are not as they should be."""
+    """Print the findings, and return the number of errors."""
     wrong: list[str] = []
     place = soak.root / NAME
     refs = _refs(place)
@@ -391,7 +391,7 @@ def _refs(place: Path) -> dict[bytes, bytes]:
 
 
 def _holds(graph: Graph, tip: bytes | None, wanted: bytes) -> bool:
-    """Say whether a branch is at a revision, or at one that was pushed on top of it and not acknowledged."""
+    """Tell whether a branch is at a revision, or at one pushed on top of it and not acknowledged."""
     now, then = (graph.ordinal(key) if key is not None else None for key in (tip, wanted))
     return now is not None and then is not None and graph.is_ancestor(then, now)
 

@@ -1,6 +1,6 @@
-"""Pushes at once through one agent, while its processes, the server, ssh and the network fail at random moments.
+"""Concurrent pushes through one agent, while its processes, the server, ssh and the network fail at random moments.
 
-By hand with more of them: `KILLS=200 SEED=7 make check ARGS="-s tests/sockets/test_agent_kills.py"`.
+To run more by hand: `KILLS=200 SEED=7 make check ARGS="-s tests/sockets/test_agent_kills.py"`.
 """
 
 from __future__ import annotations
@@ -42,31 +42,30 @@ KILLS = int(os.environ.get("KILLS", "11"))
 SEED = os.environ.get("SEED", "1")
 CLIENTS = 4
 OVER_SSH = 3
-"""Clients that log in; the others use TCP."""
+"""The number of clients that log in by ssh; the others use TCP."""
 RTT = 0.004
 MAIN = "refs/heads/main"
 STALL = 0.5
-"""Seconds for which nothing moves on the network."""
+"""Seconds for which the network passes no bytes."""
 
 UNKNOWN = re.compile("it is unknown whether (the|a) change was made")
 
 
 @dataclass
 class Figures:
-    """What happened."""
+    """The counts of a run."""
 
     kills: Counter[str] = field(default_factory=Counter)
     ends: Counter[str] = field(default_factory=Counter)
-    """Pushes by how they ended."""
+    """Pushes by their outcome."""
     after: Counter[str] = field(default_factory=Counter)
-    """Pushes that failed, by what was killed."""
+    """Failed pushes by the failure that was made."""
     longest: float = 0.0
     longest_of: str = ""
 
 
 class World:
-    """A server that can be started anew at its port, a link in front of it, an sshd beside it, and users with one
-    agent."""
+    """A server that can be restarted at its port, a link before it, an sshd beside it, and users with one agent."""
 
     def __init__(self, folder: Path, agent: dict[str, str], sshd: Sshd) -> None:
         self.root = folder / "root"
@@ -82,7 +81,7 @@ class World:
         self.commits = write_history(template, "w", KILLS + 3, seed="agent", size=2_000, files=5)
         self.users: list[User] = []
         self.running: dict[int, subprocess.Popen[bytes]] = {}
-        """Pushes, by the number of the client."""
+        """Running pushes by the number of the client."""
         self.hung_up: set[int] = set()
         for number in range(CLIENTS):
             shutil.copytree(template.home, folder / f"user{number}")
@@ -95,14 +94,14 @@ class World:
         return f"{where}/p{number}"
 
     def push(self, number: int, commit: str) -> tuple[Done, float]:
-        """What a push did, and the seconds it took."""
+        """Push a commit, and return git's results and the seconds."""
         start = time.monotonic()
         self.running[number] = self.users[number].start("push", self.url(number), f"{commit}:{MAIN}", folder="w")
         done = finish(self.running[number])
         return done, time.monotonic() - start
 
     def push_all(self, commit: str) -> float:
-        """Push at once, which works: the seconds that half of the pushes took."""
+        """Push at once from all clients, which must succeed; return the seconds that half of the pushes took."""
         with ThreadPoolExecutor(CLIENTS) as pool:
             ends = list(pool.map(lambda number: self.push(number, commit), range(CLIENTS)))
         return statistics.median(seconds for done, seconds in ends if done.worked())
@@ -135,7 +134,7 @@ class World:
         return chance.choice(workers(zygote) or [0]) or None if zygote else None
 
     def hang_up(self, chance: random.Random) -> int | None:
-        """The group of a push that runs; it is known then that it was hung up."""
+        """Return the process group of a running push, and note that it is hung up."""
         number, process = chance.choice(list(self.running.items()) or [(0, None)])
         if process is None or process.poll() is not None:
             return None
@@ -143,7 +142,7 @@ class World:
         return -process.pid
 
     def settle(self) -> None:
-        """Have an agent that is whole."""
+        """Start an agent if there is none, and wait until it is complete."""
 
         def is_whole() -> bool:
             start(self.agent)  # One that dies may keep the lock for a moment.
@@ -155,12 +154,12 @@ class World:
         return chance.choice([pid for pid in self.left() if words(pid)[:1] == [b"ssh"]] or [0]) or None
 
     def left(self) -> list[int]:
-        """All processes that have the agent's folder in their environment."""
+        """Return all processes with the agent's folder in their environment."""
         mark = f"XDG_RUNTIME_DIR={self.agent['XDG_RUNTIME_DIR']}".encode()
         return [pid for pid in processes() if mark in read(pid, "environ").split(b"\0")]
 
     def descriptors(self) -> list[str]:
-        """What the keeper has open when it holds no connection."""
+        """Return the descriptors that the keeper has open while it holds no connection."""
         ask(Forget(""), decode_count, self.agent)
         keeper = self.keeper()
         assert keeper, "there is an agent"
@@ -175,7 +174,7 @@ def processes() -> list[int]:
 
 
 def read(pid: int, name: str) -> bytes:
-    """A file of a process; empty when that is gone."""
+    """Return a file of a process; empty if the process has ended."""
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError:
@@ -187,12 +186,12 @@ def words(pid: int) -> list[bytes]:
 
 
 def state(pid: int) -> bytes:
-    """One letter, as of ps(1)."""
+    """Return the state of a process, as the letter of ps(1)."""
     return read(pid, "stat").rpartition(b")")[2][1:2]
 
 
 def send(pid: int | None, number: signal.Signals) -> bool:
-    """Send a signal; whether there was such a process."""
+    """Send a signal, and tell whether there was such a process."""
     try:
         os.kill(pid or 0, number) if pid else None
     except ProcessLookupError:
@@ -201,12 +200,12 @@ def send(pid: int | None, number: signal.Signals) -> bool:
 
 
 def nothing() -> object:
-    """What is to be done after most kills."""
+    """Do nothing, as after most kinds of failure."""
     return None
 
 
 def kill(world: World, kind: str, chance: random.Random) -> tuple[bool, Callable[[], object]]:
-    """Do it: whether there was something to be killed, and what is to be done after the pushes."""
+    """Make a failure. Return whether there was anything to kill, and the call to make after the pushes."""
     match kind:
         case "keeper":
             return send(world.keeper(), signal.SIGKILL), nothing
@@ -239,8 +238,8 @@ KINDS = (
     "keeper", "zygote", "worker", "command hung up", "keeper stopped", "zygote stopped", "ssh", "server", "cut",
     "stall", "forgotten",
 )  # fmt: skip
-"""The last: before the pushes all connections of TCP that are held become dead without a word. A command that is hung
-up is one of git's, as by a terminal that is closed."""
+"""The kinds of failure. `command hung up`: a git command gets SIGHUP, as from a closed terminal. `forgotten`: before
+the pushes, all held connections of TCP die silently."""
 
 
 @pytest.fixture
@@ -253,7 +252,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def why(done: Done) -> str:
-    """The one line with the reason; ssh may have said something besides."""
+    """Return the one line with the reason; ssh may print other lines."""
     assert done.status in (1, 128), done
     assert not NOISE.search(done.err), done
     (line,) = [line for line in done.err.splitlines() if line.startswith("fatal: ")]
@@ -262,7 +261,7 @@ def why(done: Done) -> str:
 
 
 def times_made(world: World, number: int) -> Counter[str]:
-    """How often the log says that the branch was set to each commit."""
+    """Count, in the log, how often the branch was set to each commit."""
     view = PackRepository(LocalTransport(world.root), f"p{number}").snapshot().state
     changes = [
         each for entry in view.history for each in entry.changes if (each.table, each.key) == (REFS, MAIN.encode())
@@ -271,7 +270,7 @@ def times_made(world: World, number: int) -> Counter[str]:
 
 
 def one_round(world: World, kind: str, commit: str, moment: float, chance: random.Random, figures: Figures) -> None:
-    """Pushes of a commit, during which something is killed."""
+    """Push a commit from all clients, and make a failure meanwhile."""
     before = [world.tip(number) for number in range(CLIENTS)]
     world.running, world.hung_up = {}, set()
     if kind == "worker" or chance.random() < 0.5:

@@ -31,7 +31,7 @@ may = "admin"
 
 
 class Cluster:
-    """A folder that servers share."""
+    """A folder that several servers share."""
 
     def __init__(self, folder: Path, postgres: Postgres) -> None:
         self.folder, self.store = folder, str(folder / "store")
@@ -39,21 +39,21 @@ class Cluster:
         self.address = postgres.database()
 
     def run(self, *words: str | Path, status: int = 0, **variables: str) -> str:
-        """What a command says."""
+        """Run a command, and return its output."""
         environment = {**os.environ, "SMARTSERVER_AGENT": "0", "HOME": str(self.folder), **variables}
         ended, out, err = FORKS.run(*PROGRAM, *map(str, words), timeout=PATIENCE, environment=environment)
         assert ended == status, err.decode()
         return (out + err).decode()
 
     def rule(self, who: str) -> Path:
-        """An access file."""
+        """Return an access file with a rule for this user."""
         file = self.folder / "access.toml"
         file.write_text(RULES.format(who))
         return file
 
     @contextmanager
     def server(self, *options: str | Path) -> Iterator[str]:
-        """A server of the folder; its URL."""
+        """Start a server of the folder, and yield its URL."""
         words = [sys.executable, *PROGRAM, "serve", self.store, "--listen", "127.0.0.1:0", *options]
         with subprocess.Popen([*map(str, words)], stderr=subprocess.PIPE, text=True) as process:
             try:
@@ -76,7 +76,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("place", ["folder", "bucket"])
 def test_logs_in_a_database(cluster: Cluster, tmp_path: Path, place: str, request: pytest.FixtureRequest) -> None:
-    """What one server was given the other has, and every command finds it."""
+    """A change through one server is seen by the other, and by every command."""
     if place == "bucket":
         cluster.store = f"s3://{request.getfixturevalue('s3').bucket()}/team/code"
     cluster.run("cluster", "init", cluster.store, "--log", cluster.address)
@@ -97,7 +97,7 @@ def test_logs_in_a_database(cluster: Cluster, tmp_path: Path, place: str, reques
 
 
 def test_a_server_that_began_before_its_store_had_a_database(cluster: Cluster) -> None:
-    """It would write logs where no other server looks."""
+    """The server would write logs in a place where no other server looks."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with cluster.server("--metrics", f"127.0.0.1:{port}"):
@@ -108,7 +108,7 @@ def test_a_server_that_began_before_its_store_had_a_database(cluster: Cluster) -
 
 
 def test_rules_and_tokens_of_all_servers(cluster: Cluster, postgres: Postgres) -> None:
-    """A rule and a revoked token soon count on each server; without the database nobody is let in."""
+    """A rule and a revoked token soon count on each server; without the database nobody gets access."""
     cluster.run("cluster", "init", cluster.store, "--log", cluster.address)
     cluster.run("cluster", "access", cluster.store, cluster.rule("anna"))
     token = cluster.run("token", "create", cluster.store, "anna").splitlines()[0]

@@ -1,5 +1,5 @@
-"""store.browse, store.content: a few kilobytes that name very much, read from a real server. A read ends with one line
-before it takes much memory, and with its client. What is charged is in the tests of units."""
+"""store.browse, store.content: a few kilobytes that expand to very much, read from a real server. The read fails with
+one line before it takes much memory, and stops with its client. The charged amounts are in the unit tests."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def opened(*arguments):
 RequestWork.refusal, Transaction.open_body = told, opened
 sys.exit(main())
 """
-"""A server that says when the body of an answer is begun, and what ended the work of a request."""
+"""A server that prints when the body of an answer begins, and the error that ended the work of a request."""
 
 LIMIT = "steps of work for one request"
 
@@ -57,7 +57,7 @@ def serving(root: Path, steps: int = FEW) -> Iterator[Server]:
 
 
 def nested(root: Path, *, empty: bool) -> None:
-    """In ten objects ten levels of ten times the same folder."""
+    """Push ten objects with ten levels of ten times the same folder."""
     history = History()
     commit = history.nested(10, 10, empty=empty)
     push(PackRepository(LocalTransport(root), "p"), history, [commit], {MAIN: commit})
@@ -78,7 +78,7 @@ def test_folders_in_folders_of_git(tmp_path: Path, words: tuple[str, ...]) -> No
 
 
 def test_work_ends_with_its_client(tmp_path: Path) -> None:
-    """Of folders without a file nothing is ever sent; without a limit they are looked through for years."""
+    """Folders without a file give nothing to send; without a limit, the walk through them takes years."""
     nested(tmp_path, empty=True)
     with serving(tmp_path, 1 << 60) as server:
         with raw(server.port) as (connection, client):
@@ -103,7 +103,7 @@ def test_what_a_verification_looks_through_is_charged(tmp_path: Path) -> None:
 
 @pytest.mark.interop
 def test_folders_in_folders_of_mercurial(tmp_path: Path) -> None:
-    """A manifest names files alone: each of these lies in 400 folders."""
+    """A manifest names files alone: each of these files lies in 400 folders."""
     hg = Mercurial(tmp_path)
     names = [f"{number:03d}/" + "d/" * 400 + "f" for number in range(100)]
     patch = "".join(

@@ -18,13 +18,13 @@ from urllib3.exceptions import HTTPError
 pytestmark = [pytest.mark.sockets, pytest.mark.interop, pytest.mark.long]
 
 PUSHES = 12
-"""Of each user."""
+"""The number of pushes of each user."""
 PATIENCE = 120
-"""Seconds for one of them, with the server's restarts."""
+"""Seconds for one push, with the server's restarts."""
 
 
 class User(threading.Thread):
-    """Pushes commits to a branch of its own, each until it is acknowledged."""
+    """A user that pushes commits to a branch of its own, each until it is acknowledged."""
 
     def __init__(self, git: Git, url: str, name: str) -> None:
         super().__init__(name=name)
@@ -45,7 +45,7 @@ class User(threading.Thread):
             self.wrong = wrong
 
     def push(self) -> bool:
-        """Push once; whether that was acknowledged."""
+        """Push once, and tell whether the push was acknowledged."""
         command = ["git", "push", "-q", self.url, f"HEAD:refs/heads/{self.name}"]
         done = subprocess.run(
             command, cwd=self.git.folder, env=self.git.environment, stdin=subprocess.DEVNULL, capture_output=True,
@@ -55,7 +55,7 @@ class User(threading.Thread):
 
 
 class DulwichUser(User):
-    """The same with another implementation of git."""
+    """A user with another implementation of git."""
 
     def push(self) -> bool:
         with contextlib.suppress(

@@ -1,4 +1,4 @@
-"""smartserver.gateway.http_channel, http_request, body: what strangers send to the door for stock git."""
+"""smartserver.gateway.http_channel, http_request, body: requests of hostile clients on the port for stock git."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def git(tmp_path_factory: pytest.TempPathFactory) -> Git:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, git: Git) -> Iterator[GatewayServer]:
-    """Everybody may read one repository, and nobody may write."""
+    """A server on which everybody may read one repository, and nobody may write."""
     folder = tmp_path_factory.mktemp("gateway")
     git("push", "-q", "--mirror", str(folder / "bare"), status=None)
     with GatewayServer(folder) as server:
@@ -47,7 +47,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, git: Git) -> Iterator[Gatew
 
 
 class Answer:
-    """What came of a request."""
+    """The parsed answer to a request."""
 
     def __init__(self, content: bytes) -> None:
         head, _, self.body = content.partition(b"\r\n\r\n")
@@ -121,7 +121,7 @@ def test_paths(server: GatewayServer, target: str, status: int) -> None:
     ],
 )
 def test_no_request_is_smuggled(server: GatewayServer, fields: str, body: bytes) -> None:
-    """What a proxy may read in another way is refused, and ends the connection."""
+    """A request that a proxy may parse differently is refused, and its connection is closed."""
     head = f"POST /project/git-upload-pack HTTP/1.1\r\nHost: x\r\n{FETCH}{fields}\r\n".encode()
     smuggled = b"GET /project/info/refs?service=git-upload-pack HTTP/1.1\r\nHost: x\r\n\r\n"
     answer = ask(server, head + body + smuggled)
@@ -184,14 +184,14 @@ def test_a_body_that_nobody_wants_is_in_no_file_and_no_memory(server: GatewaySer
 
 
 def peak(server: GatewayServer) -> int:
-    """Bytes of memory that the server has had at most."""
+    """Return the most bytes of memory that the server has used."""
     assert server.process is not None
     status = Path(f"/proc/{server.process.pid}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) << 10
 
 
 def test_a_large_body_is_in_no_memory(tmp_path: Path) -> None:
-    """Of a push, in which compressed garbage follows what git understands."""
+    """In the body of the push, garbage follows the part that git understands."""
     with GatewayServer(tmp_path) as server:
         ask(server, request("GET", "/"))
         before = peak(server)
@@ -210,7 +210,7 @@ def test_a_large_body_is_in_no_memory(tmp_path: Path) -> None:
     [("Content-Length: {more}", b"", b""), ("Transfer-Encoding: chunked", b"{size:x}\r\n", b"\r\n")],
 )
 def test_a_push_that_did_not_come_whole(tmp_path: Path, git: Git, fields: str, before: bytes, after: bytes) -> None:
-    """The end of its pack is not enough."""
+    """A push is dropped if its body ends early, even if its pack is complete."""
     command = ["git", "pack-objects", "--all", "--stdout", "-q"]
     pack = subprocess.run(command, cwd=git.folder, input=b"", stdout=subprocess.PIPE, check=True).stdout
     tip = git("rev-parse", "main").strip()
@@ -230,7 +230,7 @@ def test_a_push_that_did_not_come_whole(tmp_path: Path, git: Git, fields: str, b
 
 
 def bomb() -> bytes:
-    """A pack of 200 bytes whose one blob says that it has 100 GB."""
+    """Return a pack of 200 bytes with one blob that claims 100 GB."""
     size, head = 100 << 30, bytearray()
     byte = (3 << 4) | (size & 15)
     size >>= 4
@@ -263,7 +263,7 @@ def test_commands_that_are_none(tmp_path: Path, body: bytes) -> None:
 
 
 def test_many_connections(tmp_path: Path, git: Git) -> None:
-    """Of clients that ask for nothing, those make room that have been idle the longest, or the next is told."""
+    """The server closes connections that have been idle for long; if there are none, it refuses the new one."""
     with GatewayServer(tmp_path, "--max-connections", "4") as server:
         idle = [socket.create_connection(("127.0.0.1", server.http_port), PATIENCE) for _ in range(4)]
         answer = ask(server, request("GET", "/"))

@@ -1,4 +1,4 @@
-"""server.shell, server.tcp: clients that are too many, that stop, that do not read or do not stop, on real sockets."""
+"""server.shell, server.tcp: too many clients, clients that stall, that do not read or never stop, on real sockets."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def raw(port: int) -> Iterator[tuple[socket.socket, Connection]]:
 
 @contextlib.contextmanager
 def served(server: Server) -> Iterator[tuple[socket.socket, Connection]]:
-    """A connection that is not one too many, once those before it are gone."""
+    """Yield a connection that the server accepts once earlier ones have ended."""
     while True:
         with raw(server.port) as (connection, client):
             connection.sendall(client.send(Request(1, PING)))
@@ -58,7 +58,7 @@ def served(server: Server) -> Iterator[tuple[socket.socket, Connection]]:
 
 
 def events_until_the_end(connection: socket.socket, client: Connection) -> list[Event]:
-    """Everything the server says until it ends; a reset is an error."""
+    """Return all events from the server until it closes; a reset is an error."""
     found: list[Event] = []
     while data := connection.recv(65536):
         client.receive_data(data)
@@ -68,7 +68,7 @@ def events_until_the_end(connection: socket.socket, client: Connection) -> list[
 
 
 def is_reset(connection: socket.socket) -> bool:
-    """Whether the connection ends in a reset."""
+    """Tell whether the connection ends in a reset."""
     try:
         while connection.recv(1 << 20):
             pass
@@ -140,7 +140,7 @@ def test_a_clone_whose_reader_stopped_is_let_go(tmp_path: Path) -> None:
 
 
 def test_answers_that_are_not_read_have_a_bound(tmp_path: Path) -> None:
-    """A gigabyte of PINGs is not kept as a gigabyte of PONGs, and the others do not notice."""
+    """The server does not keep a gigabyte of PINGs as PONGs, and other clients are not delayed."""
     with Server(tmp_path) as server, raw(server.port) as (connection, client):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         before = server.memory()
@@ -174,7 +174,7 @@ def test_a_refused_upload_that_goes_on_is_read_to_its_limit_and_the_refusal_arri
 
 
 def test_a_refusal_is_not_eaten_by_a_reset_on_a_slow_link(tmp_path: Path) -> None:
-    """A client that sends a megabyte before it looks: the server has long answered, and closed its side."""
+    """The client sends a megabyte before it reads; the server has answered and closed its side long before."""
     with Server(tmp_path) as server, Proxy(0.1, ("127.0.0.1", server.port), rate=4_000_000) as proxy:
         with raw(proxy.port) as (connection, client):
             connection.sendall(client.send(Request(1, NOWHERE, body=True)))
@@ -196,7 +196,7 @@ def test_a_refusal_is_not_eaten_by_a_reset_on_a_slow_link(tmp_path: Path) -> Non
 
 
 def test_a_body_each_way_on_one_connection(tmp_path: Path) -> None:
-    """Each far longer than what the kernel holds: the client reads while it writes, and neither waits for ever."""
+    """The bodies exceed the kernel's buffers. The client reads while it writes, and neither side blocks forever."""
     history, content = History(), random.Random("both")
     tip = history.commit({f"{n}": content.randbytes(1 << 20) for n in range(24)})
     more = history.segment(history.commit({f"{n}": content.randbytes(1 << 20) for n in range(24)}))

@@ -1,4 +1,4 @@
-"""What connections of a hostile client make a real server hold, against the table it promises."""
+"""The memory of a real server that connections of a hostile client hold, compared with the promised table."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from smartserver.wire.messages import RequestFlag, decode_failure, encode, named
 pytestmark = pytest.mark.sockets
 
 SLACK = 24 * MIB
-"""What the allocators keep of what was given back, and modules that are loaded with a first use."""
+"""Bytes of freed memory that the allocators keep, and of modules that are loaded at their first use."""
 
 
 class Hostile:
-    """One connection, by hand."""
+    """One connection, driven by hand."""
 
     def __init__(self, server: Server) -> None:
         self._opened = raw(server.port)
@@ -67,7 +67,7 @@ class Hostile:
         return self.answer(number)
 
     def answer(self, number: int) -> Event:
-        """The final answer, or the first frame of one."""
+        """Return the final answer, or its first frame."""
         while True:
             for event in self.heard:
                 if isinstance(event, (Reply, Error)) and event.id == number:
@@ -108,7 +108,7 @@ def test_a_graph_of_too_many_revisions(tmp_path: Path) -> None:
 
 
 def test_zeros(tmp_path: Path) -> None:
-    """36 KB that say 1.2 GB: refused, and no more than one of them is there at a time."""
+    """Records of 36 KB that expand to 1.2 GB are refused; at most one of them is in memory at a time."""
     size, entries, frames = MAX_TAKEN // 4, [], []
     for number in range(18):
         text = bytes(size - number)
@@ -127,7 +127,7 @@ def test_zeros(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [os.urandom(48 * MIB), b"".join(b"%d\n" % each for each in range(7_000_000))])
 def test_a_large_file_is_pushed_and_asked_for(tmp_path: Path, text: bytes) -> None:
-    """Its segment is held once; of clients that read nothing of it none holds it."""
+    """The segment is held once when it is pushed; for clients that do not read it, it is not held."""
     blob = git_key("git-sha1", BLOB, text)
     tree = b"100644 large\0" + blob
     root = git_key("git-sha1", TREE, tree)
@@ -160,7 +160,7 @@ def test_the_largest_request(tmp_path: Path) -> None:
 
 
 def test_requests_that_are_cancelled_at_once(tmp_path: Path) -> None:
-    """Each is answered; what the server holds of them is bounded, however many they are."""
+    """Each request is answered, and the memory that they hold is bounded for any number of requests."""
     ids = PullRequest(ids=[hashlib.sha1(b"%d" % number).digest() for number in range(4096)])
     with Server(tmp_path) as server:
         before = peak(server)

@@ -1,5 +1,5 @@
-"""^C at random moments of a push, and while git writes what was fetched: silence, nothing left behind, and the next
-command works. Each moment of a fetch is in `tests/interop/test_git_interrupt.py`."""
+"""^C at random moments of a push, and while git writes fetched objects: no output, no files left behind, and the next
+command works. `tests/interop/test_git_interrupt.py` tries each moment of a fetch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SEED = 7
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, User]]:
-    """A server, and somebody who has histories: `large` is more than one process is given to insert."""
+    """A server, and a user with histories; `large` is more than one process inserts alone."""
     folder = tmp_path_factory.mktemp("served")
     (folder / "root").mkdir()
     user = User(folder / "user")
@@ -48,7 +48,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, U
 
 
 def begins(pid: int) -> bool:
-    """Whether a process is a Python that still starts: ^C makes Python itself complain then, before it runs ours."""
+    """Tell whether a process is a Python that still starts: Python itself prints an error on a ^C at that moment."""
     try:
         process = Path(f"/proc/{pid}")
         if b"git-remote-hpss" not in command_line(pid):
@@ -62,7 +62,7 @@ def begins(pid: int) -> bool:
 
 
 def is_still(pid: int) -> bool:
-    """Whether a process that was told to stop runs no more; one that waits for its stopped child (D) cannot either."""
+    """Tell whether a stopped process no longer runs. One that waits for its stopped child (D) cannot run either."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "TDZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -70,7 +70,7 @@ def is_still(pid: int) -> bool:
 
 
 def interrupt(process: subprocess.Popen[bytes]) -> None:
-    """Send SIGINT to a whole process group, as a terminal does; all are held still to see that none just begins."""
+    """Send SIGINT to a whole process group, as a terminal does. All are stopped first, to see that none just starts."""
     while members := group(process.pid):
         os.killpg(process.pid, signal.SIGSTOP)
         wait_until(lambda members=members: all(map(is_still, members)), "they hold still")  # type: ignore[misc]
@@ -84,7 +84,7 @@ def interrupt(process: subprocess.Popen[bytes]) -> None:
 
 
 def interrupted(start: Callable[[], subprocess.Popen[bytes]], after: float) -> Done:
-    """What a command did that was interrupted after some seconds, once all its processes are gone."""
+    """Interrupt a command after some seconds, wait until all its processes have ended, and return its results."""
     process = start()
     time.sleep(after)
     interrupt(process)
@@ -99,7 +99,7 @@ def interrupted(start: Callable[[], subprocess.Popen[bytes]], after: float) -> D
 
 
 def check_clean(user: User, folder: str) -> None:
-    """A repository is whole, and holds nothing that is in nobody's use."""
+    """Check that a repository is whole, and has no unused files."""
     checked = user.git("fsck", "--strict", "--no-dangling", "--no-progress", folder=folder).worked()
     assert [line for line in (checked.out + checked.err).splitlines() if not line.startswith("notice: ")] == []
     git_dir = user.home / folder / user.git("rev-parse", "--git-dir", folder=folder).worked().out.strip()
@@ -109,7 +109,7 @@ def check_clean(user: User, folder: str) -> None:
 
 
 def test_push(served: tuple[Server, User]) -> None:
-    """A random moment in each part of the time that it takes."""
+    """The moments are random, one in each part of the time that a push takes."""
     server, user = served
     chance, began = random.Random(SEED), time.monotonic()
     finish(user.start("push", server.url("measured"), "main", folder="large")).worked()
@@ -124,7 +124,7 @@ def test_push(served: tuple[Server, User]) -> None:
 
 
 def test_fetch_while_git_writes_objects(served: tuple[Server, User], tmp_path: Path) -> None:
-    """Git itself leaves half an object behind when it is interrupted then."""
+    """Git itself leaves a part of an object behind on an interrupt at that moment."""
     server, owner = served
     user = User(tmp_path / "user")
     user.git("init", "-q", "r").worked()

@@ -1,4 +1,4 @@
-"""A server that is told to stop finishes what it has begun, takes nothing new, and then is gone."""
+"""A server that is told to stop finishes the requests that it has begun, accepts no new ones, and exits."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from smartserver.errors import OutcomeUnknown
 pytestmark = pytest.mark.sockets
 
 BIG = 24 << 20
-"""Bytes that no buffers between two processes hold."""
+"""More bytes than the buffers between two processes hold."""
 
 
 def big_history(commits: int = 24, size: int = BIG) -> tuple[History, bytes]:
-    """Commits of a few incompressible megabytes, and their tip."""
+    """Return a history of a few incompressible megabytes, and its tip."""
     history, content = History(), random.Random("big")
     tip: tuple[bytes, ...] = ()
     for number in range(commits):
@@ -45,7 +45,7 @@ def big_history(commits: int = 24, size: int = BIG) -> tuple[History, bytes]:
 
 
 def refuses(port: int) -> bool:
-    """Whether a server takes no more connections."""
+    """Tell whether a server refuses new connections."""
     try:
         socket.create_connection(("127.0.0.1", port), PATIENCE).close()
     except (ConnectionRefusedError, ConnectionResetError):  # The latter as it stops to listen.
@@ -75,7 +75,7 @@ main()
 
 
 def test_the_end_of_its_terminal_is_one_signal(tmp_path: Path) -> None:
-    """Though the shell says so once more, and nothing can be said there any more."""
+    """The shell signals the end once more, and the terminal can no longer be written to."""
     history, tip = big_history()
     with Server(tmp_path) as server, connected(server.port) as remote:
         assert push(remote, HistorySource(history), MAIN, tip).outcome is Outcome.DONE
@@ -119,7 +119,7 @@ def test_on_standard_input_too_what_has_begun_is_finished(tmp_path: Path) -> Non
 
 
 def test_behind_a_link_what_has_begun_is_given_up(tmp_path: Path) -> None:
-    """The signal is the ^C of the one command it serves: it makes nothing after that, and writes nothing after it."""
+    """The signal is the ^C of the one command that it serves: it begins nothing after that, and writes nothing."""
     history, first = big_history(1, 100)
     second = history.commit({"a": b"b"}, (first,))
     (tmp_path / "root").mkdir()
@@ -143,7 +143,7 @@ def test_behind_a_link_what_has_begun_is_given_up(tmp_path: Path) -> None:
         medium = PipeMedium([*command, "serve", "--stdio", f"vfs://127.0.0.1:{listener.getsockname()[1]}/"])
 
         def stopped() -> None:
-            """Between the two: nothing passes before the signal has ended the session."""
+            """Let no bytes pass between the two before the signal has ended the session."""
             near, _ = listener.accept()
             with near, socket.create_connection(("127.0.0.1", server.port)) as far:
                 process = int(number.read_text())
@@ -165,13 +165,13 @@ def test_behind_a_link_what_has_begun_is_given_up(tmp_path: Path) -> None:
 
 
 def listens(process: int) -> bool:
-    """Whether its reactor still waits for something on standard input."""
+    """Tell whether the server's reactor still waits on standard input."""
     watched = "".join(each.read_text() for each in Path(f"/proc/{process}/fdinfo").iterdir())
     return any(line.split()[:2] == ["tfd:", "0"] for line in watched.splitlines())
 
 
 def passed_on(source: socket.socket, target: socket.socket) -> None:
-    """Hand on what comes, to the end."""
+    """Pass all bytes on, until the end."""
     while got := source.recv(1 << 16):
         target.sendall(got)
     with contextlib.suppress(OSError):  # Gone already.
@@ -195,7 +195,7 @@ def test_a_push_that_has_begun_is_finished(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("sent", "options"), [(signal.SIGTERM, ("--workers", "2")), (signal.SIGINT, ())])
 def test_a_second_signal_waits_no_longer(tmp_path: Path, sent: signal.Signals, options: tuple[str, ...]) -> None:
-    """The first one says what is waited for. A terminal or systemd sends one to all processes, which counts once."""
+    """The first signal prints the reason for the wait. A terminal's signal reaches all processes, and counts once."""
     history, tip = big_history()
     with Server(tmp_path, *options) as server:
 

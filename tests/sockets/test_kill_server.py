@@ -1,4 +1,4 @@
-"""The server dies without warning, at random moments of a push and before each thing that makes one durable."""
+"""The server dies without warning, at random moments of a push and before each step that makes a push durable."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.sockets, pytest.mark.interop]
 
 KILLS = 10
 LANES = 6
-"""Trials at once: a client that lost its server mostly waits to try again."""
+"""The number of concurrent trials: a client that lost its server mostly waits before it retries."""
 SEED = 20
 SIZE = 200_000
 MAIN = "refs/heads/main"
@@ -41,7 +41,7 @@ def push(user: User, server: Server, commit: str) -> Done:
 
 
 def check_interrupted(done: Done, *, changed: bool) -> None:
-    """The client says in one line what became of its push; it claims neither what is not so nor what it cannot know."""
+    """Check that the client reports the outcome of its push in one line, and claims nothing false or unknown to it."""
     reason = done.failed("push")
     unknown = "it is unknown whether the change was made: "
     assert reason.startswith(unknown) or not changed, reason
@@ -50,7 +50,7 @@ def check_interrupted(done: Done, *, changed: bool) -> None:
 
 
 def check_swept(root: Path) -> None:
-    """What dead servers left goes once it is a day old."""
+    """Check that files of dead servers are deleted once they are a day old."""
     for left in (root / "p" / "incoming").iterdir():
         os.utime(left, (0, 0))
     with Server(root):
@@ -58,7 +58,7 @@ def check_swept(root: Path) -> None:
 
 
 def test_at_random_moments_of_a_push(tmp_path: Path) -> None:
-    """Of a large one, which is mostly on its way; a small one is mostly syncs, before each of which it dies below."""
+    """The push is large, and mostly being sent. A small push is mostly syncs; another test kills before each."""
     user = User(tmp_path / "template")
     commits = write_history(user, "w", KILLS // LANES + 1, seed="kills", size=SIZE, files=5)
 

@@ -1,6 +1,7 @@
-"""Two writers by SFTP, two by the file-level verbs and two by RPC at once on one repository, some of them killed.
+"""Two writers by SFTP, two by the file-level verbs and two by RPC on one repository at the same time, some of them
+killed.
 
-Nothing that was acknowledged is lost, nothing is there twice, and nobody waits for a dead writer.
+No acknowledged change is lost or made twice, and nobody waits for a dead writer.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ pytestmark = pytest.mark.sockets
 
 
 class Load(NamedTuple):
-    """What is pushed at once."""
+    """The pushes of a test."""
 
     ways: tuple[str, ...]
     pushes: int
-    """Of each."""
+    """The number of pushes by each writer."""
     size: int
-    """Bytes of each push, about."""
+    """The approximate bytes of each push."""
     kills: dict[int, tuple[int, ...]]
-    """Which writer is killed, and after how many pushes of its were acknowledged."""
+    """By writer: the numbers of acknowledged pushes after which it is killed."""
 
 
 SMALL = Load(
@@ -77,7 +78,7 @@ class Shared:
         return PackRepository(LocalTransport(self.root), "p")
 
     def write(self, number: int) -> int:
-        """Push all, killed now and then; how many were acknowledged."""
+        """Make all pushes, killed now and then, and return the number of acknowledged ones."""
         (ways, pushes, size, kills), at = self.load, 0
         way = ways[number]
         url = self.server.url("p") if way == "rpc" else self.url(way)

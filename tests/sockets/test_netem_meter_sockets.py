@@ -25,7 +25,7 @@ CLIENT = ["--", sys.executable, "-c", ASK, "{host}", "{port}"]
 
 
 class Server:
-    """Answers each first byte of a connection, or lets it wait; says when a connection is there and when it ended."""
+    """Answers each first byte of a connection, or lets it wait; notes when connections open and close."""
 
     def __init__(self) -> None:
         self.answering = True
@@ -67,7 +67,7 @@ def meter(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_measurement(server: Server) -> None:
-    """Whether it is judged depends on the machine; what was counted and how long it took at the least does not."""
+    """The counts and the least time are certain; the verdict depends on the machine."""
     ended = meter("--to", server.address, "--rtts", RTTS, "--repeat", "2", "--json", *CLIENT)
     assert ended.returncode in (0, 3), ended.stderr
     found = json.loads(ended.stdout)
@@ -96,7 +96,7 @@ def test_a_command_that_does_not_use_the_proxy(server: Server) -> None:
 
 @pytest.mark.parametrize("words", [["--", "sh", "-c"], ["--prepare"]])
 def test_killed(server: Server, words: list[str], tmp_path: Path) -> None:
-    """Neither the command nor the preparation goes on: the end of the pipe that it holds says so."""
+    """Neither the command nor the preparation survives: the end of the pipe that it holds shows that."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     command = [*METER, "--to", server.address, *words, f"exec 3>{pipe}; echo begun >&3; sleep 1000; sleep 1000"]
@@ -110,7 +110,7 @@ def test_killed(server: Server, words: list[str], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_interrupted(server: Server, number: int) -> None:
-    """The command waits for an answer that does not come: it is stopped with us, and nothing is left."""
+    """The command, which waits for an answer, is stopped with the meter, and no process is left."""
     server.answering = False
     command = [*METER, "--to", server.address, "--rtts", RTTS, *CLIENT]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -122,7 +122,7 @@ def test_interrupted(server: Server, number: int) -> None:
 
 
 def test_a_server_that_cannot_be_reached() -> None:
-    """A client that takes the end of its connection for an answer is not measured; one that fails has its status."""
+    """A client that takes a closed connection for an answer is not measured; a failing client's status is passed on."""
     with nobody() as (host, port):
         to = f"{host}:{port}"
         ended = meter("--to", to, "--rtts", RTTS, "--repeat", "1", *CLIENT)

@@ -42,8 +42,8 @@ def test_full_duplex_streaming_is_not_counted_as_many() -> None:
 
 
 def test_connections_opened_within_one_round_trip_look_side_by_side_and_later_ones_do_not() -> None:
-    """The kernel accepts at once, so a client that opens one after the other does so within a round trip: the proxy
-    cannot tell. What it opens when the handshake before is over is later."""
+    """The kernel accepts at once, so a client that opens connections in turn may open them within a round trip. The
+    proxy cannot distinguish these from parallel ones. One opened after the previous handshake counts as later."""
     with serving(echo) as server, Proxy(LONG, server.address) as proxy:
         with connect(proxy) as one, connect(proxy) as two:
             one.sendall(b"a")
@@ -140,7 +140,7 @@ def test_open_connections_can_be_forgotten_alone() -> None:
 
 
 def test_several_servers_are_one_network() -> None:
-    """What is asked of the second because of the first's answer is deeper."""
+    """A request to the second server that follows the first server's answer is one round trip deeper."""
     with serving(echo) as first, serving(echo) as second, Proxy(RTT, first.address) as proxy:
         for address in ((proxy.host, proxy.port), proxy.relay(second.address)):
             with socket.create_connection(address) as sock:

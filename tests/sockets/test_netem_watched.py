@@ -1,4 +1,4 @@
-"""What is seen of a program that opens its sockets itself, in each of the ways Python programs do it."""
+"""netem.watched observes a program that opens its sockets itself, in each of the ways of Python programs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HERE = Path(__file__).resolve()
 
 
 def line_of(text: str) -> int:
-    """The line of this file that ends so."""
+    """Return the line of this file that ends with this text."""
     return 1 + [line.endswith(text) for line in HERE.read_text().splitlines()].index(True)
 
 
@@ -137,7 +137,7 @@ with Watched(0.02) as network:
 
 
 def test_twisted(port: int, tmp_path: Path) -> None:
-    """In a process of its own: a reactor runs once."""
+    """Twisted needs a process of its own: a reactor runs once."""
     program = tmp_path / "asking.py"
     program.write_text(TWISTED)
     command = [sys.executable, str(program), str(port)]
@@ -154,7 +154,7 @@ def test_twisted(port: int, tmp_path: Path) -> None:
 
 
 def test_what_a_transport_buffers_belongs_to_who_wrote_it(port: int) -> None:
-    """Far more than a socket takes at once: the loop sends it, when no line of the program is being run."""
+    """The text is far larger than a socket takes at once, so the loop sends it while no line of the program runs."""
     size = 8_000_000
 
     async def talk() -> None:

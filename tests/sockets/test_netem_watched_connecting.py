@@ -1,4 +1,4 @@
-"""netem.watched: what is seen of connections, from being opened until nothing is left of them."""
+"""netem.watched: observations of connections, from their opening until no trace of them is left."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from netem.watched import Watched
 pytestmark = pytest.mark.sockets
 
 LONG = 0.2
-"""An RTT for what must be done within one, on a machine that has other things to do."""
+"""An RTT within which a busy machine surely makes the next call."""
 
 
 def ask_all(sockets: list[socket.socket]) -> None:
@@ -38,7 +38,7 @@ def in_a_loop(port: int) -> None:
 
 
 def in_a_loop_by_number(port: int) -> None:
-    """`connect_ex`, with a timeout: what blocks for the program does not for the kernel."""
+    """Connect by `connect_ex`, with a timeout: the call blocks the program, but not the kernel."""
     with contextlib.ExitStack() as opened:
         sockets = [opened.enter_context(socket.socket()) for _ in range(5)]
         for sock in sockets:
@@ -98,7 +98,7 @@ def by_tasks_at_once(port: int) -> None:
 def test_connections_opened_one_after_the_other_cost_one_round_trip_each(
     port: int, talk: Callable[[int], None], handshakes: int
 ) -> None:
-    """A pool that connects in a loop is what this is for."""
+    """The case that matters is a pool that connects in a loop."""
     with Watched(LONG) as network:
         begun = time.monotonic()
         talk(port)
@@ -108,7 +108,7 @@ def test_connections_opened_one_after_the_other_cost_one_round_trip_each(
 
 
 def test_without_handshakes_nobody_waits(port: int) -> None:
-    """Who did would still wait when our patience is at its end."""
+    """A thread that waited for a handshake would still wait after `PATIENCE`."""
     with Watched(1000.0, handshake=False) as network, socket.socket() as sock:
         thread = threading.Thread(target=sock.connect, args=(("127.0.0.1", port),))
         thread.start()
@@ -165,7 +165,7 @@ def await_forgotten(network: Watched) -> None:
 
 
 def bound(port: int = 0) -> socket.socket:
-    """A client's socket at that port."""
+    """Return a client's socket at that port."""
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.bind(("127.0.0.1", port))
@@ -190,7 +190,7 @@ def test_a_port_that_is_used_again_before_the_proxy_is_done_with_it(port: int) -
 
 
 def test_two_connections_from_one_port() -> None:
-    """As a kernel gives them to connections to different servers."""
+    """A kernel gives one port to connections to different servers."""
     with answering() as one, answering() as other, Watched(0) as network:
         with bound() as first, bound(first.getsockname()[1]) as second:
             first.connect(("127.0.0.1", one))
@@ -204,7 +204,7 @@ def test_two_connections_from_one_port() -> None:
 
 
 def test_a_new_server_while_a_connection_to_another_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the proxy's thread does then must not wait for who waits for it."""
+    """The proxy's thread must not wait for the thread that waits for it."""
     held, go, wanted = threading.Event(), threading.Event(), threading.Event()
     done: list[int] = []
     with answering() as one, answering() as other, Watched(0) as network:

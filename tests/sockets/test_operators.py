@@ -1,4 +1,4 @@
-"""What an operator reads of a real server, its access log and its metrics: a push, a clone and a refusal of git."""
+"""The access log and the metrics that a real server gives its operator: a push, a clone and a refusal of git."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def use(user: User, server: Server) -> None:
-    """Push, clone, and ask for what is not there."""
+    """Push, clone, and ask for a missing repository."""
     write_history(user, "work", 3, seed="operators", size=1000)
     user.git("push", "-q", server.url("project"), "main", folder="work").worked()
     user.git("clone", "-q", server.url("project"), "copy").worked()

@@ -1,4 +1,4 @@
-"""store.postgres_log: logs in a real PostgreSQL, all else in memory."""
+"""store.postgres_log: logs in a real PostgreSQL, and all other files in memory."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Site:
         return PostgresLog(self.files, self.database())
 
     def repository(self) -> PackRepository:
-        """As a server of its own has it."""
+        """Return the repository as a new server opens it."""
         return PackRepository(self.server(), "a/b", clock=self.clock)
 
 
@@ -84,7 +84,7 @@ def move(
 
 
 def counted(database: Database, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The statements that it is asked."""
+    """Return a list to which the statements of the database are added."""
     asked: list[str] = []
     for name in ("_ask", "_change"):
         inner: Callable[..., object] = getattr(database, name)
@@ -98,7 +98,7 @@ def counted(database: Database, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_two_servers(site: Site, history: History, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each sees at once what the other did, also after records were deleted; a look is one statement."""
+    """Each server sees the other's changes at once, also after records were deleted; a look is one statement."""
     monkeypatch.setattr(checkpoint, "FEW", 2)
     monkeypatch.setattr(checkpoint, "FLOOR_AGE", 0)
     one, other, line = site.repository(), site.repository(), history.line(12)
@@ -124,7 +124,7 @@ def test_two_servers(site: Site, history: History, monkeypatch: pytest.MonkeyPat
 
 
 def test_of_those_who_publish_at_once_one_succeeds(site: Site, history: History) -> None:
-    """And nobody after a record that is gone."""
+    """Nobody can publish after a deleted record, either."""
     repository = site.repository()
     push(repository, history, line := history.line(1), {MAIN: line[0]})
     head = repository.log.look()
@@ -148,7 +148,7 @@ def test_of_those_who_publish_at_once_one_succeeds(site: Site, history: History)
 
 
 def test_the_database_is_killed(site: Site, postgres: Postgres, history: History) -> None:
-    """What was acknowledged is there when it is back, and the next request takes a new connection."""
+    """Acknowledged changes are there when the database is back, and the next request opens a new connection."""
     repository = site.repository()
     push(repository, history, line := history.line(2), {MAIN: line[0]})
     for number in range(2):
@@ -165,7 +165,7 @@ def test_the_database_is_killed(site: Site, postgres: Postgres, history: History
 
 
 def test_a_process_of_the_database_hangs(site: Site, history: History) -> None:
-    """A read fails. A publication is repeated; the one that hung does nothing when its process wakes up."""
+    """A read fails. A publication is repeated; the hanging one does nothing when its process wakes up."""
     repository = site.repository()
     push(repository, history, line := history.line(1), {MAIN: line[0]})
     pool, stopped = ThreadPoolExecutor(1), list[int]()
@@ -188,7 +188,7 @@ def test_a_process_of_the_database_hangs(site: Site, history: History) -> None:
 
 
 def test_a_database_that_accepts_and_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
-    """It is asked once, and all its addresses have one time together."""
+    """The database is tried once, and all its addresses share one timeout."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"postgresql://127.0.0.1:{silent.getsockname()[1]}/"
         with pytest.raises(TransportFailed, match="database of the logs"):
@@ -233,7 +233,7 @@ def test_a_lost_reply(site: Site, history: History, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("gone", [[4, 5], [4]], ids=["a backup was put back", "a record is lost"])
 def test_recovery(site: Site, history: History, gone: list[int]) -> None:
-    """What the database lacks is done again from the packs; a record above a gap is moved aside."""
+    """The changes that the database lacks are made again from the packs; a record above a gap is moved aside."""
     for each in (line := history.line(4)):
         push(site.repository(), history, [each], {MAIN: each})
     for number in gone:
@@ -247,7 +247,7 @@ def test_recovery(site: Site, history: History, gone: list[int]) -> None:
 
 
 def test_tables_of_another_release_or_store(site: Site, postgres: Postgres) -> None:
-    """They are never replaced. A store that could not be marked leaves none."""
+    """Foreign tables are never replaced. A store that cannot be marked gets no tables."""
     with pytest.raises(Unsupported, match="logs of the store one"):
         site.database("another").numbers("a")
     with psycopg.connect(site.address) as connection:

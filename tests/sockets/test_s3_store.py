@@ -1,4 +1,4 @@
-"""smartserver.store on transports.s3: a repository lives in a bucket, with all that is done to one, by two gateways."""
+"""smartserver.store on transports.s3: a repository in a bucket, with all operations, through two gateways."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def served(s3: S3, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Open:
-    """A server that begins: the repository of one bucket by one of the gateways."""
+    """A function that opens the repository of one bucket by one of the gateways, as a server that starts."""
     bucket, servers = s3.bucket(), iter(range(99))
 
     def begin(gateway: int) -> PackRepository:
@@ -63,7 +63,7 @@ def test_what_is_pushed_by_one_gateway_is_read_by_another(served: Open) -> None:
 
 
 def test_calls(served: Open) -> None:
-    """What each costs at most; doc/design/0034-shared-stores.md has the figures."""
+    """Each operation has a bound on its calls; doc/design/0034-shared-stores.md has the figures."""
     history, server = History(), served(0)
     line = iter(history.line(3))
 
@@ -94,7 +94,7 @@ def test_a_pack_that_is_not_held_in_memory(served: Open, monkeypatch: pytest.Mon
 
 
 def test_upkeep(served: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Packs are joined, a checkpoint is made, records and a day later old packs are deleted; nothing is lost."""
+    """Packs are joined, a checkpoint is made, old records and a day later old packs are deleted; nothing is lost."""
     monkeypatch.setattr(checkpoint, "FEW", 4)
     monkeypatch.setattr(checkpoint, "FLOOR_AGE", 0.0)
     history = History()
@@ -117,7 +117,7 @@ def test_upkeep(served: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_one_of_several_creates_it(served: Open) -> None:
-    """No folder is exclusive there: the record and the format are."""
+    """A folder is not exclusive in a bucket: the record and the format are."""
     history, start = History(), threading.Barrier(6)
     tips = history.line(6)
     history.body(tips)  # Which is made in one thread.

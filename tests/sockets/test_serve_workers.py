@@ -44,7 +44,7 @@ def is_there(process: int) -> bool:
 
 
 def opened(process: int, kind: str) -> set[str]:
-    """What a process has open of a kind: `socket`, or `anon_inode` once it waits for connections."""
+    """Return the open files of a kind in a process: `socket`, or `anon_inode` once it waits for connections."""
     found = set()
     for each in Path(f"/proc/{process}/fd").iterdir():
         try:
@@ -55,7 +55,7 @@ def opened(process: int, kind: str) -> set[str]:
 
 
 def test_all_of_them_serve(server: Server) -> None:
-    """A worker that is stopped accepts nothing: the other one does."""
+    """A stopped worker accepts nothing, so the other one does."""
     found = children(server.process.pid)
     for each, other in (found, reversed(found)):
         until(partial(opened, other, "anon_inode"))
@@ -65,13 +65,13 @@ def test_all_of_them_serve(server: Server) -> None:
 
 
 def has_more(process: int, before: set[str]) -> bool:
-    """Whether it has accepted a connection."""
+    """Tell whether a process has accepted a connection since `before`."""
     return opened(process, "socket") > before
 
 
 @contextmanager
 def stopped(worker: int) -> Iterator[None]:
-    """The other one serves."""
+    """Stop a worker, so that the other one serves."""
     os.kill(worker, signal.SIGSTOP)
     try:
         yield
@@ -140,7 +140,7 @@ def test_a_signal_while_they_are_forked_ends_all(tmp_path: Path) -> None:
 
 
 def test_one_that_cannot_start_ends_all(tmp_path: Path) -> None:
-    """Nothing is tried for ever."""
+    """The server does not retry forever."""
     broken = (
         "import sys; import smartserver.server.threads as threads; from smartserver.cli.main import main; "
         "threads.ThreadExecutor.__init__ = lambda *_: sys.exit(3); main()"
@@ -150,7 +150,7 @@ def test_one_that_cannot_start_ends_all(tmp_path: Path) -> None:
 
 
 def test_one_that_cannot_take_the_place_of_another_ends_nothing(tmp_path: Path) -> None:
-    """The next one is tried."""
+    """The server starts the next worker."""
     broken = (
         "import os, sys; import smartserver.server.threads as threads; from smartserver.cli.main import main; "
         "begin = threads.ThreadExecutor.__init__; threads.ThreadExecutor.__init__ = "
@@ -200,8 +200,7 @@ def metric(server: Server, name: str) -> float:
 
 
 def test_they_share_what_they_have_decoded_and_counted(tmp_path: Path) -> None:
-    """Each of them exports the tree; the files of the store are read by the first alone, and by none that takes the
-    place of another."""
+    """Each worker exports the tree. Only the first reads the store's files; a worker that replaces one reads none."""
     root = tmp_path / "root"
     root.mkdir()
     with Server(root, "--workers", "2", "--metrics", "127.0.0.1:0") as server:
@@ -213,7 +212,7 @@ def test_they_share_what_they_have_decoded_and_counted(tmp_path: Path) -> None:
         asked = 0
 
         def export(stopped: int) -> float:
-            """Exports by the worker that is not stopped; the texts that it found in the common memory."""
+            """Export through the worker that is not stopped, and return the number of texts found in common memory."""
             nonlocal asked
             asked += 1
             until(partial(opened, first, "anon_inode"))

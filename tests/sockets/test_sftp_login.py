@@ -1,4 +1,4 @@
-"""transports.sftp_login, transports.sftp: logging in to a real OpenSSH server, and what is said when it does not."""
+"""transports.sftp_login, transports.sftp: logins to a real OpenSSH server, and the errors of a failed one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.sockets
 
 
 def configured(sshd: Sshd, folder: Path, **options: str) -> str:
-    """A configuration as the server's, with other options."""
+    """Write a configuration like the server's, with other options, and return its path."""
     said = {
         "HostKeyAlias": ALIAS,
         "UserKnownHostsFile": f"{sshd.folder}/known_hosts",
@@ -45,7 +45,7 @@ def reach(sshd: Sshd, config: str, host_key: str = "", user: str = "") -> None:
 
 
 def refusal(sshd: Sshd, config: str, host_key: str = "", user: str = "") -> str:
-    """What is said; one line, of the connection and not of a file."""
+    """Return the error of a failed login: one line, on the connection and not on a file."""
     with pytest.raises(TransportFailed) as wrong:
         reach(sshd, config, host_key, user)
     assert wrong.value.path == ""
@@ -56,7 +56,7 @@ def refusal(sshd: Sshd, config: str, host_key: str = "", user: str = "") -> str:
 
 
 def shown(key: Path) -> str:
-    """A key's fingerprint, by OpenSSH itself."""
+    """Return a key's fingerprint, as OpenSSH prints it."""
     found = subprocess.run([program("ssh-keygen"), "-l", "-f", str(key)], capture_output=True, text=True, check=True)
     return found.stdout.split()[1]
 
@@ -95,7 +95,7 @@ def test_more_keys_than_a_server_takes(sshd: Sshd, tmp_path: Path) -> None:
 
 @pytest.fixture
 def agent(sshd: Sshd, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """An agent that holds the key."""
+    """An ssh agent that holds the key."""
     path = f"/tmp/agent.{os.getpid()}"  # The name of a socket may not be long.
     with subprocess.Popen([program("ssh-agent"), "-D", "-a", path], stdout=subprocess.PIPE) as running:
         assert running.stdout is not None
@@ -116,7 +116,7 @@ def test_a_key_of_the_agent(sshd: Sshd, tmp_path: Path) -> None:
 
 
 def test_through_hosts_that_are_logged_in_to(sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three, one after the other, all the same. `ssh` looks for its configuration where nothing but `-F` leads it."""
+    """The login passes three identical hosts in turn. Only `-F` gives `ssh` its configuration."""
     here = tmp_path / "here"
     here.mkdir()
     of_hosts = configured(sshd, here, HostName=sshd.host, Port=str(sshd.port))
@@ -128,7 +128,7 @@ def test_through_hosts_that_are_logged_in_to(sshd: Sshd, tmp_path: Path, monkeyp
 
 
 def test_a_url(sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the configuration in the home of whoever asks."""
+    """The login uses the configuration in the user's home."""
     home = tmp_path / "home"
     (home / ".ssh").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(home))
@@ -160,12 +160,12 @@ def served(sshd: Sshd, tmp_path: Path, subsystem: str) -> Iterator[SftpTransport
 
 @pytest.fixture
 def plain(sshd: Sshd, tmp_path: Path) -> Iterator[SftpTransport]:
-    """OpenSSH without what it adds to the draft."""
+    """An OpenSSH without its extensions of the draft."""
     yield from served(sshd, tmp_path, "internal-sftp -P posix-rename,fsync")
 
 
 def test_a_server_that_replaces_no_files(plain: SftpTransport) -> None:
-    """By the draft a rename over a file is refused; there is no other way that is atomic."""
+    """By the draft, a rename over a file is refused; no other way is atomic."""
     plain.put("old", [b"old"])
     plain.put("new", [b"new"])
     with pytest.raises(NotSupported, match="this transport has no rename over a file"):

@@ -1,4 +1,4 @@
-"""transports.sftp: what each operation costs on a long link, against a real OpenSSH server."""
+"""transports.sftp: the cost of each operation on a long link, with a real OpenSSH server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def link(sshd: Sshd, proxy: Connected) -> Proxy:
 
 @pytest.fixture
 def transport(sshd: Sshd, link: Proxy, tmp_path: Path) -> Iterator[SftpTransport]:
-    """Logged in, with some files; what that took does not count."""
+    """A connection after login, with some files; the login does not count."""
     made = place(sshd, tmp_path, link)
     for number in range(20):
         (tmp_path / f"f{number}").write_bytes(b"%d" % number * 1000)
@@ -50,7 +50,7 @@ def test_log_in(sshd: Sshd, link: Proxy, tmp_path: Path) -> None:
 
 @pytest.mark.max_round_trips("sftp: get 300")
 def test_get_300(transport: SftpTransport) -> None:
-    """As many at once as an exchange has under way."""
+    """The steps are read in groups of the size that an exchange keeps under way."""
     asked = [steps.Get(f"f{number % 20}") for number in range(300)]
     transport.perform(asked)
     assert [len(step.content) for step in asked[:20]] == [1000] * 10 + [2000] * 10
@@ -115,7 +115,7 @@ def test_long_list(transport: SftpTransport, tmp_path: Path, link: Proxy) -> Non
 
 @pytest.mark.max_round_trips("sftp: refused")
 def test_refusals_say_why_at_once(transport: SftpTransport, tmp_path: Path) -> None:
-    """What explains a refusal is asked together with what may be refused."""
+    """The reads that explain a refusal are sent together with the operation that may be refused."""
     (tmp_path / "log" / "1").mkdir()
     (tmp_path / "log" / "1" / "record").touch()
     (tmp_path / "log" / "mine").mkdir()
@@ -137,7 +137,7 @@ def test_publish_as_a_folder(transport: SftpTransport, tmp_path: Path) -> None:
 
 @pytest.fixture
 def as_folder(tmp_path: Path) -> None:
-    """Something that was published without links."""
+    """Make a folder with a record, as a publication without links leaves it."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "record").write_bytes(b"r")
 

@@ -1,4 +1,4 @@
-"""Commands whose standard streams are closed, and in a locale that lacks characters of names."""
+"""Commands with closed standard streams, and in a locale that lacks characters of their names."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ AS_JSON = ("ls -R --json {url}", "log --json {url}", "list --refs --json {root}"
 
 @pytest.fixture(scope="module")
 def user(tmp_path_factory: pytest.TempPathFactory) -> User:
-    """Somebody whose repository has names that no locale but UTF-8 has."""
+    """A user with a repository of names that only UTF-8 locales have."""
     user = User(tmp_path_factory.mktemp("user"))
     user.git("init", "-q", "w").worked()
     for name in (NAME, "é"):
@@ -55,7 +55,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, user: User) -> Iterator[Ser
 
 
 def run(user: User, server: Server, command: str, redirected: str = "", **variables: str) -> Done:
-    """What a command does in an empty folder, at a shell."""
+    """Run a command in an empty folder, at a shell, and return its results."""
     words = command.format(url=server.url("p"), root=server.url(""), served=server.root / "p").split()
     folder = user.home / "empty"
     for each in (folder, server.root / "new"):

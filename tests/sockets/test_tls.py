@@ -1,5 +1,5 @@
 """server.tcp, server.tls, client.media.tls, client.media.tls_relay, cli.trust: TLS on the port of plain connections,
-and who must not get through."""
+and the clients and servers that are refused."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ pytestmark = pytest.mark.sockets
 
 HOST = "127.0.0.1"
 LISTENS = "0A"
-"""The state of a socket that listens in /proc/net/tcp (proc(5))."""
+"""The state of a listening socket in /proc/net/tcp (proc(5))."""
 PULL = encode(message((repository_pull, PullRequest(refs=[b"refs/heads/main"])), path="p"))
 
 
 class Secure:
-    """A server with TLS, and what its clients trust."""
+    """A server with TLS, and the authority that its clients trust."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -84,18 +84,18 @@ def info(medium: Medium) -> str:
 
 
 def answered(server: Server) -> int:
-    """Requests that the server has read."""
+    """Return the number of requests that the server has read."""
     return sum(" INFO request " in line for line in server.log)
 
 
 def fingerprint(server: Server) -> str:
-    """What it said of its certificate as it started."""
+    """Return the fingerprint of its certificate that the server printed at its start."""
     wait_until(lambda: any("SHA256" in line for line in server.log), "a fingerprint")
     return next(line.split()[-1] for line in server.log if "SHA256" in line)
 
 
 def connections_of(pid: int) -> int:
-    """TCP connections that a process has, besides the socket that listens."""
+    """Return the number of TCP connections of a process, without its listening socket."""
     names = [os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir() if each.is_symlink()]
     sockets = {name[8:-1] for name in names if name.startswith("socket:[")}
     lines = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
@@ -110,7 +110,7 @@ def test_clients_with_and_without_tls_are_served_on_one_port(secure: Secure) -> 
 
 
 def test_git_pushes_and_clones(secure: Secure, user: User) -> None:
-    """Megabytes, so that both directions have to wait."""
+    """The history has megabytes, so that both directions have to wait."""
     ids = write_history(user, "w", 3, seed="tls", size=1 << 20)
     with secure.serve("--require-tls") as server:
         url = f"hpss+tls://{HOST}:{server.port}/p"
@@ -145,7 +145,7 @@ def test_where_tls_is_required_a_client_without_is_told_so(secure: Secure, user:
 def test_a_certificate_that_is_not_to_be_trusted(
     secure: Secure, host: str, expired: bool, trusted: bool, why: str
 ) -> None:
-    """Nothing is sent to such a server."""
+    """The client sends nothing to such a server."""
     secure.use(*secure.authority.sign(host, expired=expired))
     trust = secure.trust if trusted else Trust(ca=str(Authority(secure.folder / "other", "another").file))
     with secure.serve() as server:
@@ -162,7 +162,7 @@ def test_a_certificate_that_is_not_to_be_trusted(
 
 @pytest.mark.parametrize("behave", [strangers.http, strangers.ssh, strangers.closes])
 def test_a_server_without_tls_is_one_line_and_no_plain_connection(behave: strangers.Behave) -> None:
-    """Whoever takes TLS away gets nothing: neither a request nor another attempt without it."""
+    """An attacker who removes TLS gets nothing: neither a request nor another attempt without TLS."""
     heard: list[bytes] = []
 
     def listening(connection: socket.socket) -> None:
@@ -249,7 +249,7 @@ def test_a_handshake_that_is_none_or_never_ends(secure: Secure, hello: bytes) ->
 
 
 def test_a_client_that_asks_for_new_keys_and_reads_nothing(secure: Secure, tmp_path: Path) -> None:
-    """Each answer waits in memory, past the bounds of what is written: the connection is given up."""
+    """Each answer stays in memory, beyond the bounds of writes, so the server closes the connection."""
     with secure.serve() as server:
         with socket.create_connection((HOST, server.port), PATIENCE) as strange:
             client = key_updates.Client(tmp_path / "keys")
@@ -281,7 +281,7 @@ def test_a_client_that_is_one_too_many_is_told_so_in_its_own_way(secure: Secure)
 
 
 def test_a_client_that_goes_without_a_word_of_tls(secure: Secure) -> None:
-    """It takes no place from others."""
+    """The client takes no place from others."""
     with secure.serve("--max-connections", "1") as server:
         for _ in range(3):
             medium = TlsMedium(HOST, server.port, secure.trust)
@@ -304,7 +304,7 @@ def test_a_server_that_stops_says_goodbye_over_tls(secure: Secure) -> None:
 
 
 def test_a_server_that_stops_waits_until_an_answer_is_taken(secure: Secure, user: User) -> None:
-    """Part of it lies in the server, which has nothing more to do for the request."""
+    """A part of the answer is still in the server, which has no more work for the request."""
     write_history(user, "w", 1, seed="stop", size=210_000)
     with secure.serve() as server:
         user.git("push", "-q", server.url("p"), "main", folder="w").worked()

@@ -1,4 +1,4 @@
-"""trace.explain, over real TCP: a socket at either end that delays small packets."""
+"""trace.explain, over real TCP: sockets at either end that delay small packets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ main()
 
 
 def record(server: Server, path: Path, do: Callable[[RemoteRepository], object]) -> Trace:
-    """The trace of a command that does that."""
+    """Record the trace of a command that calls `do`."""
     environment = {"SMARTSERVER_AGENT": "0"}
     with client_for(server.url("p"), {f"hpss-json={path}"}, Tool("planted"), environment) as (client, place):
         do(RemoteRepository(client, place.path, Knowledge(None, server.url("p"))))
@@ -53,7 +53,7 @@ def pull(remote: RemoteRepository) -> None:
 
 
 def delays(trace: Trace) -> list[str]:
-    """What is said of delayed packets."""
+    """Return the lines of the explanation on delayed packets."""
     return [line for line in lines(trace) if "Nagle" in line]
 
 

@@ -1,4 +1,4 @@
-"""The server may not write, or has no room: the pusher is told in one line, and nothing is lost."""
+"""The server may not write, or has no space: the user gets one line, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH: what lets ro
         sys.exit("cannot give up root's privileges")
 os.execv(sys.executable, [sys.executable, "-m", "smartserver.cli.main", *sys.argv[1:]])
 """
-"""A server for whom permissions count, also where the tests run as root."""
+"""A server that is bound by permissions, even if the tests run as root."""
 
 SMALL = """
 import resource, sys
@@ -33,7 +33,7 @@ from smartserver.cli.main import main
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
 main()
 """
-"""A server that can write no large file: a full disk for those who cannot mount one."""
+"""A server that cannot write large files: a full disk for users who cannot mount one."""
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def closing() -> Iterator[Callable[[Path, int], None]]:
-    """Changes permissions, and puts all of them back at the end."""
+    """A function that changes permissions; all of them are restored at the end."""
     before: list[tuple[Path, int]] = []
 
     def close(path: Path, mode: int) -> None:
@@ -105,7 +105,7 @@ def test_a_root_that_cannot_be_read(root: Path, closing: Callable[[Path, int], N
 
 
 def mounts() -> bool:
-    """Whether this user may mount a file system."""
+    """Tell whether this user may mount a file system."""
     return (
         os.geteuid() == 0
         and subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode == 0
@@ -113,7 +113,7 @@ def mounts() -> bool:
 
 
 def write_bulk(user: User, size: int) -> str:
-    """A commit of that many incompressible bytes on top of `main`."""
+    """Commit `size` incompressible bytes on top of `main`."""
     (user.home / "w" / "bulk").write_bytes(os.urandom(size))
     user.git("add", "bulk", folder="w").worked()
     user.git("commit", "-q", "-m", "bulk", folder="w").worked()
@@ -121,7 +121,7 @@ def write_bulk(user: User, size: int) -> str:
 
 
 def check_full(user: User, root: Path, server: Server, why: str, old: str, bulk: str) -> None:
-    """A push there is no room for: told so, nothing changed, nothing left, and reading goes on."""
+    """Check that a push without space for it fails with a line, leaves nothing, and that reads still work."""
     for path in ("p", "new"):
         done = user.git("push", server.url(path), f"{bulk}:{MAIN}", folder="w")
         said = done.failed("push")
@@ -135,7 +135,7 @@ def check_full(user: User, root: Path, server: Server, why: str, old: str, bulk:
 
 
 def test_a_full_disk(user: User, root: Path) -> None:
-    """Full in the middle of a pack; full before the first byte; and with room again."""
+    """The disk is full in the middle of a pack, then before the first byte, then has space again."""
     old, new, _ = commits_of(user)
     bulk = write_bulk(user, 3 << 20)
     if not mounts():
@@ -171,7 +171,7 @@ def check_limited(user: User, root: Path, old: str, bulk: str) -> None:
 
 
 def test_a_client_that_has_no_room(user: User, root: Path) -> None:
-    """The limit on the size of files is met by the helper, which names the repository it writes to."""
+    """The helper meets the limit on file sizes, and names the repository that it writes to."""
     write_bulk(user, 3 << 20)
     with Server(root) as server:
         user.git("push", "-q", server.url("p"), "main", folder="w").worked()

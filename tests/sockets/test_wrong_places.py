@@ -1,4 +1,4 @@
-"""Everything a user may get wrong about where a repository is: one clear line, a status, and nothing changed."""
+"""Every mistake in the place of a repository gives one clear line and an exit status, and changes nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.sockets, pytest.mark.interop]
 
 @pytest.fixture(scope="module")
 def user(tmp_path_factory: pytest.TempPathFactory) -> User:
-    """Somebody with a repository to push."""
+    """A user with a repository to push."""
     user = User(tmp_path_factory.mktemp("user"))
     write_history(user, "w", 2, seed="wrong", size=200)
     return user
@@ -37,7 +37,7 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> User:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, user: User) -> Iterator[Server]:
-    """A server that has a repository `p`, and much beside it that is none."""
+    """A server with a repository `p`, and many other files."""
     folder = tmp_path_factory.mktemp("served")
     root = folder / "root"
     root.mkdir()
@@ -59,7 +59,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, user: User) -> Iterator[Ser
 
 
 def fails(user: User, command: str, url: str) -> str:
-    """The one line a command gives as its reason; it leaves nothing."""
+    """Return the one line that a command gives as its reason; the command leaves nothing."""
     words = {"push": ["main"], "clone": ["c"]}[command]
     done = user.git(command, url, *words, folder="." if command == "clone" else "w")
     assert command != "clone" or not (user.home / "c").exists()
@@ -71,7 +71,7 @@ def fails(user: User, command: str, url: str) -> str:
 
 @pytest.mark.parametrize("url", ["hpss+tls://me:{}@localhost/p", "hpss+tls://localhost/p?token={}"])
 def test_a_url_with_a_secret(user: User, url: str) -> None:
-    """No command shows it, neither where it says which URL it was given."""
+    """No command shows the secret, not even in the part that names the given URL."""
     assert fails(user, "push", url.format("secret")).startswith(f"{url.format('***')!r} is not a URL")
     for words in ("ls", "list", "ping", "verify", "fast-export", "trust", "agent forget", "push ."):
         done = run(*SMARTSERVER, *words.split(), url.format("secret"))
@@ -116,7 +116,7 @@ def test_nobody_has_that_name(user: User) -> None:
     ],
 )
 def test_somebody_else_listens(user: User, behave: strangers.Behave, why: str) -> None:
-    """A push that had left before he spoke may have been read by somebody behind him."""
+    """A push that was sent before the stranger answered may have been read by a server behind it."""
     doubt = "; if an hpss server got the request all the same, it is unknown whether the change was made"
     with stranger(behave) as port:
         for command in ("push", "clone"):
@@ -134,7 +134,7 @@ LOST = (
 
 
 def test_somebody_closes_without_a_word(user: User) -> None:
-    """As git daemon does, and a server of ours that is killed: once a push is sent, nothing more can be said of it."""
+    """git daemon closes so, and a killed server of ours: the outcome of a push that was sent is unknown."""
     with stranger(strangers.closes) as port:
         url = f"hpss://127.0.0.1:{port}/p"
         pushed, cloned = lanes(2, lambda lane: fails(user, ("push", "clone")[lane], url))
@@ -143,7 +143,7 @@ def test_somebody_closes_without_a_word(user: User) -> None:
 
 
 def test_somebody_who_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for ever: neither for an answer, nor for a peer to take what is sent. What counts is idleness."""
+    """No end waits forever, for an answer or for its peer to read. The timeout counts idle time."""
     monkeypatch.setattr(link, "PING_INTERVAL", 0.02)
     monkeypatch.setattr(link, "IDLE_TIMEOUT", 0.2)
     monkeypatch.setattr(retry, "PAUSES", ())
@@ -215,5 +215,5 @@ def test_something_else_is_there(server: Server, user: User, path: str, why: str
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:
-    """Every name below a folder, and what is in it."""
+    """Return every name below a folder, with its content."""
     return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}

@@ -1,4 +1,4 @@
-"""What tests of `netem.watched` stand on: how a program talks to `answering`, and what is seen of it."""
+"""The parts that tests of `netem.watched` share: programs that talk to `answering`, and readings of the counts."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ def by_socket_once(port: int) -> None:
 
 
 def asked(counts: Counts) -> list[tuple[CallSite, bytes]]:
-    """Of each message of the program, the innermost line and the bytes."""
+    """Return the innermost line and the bytes of each message from the program."""
     return [(message.sites[0], message.content) for message in counts.messages if message.up and message.size]

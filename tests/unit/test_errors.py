@@ -1,4 +1,4 @@
-"""smartserver.errors and transports.errors: each error travels as its code and its fields, and comes back as it was."""
+"""smartserver.errors and transports.errors: each error is sent as its code and fields, and received unchanged."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ EXAMPLES: dict[str, object] = {
     "bool": True,
     "list[bytes]": [KEY, KEY[::-1]],
 }
-"""A value of each type a field may have."""
+"""A value of each type that a field may have."""
 
 CODES = sorted(CodedError.by_code)
 
 
 def example(cls: type[CodedError]) -> CodedError:
-    """An error of that class with a value in each field."""
+    """Return an error of that class with a value in each field."""
     assert dataclasses.is_dataclass(cls)
     made = cls(**{field.name: EXAMPLES[str(field.type)] for field in dataclasses.fields(cls)})
     assert isinstance(made, CodedError)
@@ -34,7 +34,7 @@ def example(cls: type[CodedError]) -> CodedError:
 
 
 def travel(error: CodedError) -> CodedError:
-    """What the peer makes of it."""
+    """Encode an error for the wire, and return the error that the peer decodes."""
     arguments = msgspec.msgpack.decode(msgspec.msgpack.encode(error.wire_arguments()))
     return errors.error_from_wire(error.code, arguments)
 
@@ -204,7 +204,7 @@ def test_fields_have_types_that_travel() -> None:
 
 @pytest.mark.parametrize("path", ["", "/"])
 def test_the_servers_root_is_called_so(path: str) -> None:
-    """It is the one repository without a name."""
+    """The root is the only repository without a name."""
     assert str(errors.NoSuchRepository(path)) == "no repository at the server's root"
     assert str(errors.WrongVcs(path, "hg", "git")) == "the repository at the server's root is hg, not git"
     assert errors.place("a/b") == "'a/b'"
@@ -226,7 +226,7 @@ def test_the_servers_root_is_called_so(path: str) -> None:
     ],
 )
 def test_a_path_is_called_what_its_user_calls_it(above: str, path: str, known: str) -> None:
-    """Not from the folder on that happens to be served."""
+    """The error names the full path, and not only the part below the served folder."""
     assert errors.known_as(above, path) == known
     wrong = errors.WrongVcs(path, "hg", "git")
     errors.name_from(above, wrong)
@@ -248,7 +248,7 @@ def test_what_has_no_path_gets_none() -> None:
 
 
 def test_what_is_unknown_is_said_once() -> None:
-    """Where the step that failed has said it, as a store reached by a server's file operations does."""
+    """The failed step has said it before, as in a store reached by a server's file operations."""
     unknown = "it is unknown whether the change was made"
     assert str(errors.OutcomeUnknown("it is gone")) == f"{unknown}: it is gone"
     step = f"putting the new root in place failed: vfs://h: {unknown}: it is gone"

@@ -1,4 +1,4 @@
-"""What each command on a folder reads and writes of files: strace's count of ours and svn's, beside our `--stats`."""
+"""The file operations of each command on a folder: strace's count of ours and of svn's, beside our `--stats`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COUNTERS: Final = (
     "files_opened_to_read", "files_opened_to_write", "file_seeks", "file_read_bytes", "file_reads",
     "file_written_bytes", "file_writes",
 )  # fmt: skip
-"""Ours, in the order of `Files`."""
+"""Our counters, in the order of `Files`."""
 
 CALLS: Final = (
     "trace=openat,read,pread64,readv,preadv,preadv2,sendfile,copy_file_range,lseek,write,pwrite64,writev,mmap"
@@ -38,7 +38,7 @@ _MAPPED: Final = re.compile(r"^mmap\(NULL, (\d+), .*, \d+<(.*?)>, ", re.MULTILIN
 
 
 class Files(NamedTuple):
-    """What was done to files."""
+    """The operations on files."""
 
     to_read: float = 0
     to_write: float = 0
@@ -48,11 +48,11 @@ class Files(NamedTuple):
     written: float = 0
     writes: float = 0
     mapped: float = 0
-    """Bytes of files that were mapped, each time."""
+    """Bytes of files that were mapped, counted each time."""
 
 
 def counted(text: str, inside: Sequence[str]) -> Files:
-    """What a trace says of files below some folders."""
+    """Count the operations on files below some folders, from a trace."""
 
     def sizes(*calls: re.Pattern[str]) -> list[int]:
         return [int(size) for call in calls for path, size in call.findall(text) if path.startswith(tuple(inside))]
@@ -67,7 +67,7 @@ def counted(text: str, inside: Sequence[str]) -> Files:
 
 
 def traced(repositories: Repositories, history: str, side: Side, command: str, packing: str) -> Files:
-    """What a command does to the repository and to what it makes."""
+    """Count a command's operations on the repository and on its output, with strace."""
     words, inside = _words(repositories, history, side, command, packing)
     with Workspace("traced") as work:
         trace = work.folder / "trace"
@@ -77,7 +77,7 @@ def traced(repositories: Repositories, history: str, side: Side, command: str, p
 
 
 def told(repositories: Repositories, history: str, side: Side, command: str, packing: str) -> Files:
-    """The same by `--stats`."""
+    """Count the same operations with `--stats`."""
     words = _words(repositories, history, side, command, packing)[0]
     said = measure([words[0], "--stats", *words[1:]], None, repositories.alone)[1]
     shutil.rmtree(repositories.memory, ignore_errors=True)
@@ -89,7 +89,7 @@ def told(repositories: Repositories, history: str, side: Side, command: str, pac
 def _words(
     repositories: Repositories, history: str, side: Side, command: str, packing: str
 ) -> tuple[list[str], Sequence[str]]:
-    """A command, and the folders that it is about. Our export is written beside its place."""
+    """Return a command, and the folders to count in. Our export is written beside its place."""
     place, made = str((repositories.served(history, side) / packing).resolve()), str(repositories.memory)
     git = repositories.served(history, Side("git")) / "packed"
     listed = run(["git", "ls-tree", "-r", "--name-only", "-z", "main"], git, repositories.alone).split("\0")
@@ -100,10 +100,11 @@ def _words(
 @click.command()
 @with_histories
 def command(repositories: Repositories, histories: Sequence[str], *, write: bool) -> None:
-    """What each command on a folder does to files: opened, sought, read and written, ours beside svn's, by strace.
+    """Count the file operations of each command on a folder: opened, sought, read and written, ours beside svn's, by
+    strace.
 
-    Beside them is what our own --stats counts: files of the repository alone, and not those of processes that a command
-    starts (`verify` has two). Needs strace.
+    The table also has the counts of our own --stats: only files of the repository, without those of processes that a
+    command starts (`verify` starts two). Needs strace.
 
     \b
     bench papers io ~/src/project

@@ -1,7 +1,7 @@
-"""Imports of new files into new repositories, as a benchmark of 2002 had them: CVS, svn, git, hg, brz and ours.
+"""Imports of new files into new repositories, as in a benchmark of 2002: CVS, svn, git, hg, brz and ours.
 
-Each tool begins with an empty repository, and the time is that of the commands by which its user brings a folder into
-it. The pushes of git, hg and brz to a server of ours are of the repositories that were made so.
+Each tool begins with an empty repository. The time is that of the commands by which its user imports a folder. Git, hg
+and brz then push these repositories to a server of ours.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from bench.report import end, median, table
 from bench.servers import Workspace, run
 
 SHORT: Final = 0.2
-"""Seconds by which `smartserver import` may be above svn of few small files: Python starts. Else it may not."""
+"""Seconds that `smartserver import` may take beyond svn's with few small files, because Python starts."""
 GIT_TIMES: Final = 2.0
-"""Times git's seconds that it may take of large texts."""
+"""The bar with large texts, in git's seconds."""
 
 LARGE: Final = (33_000, 2_600_000)
 BINARY: Final = (3_300, 1_000_000)
-"""Bytes of the smallest and the largest file of these rows."""
+"""Bytes of the smallest and of the largest binary file."""
 
 
 def _sizes(bounds: tuple[int, int], count: int) -> Iterator[int]:
-    """Sizes between two bounds, each larger by the same factor."""
+    """Yield `count` sizes between two bounds, each larger than the one before by the same factor."""
     low, high = bounds
     for number in range(count):
         yield int(low * (high / low) ** (number / (count - 1)))
@@ -59,7 +59,7 @@ ROWS: Final[Mapping[str, Callable[[random.Random], Iterator[bytes]]]] = {
 
 @dataclass(frozen=True)
 class Tool:
-    """How a user brings a folder into a new repository of a system. In braces are the places of a run."""
+    """The commands by which a user brings a folder into a new repository of a system. Braces name places of a run."""
 
     make: str
     """Makes the repository, before the time begins."""
@@ -95,7 +95,7 @@ TOOLS: Final = {
 
 
 def make_files(files: Path, row: str, chance: random.Random) -> None:
-    """The folder that is imported."""
+    """Make the folder to import."""
     files.mkdir()
     for number, text in enumerate(ROWS[row](chance)):
         folder = files / f"folder{number // 50}"
@@ -104,7 +104,7 @@ def make_files(files: Path, row: str, chance: random.Random) -> None:
 
 
 class Imports:
-    """Folders, and what each tool takes for one."""
+    """The folders to import, and the time that each tool takes for one."""
 
     def __init__(self, work: Workspace, repeat: int) -> None:
         self._work = work
@@ -115,7 +115,7 @@ class Imports:
         self._pushes = 0
 
     def measured(self, row: str, tool: Tool) -> list[float]:
-        """Medians of an import's real, user and sys, and of the seconds of a push of what it made."""
+        """Return the medians of an import's real, user and sys seconds, and of the seconds of a push of the result."""
         files = self._work.folder / "files" / row
         files.parent.mkdir(exist_ok=True)
         if not files.exists():
@@ -138,7 +138,7 @@ class Imports:
 
 
 def misses(row: str, found: Mapping[str, Sequence[float]]) -> list[str]:
-    """Where ours takes longer than its bar, beside svn and git."""
+    """Return the bars, of svn and git, that ours missed in a row."""
     ours, svn, git = (found.get(name) for name in ("ours", "svn", "git"))
     if ours is None or svn is None or git is None:
         return []

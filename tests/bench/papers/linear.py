@@ -20,13 +20,13 @@ PART: Final = 1000
 """Files that a revision of a wide tree adds."""
 
 FOLDER: Final = 200
-"""Files in a folder of it."""
+"""Files in a folder of a wide tree."""
 
 LONG_FILES: Final = 100
 """Files that the revisions of a long history change in turn."""
 
 CHANGED, LINE = 4, 40
-"""Files that a later revision of a wide history changes, and bytes of each that are new."""
+"""Files that a later revision of a wide history changes, and the new bytes in each."""
 
 _FIRST: Final = 1_200_000_000
 _EXECUTABLE, _LINK, _SUBMODULE = b"100755", b"120000", b"160000"
@@ -35,7 +35,7 @@ Files = Mapping[str, bytes]
 
 
 def straighten(source: Path | None, target: Path, environment: Mapping[str, str]) -> int:
-    """Make a bare repository whose only branch has the trees of a branch's first parents; how many they are."""
+    """Make a bare repository whose only branch has the trees of a branch's first parents, and return their number."""
     branch = copy(source, target, environment)
     line = "%T%n%an <%ae> %ad%n%cn <%ce> %cd%n%B%x00"
     words = ["git", "log", "--first-parent", "--reverse", "--date=raw", f"--format={line}", branch]
@@ -58,12 +58,12 @@ def straighten(source: Path | None, target: Path, environment: Mapping[str, str]
 
 
 def long_history(count: int) -> Iterator[Files]:
-    """What each of so many revisions changes: one small file."""
+    """Yield the changes of so many revisions: one small file each."""
     return ({f"file{number % LONG_FILES:02}": b"as of %d\n" % number} for number in range(count))
 
 
 def wide_tree(files: int, size: int) -> Iterator[Files]:
-    """A tree of so many text files of so many bytes, which comes to be there in parts."""
+    """Yield the revisions that add, in parts, a tree of so many text files of so many bytes."""
     chance = random.Random(files)
     for first in range(0, files, PART):
         numbers = range(first, min(first + PART, files))
@@ -71,7 +71,7 @@ def wide_tree(files: int, size: int) -> Iterator[Files]:
 
 
 def wide_history(files: int, revisions: int, size: int) -> Iterator[Files]:
-    """So many revisions of such a tree, of which those after the first parts each change a line of some files."""
+    """Yield so many revisions of a wide tree. Those after the first parts change a line each in some files."""
     chance = random.Random(revisions)
     texts: dict[str, bytes] = {}
     for part in wide_tree(files, size):
@@ -87,7 +87,7 @@ def wide_history(files: int, revisions: int, size: int) -> Iterator[Files]:
 
 
 def write(target: Path, environment: Mapping[str, str], changes: Iterator[Files]) -> None:
-    """Make a bare repository of revisions that change these files."""
+    """Make a bare repository of revisions with these changes."""
     run(["git", "init", "--quiet", "--bare", "--initial-branch=main", str(target)], None, environment)
     process = subprocess.Popen(["git", "fast-import", "--quiet"], cwd=target, env=environment, stdin=subprocess.PIPE)
     assert process.stdin is not None
@@ -103,7 +103,7 @@ def write(target: Path, environment: Mapping[str, str], changes: Iterator[Files]
 
 
 def to_ours(changes: Iterator[Files], target: Path, work: Workspace) -> Path:
-    """Make a repository of ours of revisions that change these files; git's, that it came from."""
+    """Make a repository of ours with these changes, and return the git repository that it was imported from."""
     source, stream, environment = work.folder / "source.git", work.folder / "stream", work.environment("bench")
     write(source, environment, changes)
     run(["sh", "-c", 'git fast-export main >"$1"', "sh", str(stream)], source, environment)
@@ -115,7 +115,7 @@ def to_ours(changes: Iterator[Files], target: Path, work: Workspace) -> Path:
 def to_svn(source: Path, target: Path, environment: Mapping[str, str], release: str) -> None:
     """Make a Subversion repository whose revisions have, at the root, the trees of the revisions of `main`.
 
-    `release`: the one of Subversion whose format it has.
+    `release`: the release of Subversion whose format the repository has.
     """
     run(["svnadmin", "create", "--compatible-version", release, str(target)], None, environment)
     load = ["svnadmin", "load", "--quiet", *CACHE, "--no-flush-to-disk", str(target)]
@@ -143,9 +143,9 @@ class _Dump:
         self._stream = stream
         self._asking, self._answers = asking, answers
         self._files: dict[bytes, bytes] = {}
-        """The mode of each file that is there."""
+        """The mode of each file in the current revision."""
         self._inside: dict[bytes, int] = {}
-        """How many nodes each folder has."""
+        """The number of nodes in each folder."""
 
     def revisions(self) -> Iterator[bytes]:
         number = 0
@@ -169,7 +169,7 @@ class _Dump:
         return b"".join([head, *self._nodes()])
 
     def _nodes(self) -> Iterator[bytes]:
-        """What the revision changes: first what is gone, then what came."""
+        """Yield the changes of the revision: first deletions, then additions."""
         gone: list[bytes] = []
         came: dict[bytes, tuple[bytes, bytes]] = {}
         for line in self._stream:
@@ -186,7 +186,7 @@ class _Dump:
             yield from self._put(path, mode, self._text(key))
 
     def _delete(self, path: bytes) -> Iterator[bytes]:
-        """A file, and the outermost of the folders that have nothing else in them."""
+        """Yield the deletion of a file, or of the outermost folder that has nothing else in it."""
         self._files.pop(path, None)
         top = path
         while (path := path.rpartition(b"/")[0]) and self._inside[path] == 1:
@@ -215,7 +215,7 @@ class _Dump:
         yield b"Content-length: %d\n\n%b%b\n\n" % (len(said) + len(text), said, text)
 
     def _folders(self, path: bytes) -> Iterator[bytes]:
-        """Those that lead to a new file and are not there yet."""
+        """Yield the missing folders above a new file."""
         names = path.split(b"/")[:-1]
         for depth in range(len(names), 0, -1):
             folder = b"/".join(names[:depth])
@@ -240,14 +240,14 @@ def _properties(found: Mapping[bytes, bytes]) -> bytes:
 
 
 def _unquoted(path: bytes) -> bytes:
-    """A path as `git fast-export` writes it."""
+    """Return a path without the quotes of `git fast-export`."""
     if not path.startswith(b'"'):
         return path
     return path[1:-1].decode("unicode_escape").encode("latin-1")
 
 
 def tree_of(folder: Path, git: Path, environment: Mapping[str, str]) -> str:
-    """The id that git gives to what is in a folder."""
+    """Return git's id of the content of a folder."""
     (git / "info" / "attributes").write_text("* -text -filter -ident -working-tree-encoding\n", encoding="utf-8")
     mine = {**environment, "GIT_INDEX_FILE": str(git / "compared"), "GIT_WORK_TREE": str(folder), "GIT_DIR": str(git)}
     run(["git", "read-tree", "--empty"], None, mine)
@@ -256,5 +256,5 @@ def tree_of(folder: Path, git: Path, environment: Mapping[str, str]) -> str:
 
 
 def trees(git: Path, environment: Mapping[str, str]) -> Sequence[str]:
-    """The ids of the trees of all revisions of `main`, the oldest first."""
+    """Return the ids of the trees of all revisions of `main`, the oldest first."""
     return run(["git", "log", "--reverse", "--format=%T", "main"], git, environment).split()

@@ -1,9 +1,9 @@
-"""When memcached pays: checkouts and updates from a store that waits, with texts from the pack, from memcached and from
-the memory that workers share, beside a model of the chain of lookups.
+"""The gain from memcached: checkouts and updates from a store that waits, with texts from the pack, from memcached and
+from the memory that workers share, beside a model of the chain of lookups.
 
-The store is a folder, in the page cache, and each read of it waits as long as a disk or a network file system would.
-Where the page cache is too small none of it is there. The model's constants are measured before, without any wait:
-`doc/explanation/caches.md`.
+The store is a folder in the page cache, and each read of it waits as long as a read of a disk or of a network file
+system would. For a page cache that is too small, all pages are dropped before. The model's constants are measured
+before, without any wait: `doc/explanation/caches.md`.
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ from transports.decorators.passing import PassingTransport
 from transports.local import LocalTransport
 
 BOUND: Final = 0.25
-"""Share by which a figure may miss its model, or `SLACK` seconds."""
+"""The share by which a figure may differ from its model, unless it differs by less than `SLACK` seconds."""
 SLACK: Final = 0.05
 WAITS: Final = {"0 ms": 0.0, "1 ms": 0.001, "10 ms": 0.01, "pages dropped": 0.0}
 """Seconds that a read of the store waits."""
 DROPPED: Final = "pages dropped"
 SOURCES: Final = ("the pack", "memcached", "shared memory", "both")
 LONGEST: Final = 150.0
-"""Seconds of a cell: one that must take longer is not run."""
+"""The longest time of a cell in seconds. A cell that must take longer is not run."""
 UPDATED: Final = 20
-"""Revisions of an update."""
+"""Revisions that an update covers."""
 LENGTH: Final = 5000
 PROBES, SLEEPS = 1000, 50
-"""Reads by which the disk is measured, and sleeps by which a wait is."""
+"""The number of reads that measure the disk, and of sleeps that measure a wait."""
 
 
 class Waiting(PassingTransport):
-    """A store whose reads take their time."""
+    """A store whose reads are delayed."""
 
     wait = 0.0
     reads = 0
@@ -71,7 +71,7 @@ class Waiting(PassingTransport):
 
 
 class WaitingFile(ReadFile):
-    """A file of it."""
+    """A file of a store whose reads are delayed."""
 
     def __init__(self, file: ReadFile) -> None:
         self._file = file
@@ -90,7 +90,7 @@ class WaitingFile(ReadFile):
 
 
 Made = tuple[float, float]
-"""Seconds and reads of a cell."""
+"""Seconds of a cell, and its reads of the store."""
 
 
 class Lookups:
@@ -103,7 +103,7 @@ class Lookups:
         self._shared = shared
 
     def read(self, selectors: Sequence[TreeSelector], source: str, rows: Common | None = None) -> Made:
-        """Answer requests as a server does after its start. `rows`: has blocks of indexes."""
+        """Answer requests as a server does after its start. `rows`: a cache with blocks of indexes."""
         texts = TextCache(256 << 20)
         texts.remote = self._remote if source in ("memcached", "both") else None
         texts.common = self._shared if source in ("shared memory", "both") else None
@@ -123,7 +123,7 @@ class Lookups:
         return time.perf_counter() - begin, Waiting.reads
 
     def cell(self, selectors: Sequence[TreeSelector], source: str, wait: str, repeat: int) -> Made:
-        """The median of some reads, and how many reads of the store the last one made."""
+        """Return the median seconds of some reads, and the number of reads of the store in the last one."""
         found = []
         Waiting.wait = WAITS[wait]
         for _ in range(1 if WAITS[wait] > 0.005 else repeat):
@@ -134,8 +134,9 @@ class Lookups:
         return median([seconds for seconds, _ in found]), found[-1][1]
 
     def expected(self, selectors: Sequence[TreeSelector], source: str, wait: str, repeat: int) -> float:
-        """What the model says of a cell. Its constants are measured here: seconds and reads of the store without waits,
-        and apart, what a wait takes (a sleep is longer than asked for), or a read of the disk."""
+        """Return the seconds that the model predicts for a cell. Its constants are measured here: seconds and reads of
+        the store without waits; and apart, the length of a wait (a sleep is longer than asked for), or of a read of the
+        disk."""
         seconds, reads = self.cell(selectors, source, "0 ms", repeat)
         if wait == DROPPED:
             each, pages = self.disk()
@@ -146,7 +147,7 @@ class Lookups:
         return seconds + reads * (time.perf_counter() - begin) / SLEEPS
 
     def disk(self) -> tuple[float, float]:
-        """Seconds that a read of the disk takes which is in no page, and the pages that the repository has."""
+        """Return the seconds of a read of the disk with no page cached, and the number of pages of the repository."""
         drop_pages([self.folder])
         largest = max((file for file in self.folder.rglob("*") if file.is_file()), key=lambda file: file.stat().st_size)
         size, chance = largest.stat().st_size, random.Random(PROBES)
@@ -159,7 +160,7 @@ class Lookups:
 
 @contextmanager
 def memcached() -> Iterator[Memcached]:
-    """A server with room for all."""
+    """Start a server with room for everything."""
     port = free_port()
     words = [program("memcached"), "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-m", "2048", "-u", "root"]
     process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
@@ -173,7 +174,7 @@ def memcached() -> Iterator[Memcached]:
 
 
 def gets(remote: Memcached, count: int = 2000) -> float:
-    """Seconds of a `get` of a text of 5 KB."""
+    """Return the seconds of a `get` of a text of 5 KB."""
     remote.put(b"probe", bytes(5000))
     begin = time.perf_counter()
     for _ in range(count):
@@ -182,7 +183,7 @@ def gets(remote: Memcached, count: int = 2000) -> float:
 
 
 class IndexRows:
-    """Blocks of indexes in memcached, which no server puts there."""
+    """Blocks of indexes in memcached; no server puts them there."""
 
     def __init__(self, remote: Memcached) -> None:
         self._remote = remote
@@ -197,7 +198,7 @@ class IndexRows:
 
 
 def _with_rows(lookups: Lookups, remote: Memcached, selectors: Sequence[TreeSelector], repeat: int) -> list[float]:
-    """Seconds of a checkout with blocks of indexes in memcached, too; how many it asks for; what a `get` takes."""
+    """Return the seconds of a checkout with blocks of indexes in memcached too, its gets, and the seconds of a get."""
     rows = IndexRows(remote)
     lookups.read(selectors, "memcached", rows)
     rows.asked = 0
@@ -206,7 +207,7 @@ def _with_rows(lookups: Lookups, remote: Memcached, selectors: Sequence[TreeSele
 
 
 def is_near(seconds: float, expected: float) -> bool:
-    """Whether the model predicts a figure."""
+    """Tell whether the model predicts a figure."""
     return abs(seconds - expected) <= max(BOUND * seconds, SLACK)
 
 
@@ -216,9 +217,9 @@ def is_near(seconds: float, expected: float) -> bool:
 @click.option("--wait", "waits", multiple=True, type=click.Choice(list(WAITS)), help="Only these.")
 @with_options
 def command(files: int, repeat: int, waits: Sequence[str], folder: Path, write: bool) -> None:
-    """When memcached pays: a checkout of a tree (250 MB), and an update of the paths that 20 revisions changed, from a
-    store whose reads wait or whose pages are dropped, with texts from the pack, from memcached, from the memory that
-    workers share, and from both; each beside a model. A cell that must take over 150 s is not run.
+    """Measure the gain from memcached: a checkout of a tree (250 MB), and an update of the paths that 20 revisions
+    changed, from a store whose reads wait or whose pages are dropped, with texts from the pack, from memcached, from
+    the memory that workers share, and from both; each beside a model. A cell that must take over 150 s is not run.
 
     \b
     bench papers memcached

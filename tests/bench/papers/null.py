@@ -1,7 +1,7 @@
-"""What a server gives clients that keep nothing: MB/s of texts of an export, by clients, workers and compression; and
-our serialisation beside Python's own.
+"""The speed of a server towards clients that keep nothing: MB/s of texts of an export, by clients, workers and
+compression; and our serialisation beside Python's own.
 
-A null client reads the body as it comes and passes over each text, as the one of 2010 did. Each is a process.
+A null client reads the body as it arrives and skips each text, as the one of 2010 did. Each client is a process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LEVELS: Final = ("0", "3")
 WAYS: Final = ("msgspec", "json", "pickle")
 LENGTH: Final = 5000
 TIMES: Final = 10
-"""Reads of a client that count."""
+"""The number of reads of a client that count."""
 
 NULL: Final = """
 import sys, time
@@ -50,11 +50,11 @@ with repository_on_server(url, frozenset()) as remote:
         for entry in ContentStream(remote.read(selector, refs=[]).body).entries(texts=True):
             pass
 """
-"""The first read warms it up."""
+"""The program of a client. Its first read warms the server up."""
 
 
 class Message(msgspec.Struct, array_like=True):
-    """Of the shape of an answer's."""
+    """A message of the shape of an answer."""
 
     status: int
     path: str
@@ -63,7 +63,7 @@ class Message(msgspec.Struct, array_like=True):
 
 
 def serialised(way: str) -> list[float]:
-    """Microseconds that a message takes that has twenty ids, there and back, and its bytes."""
+    """Return the microseconds that a message with twenty ids takes to encode and decode, and its bytes."""
     message = Message(1, "project/name", [bytes(20)] * 20, {"one": b"value", "other": bytes(40)})
     plain = [1, "project/name", ["00" * 20] * 20, {"one": "value", "other": "00" * 40}]
     decoder, encoder = msgspec.msgpack.Decoder(Message), msgspec.msgpack.Encoder()
@@ -80,7 +80,7 @@ def serialised(way: str) -> list[float]:
 
 
 def throughput(server: Server, clients: int, environment: Mapping[str, str]) -> tuple[float, float]:
-    """Seconds in which all clients have read the tree so often, and the server's processor in them."""
+    """Return the seconds in which all clients read the tree `TIMES` times, and the server's processor seconds."""
     words = [sys.executable, "-c", NULL, server.url("wide"), str(TIMES)]
     with ExitStack() as stack:
         pipe = subprocess.PIPE
@@ -100,7 +100,7 @@ def throughput(server: Server, clients: int, environment: Mapping[str, str]) -> 
 
 
 def measured(served: Path, level: str, workers: int, repeat: int, files: int) -> Iterator[tuple[int, list[float]]]:
-    """By the number of clients: MB/s, and the server's share of a processor."""
+    """Yield, for each number of clients, MB/s and the server's share of a processor."""
     more = ("--compression", level, "--workers", str(workers), "--memory-cache-size", "256")
     with Workspace("null") as own:
         server = own.start("hpss", served, lambda host, port: serving(served, host, port, *more))
@@ -115,8 +115,9 @@ def measured(served: Path, level: str, workers: int, repeat: int, files: int) ->
 @options.number("--repeat", 3, "Runs of each; the median counts.")
 @with_options
 def command(files: int, repeat: int, folder: Path, write: bool) -> None:
-    """What a server gives null clients: MB/s of the texts of an export, hot, for 1, 2 and 4 clients at once, on 1 and 2
-    workers, with and without compression, and the server's processor; and our serialisation beside json and pickle.
+    """Measure the speed of a server towards null clients: MB/s of the texts of an export, hot, for 1, 2 and 4 clients
+    at once, on 1 and 2 workers, with and without compression, and the server's processor; and our serialisation beside
+    json and pickle.
 
     \b
     bench papers null

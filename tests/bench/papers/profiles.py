@@ -1,5 +1,5 @@
-"""Where the time of a process goes: by library and function as `perf` samples the clock, by line as Python's own timer
-does; and the share of decompression and hashes in an export."""
+"""Profiles of a process: by library and function as `perf` samples the clock, by line as Python's own timer does; and
+the share of decompression and hashes in an export."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from bench.report import table
 from bench.servers import Workspace, run
 
 OFTEN: Final = "5000"
-"""Samples of a second."""
+"""Samples in a second."""
 
 SHARES: Final[Mapping[str, str]] = {
     "hashes": r"md5|MD5|sha1|sha256|blake|crc32|XXH|libcrypto|libaprutil",
     "decompression": r"zstd|ZSTD|HUF|inflate|lz4|LZ4|_cffi\.|libz\.",
     "kernel": r"kernel|\[vdso\]",
 }
-"""By the library and function; the first that fits. Debian's functions of MD5 and SHA-1 in libaprutil have no names."""
+"""Patterns of library and function; the first match counts. Debian's MD5 and SHA-1 in libaprutil have no names."""
 
 
 def by_function(words: Sequence[str], environment: Mapping[str, str]) -> dict[tuple[str, str], float]:
-    """Samples, in per cent, of each library and function of a command."""
+    """Return the samples of a command, in per cent, by library and function."""
     with Workspace("perf") as work:
         data = str(work.folder / "perf")
         run(["perf", "record", "-q", "-F", OFTEN, "-e", "cpu-clock", "-o", data, "--", *words], None, environment)
@@ -40,7 +40,7 @@ def by_function(words: Sequence[str], environment: Mapping[str, str]) -> dict[tu
 
 
 def shares(found: Mapping[tuple[str, str], float]) -> list[float]:
-    """Of `SHARES`, and of all else."""
+    """Return the shares of `SHARES`, and of everything else."""
     sums = dict.fromkeys([*SHARES, ""], 0.0)
     for place, percent in found.items():
         sums[next((name for name, like in SHARES.items() if re.search(like, " ".join(place))), "")] += percent
@@ -48,7 +48,7 @@ def shares(found: Mapping[tuple[str, str], float]) -> list[float]:
 
 
 def measured(repositories: Repositories, history: str, side: Side, level: str) -> list[float]:
-    """Seconds of the client's processor in a hot export, and the shares."""
+    """Return the processor seconds of a client in a hot export, and the shares."""
     served, made = repositories.served(history, side), repositories.memory
     with repositories.server(served, side, "fast", *LEVELS[side.name, level]) as server:
         words = side.words("export", server.url("packed"), "fast", {"made": str(made)})

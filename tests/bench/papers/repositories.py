@@ -1,5 +1,5 @@
-"""The histories that are read, each in repositories of ours, of Subversion's formats 6 and 7, and of git; packed and
-not. They are made once, and all of a history or none is there. And the commands of each side's user."""
+"""The histories to read, each in repositories of ours, of Subversion's formats 6 and 7, and of git, packed and not; and
+the commands of each side's user. They are made once; a history is there completely or not at all."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from bench.servers import Server, Workspace, run, serving
 from smartserver.cli.errors import CommandError
 
 PUSHES: Final = 20
-"""By which our repository comes to be there."""
+"""The number of pushes that make our repository."""
 LOADED: Final = 300
-"""Revisions that are loaded: Subversion takes up to a minute for some thousand."""
+"""The number of revisions that are loaded: Subversion takes up to a minute for some thousand."""
 TRIES: Final = 5
-"""To have the kernel drop pages."""
+"""The number of attempts to have the kernel drop pages."""
 PACKINGS: Final = ("nopack", "packed")
 MEMORY: Final = Path("/dev/shm")
 """A RAM disk, if there is one."""
 
 
 class History(NamedTuple):
-    """What is in the repositories of a name."""
+    """The content of the repositories of a history."""
 
     changes: Callable[[int], Iterator[linear.Files]] | None
-    """By the number that its sizes are divided by; None: the first parents of PATH's main branch."""
+    """Makes the changes, with sizes divided by its argument; None: the first parents of PATH's main branch."""
     sides: Sequence[str]
     compared: int
-    """Random revisions whose trees are compared, besides the newest."""
+    """The number of random revisions whose trees are compared, besides the newest."""
 
 
 ALL: Final = ("ours", "f6", "f7", "git")
@@ -55,9 +55,9 @@ HISTORIES: Final[Mapping[str, History]] = {
 }
 
 CONFIGS: Final[Mapping[str, Sequence[str]]] = {"slow": ("16",), "medium": ("256",), "fast": ("1024",), "auto": ()}
-"""Megabytes of caches. Subversion's own default is 16; `auto` is ours alone."""
+"""Megabytes of caches. Subversion's own default is 16; only ours has `auto`."""
 FAST: Final = ("-c", "0", "--cache-revprops", "yes", "--client-speed", "1000", "--block-read", "yes")
-"""What the paper's `fast` adds to svnserve."""
+"""The options that the paper's `fast` adds to svnserve."""
 
 OURS: Final = {
     "export": "export {place} {made}", "log": "log {place}", "log -q": "log -q {place}", "log -v": "log -v {place}",
@@ -78,17 +78,17 @@ GIT: Final = {
 
 @dataclass(frozen=True)
 class Side:
-    """A system, and what its user says."""
+    """A system, and the commands of its user."""
 
     name: str
 
     @property
     def release(self) -> str:
-        """The one of Subversion that made this format the newest."""
+        """The release of Subversion that introduced this format."""
         return {"f6": "1.8", "f7": "1.9"}.get(self.name, "")
 
     def serve(self, config: str, more: Sequence[str], served: Path, host: str, port: int) -> Sequence[str]:
-        """A server; `more`: options of it."""
+        """Return the command of a server; `more`: further options."""
         sizes = CONFIGS[config]
         if not self.release:
             return serving(served, host, port, *(["--memory-cache-size", *sizes] if sizes else []), *more)
@@ -97,7 +97,7 @@ class Side:
         return "svnserve", "-d", "--foreground", "-T", *place, *memory, *(FAST if config == "fast" else ()), *more
 
     def does(self, command: str, packing: str, place: str, config: str) -> bool:
-        """Whether there is such a command: only Subversion has sizes on a folder, and svnserve does not verify."""
+        """Tell whether a command exists: only Subversion has cache sizes on a folder, and svnserve has no verify."""
         if self.name == "git":
             return place == "folder" and config == "auto" and (packing == "packed" or command == "load")
         if self.name == "ours":
@@ -105,7 +105,7 @@ class Side:
         return config != "auto" and not (command == "verify" and place == "server")
 
     def words(self, command: str, place: str, config: str, names: Mapping[str, str]) -> list[str]:
-        """`place`: a URL, or a folder; `names`: `made`, `dump`, `path`."""
+        """Return the words of a command. `place`: a URL or a folder; `names`: `made`, `dump` and `path`."""
         named = {"made": "", "dump": "", "path": "", **names, "place": place}
         if self.name == "git":
             return ["sh", "-c", GIT[command], "sh", *(named[name] for name in ("place", "made", "dump"))]
@@ -123,10 +123,10 @@ class Side:
 
 
 class Repositories:
-    """Those of a folder."""
+    """The repositories below a folder."""
 
     def __init__(self, work: Workspace, results: Results, path: Path | None) -> None:
-        """`path`: of the real history; None: one that is made here."""
+        """`path`: the real history; None: one that is made here."""
         require("svn", "svnadmin", "svnserve", "svnrdump", "fincore")
         self.work = work
         self.results = results
@@ -139,7 +139,7 @@ class Repositories:
         self.disk = self._scratch(self.results.folder)
 
     def _scratch(self, above: Path) -> Path:
-        """The place of what a command makes."""
+        """Return the folder for the output of commands, which is removed at the end."""
         made = above / f"{self.work.folder.name}-made"
         self.work.later(functools.partial(shutil.rmtree, made, ignore_errors=True))
         return made
@@ -148,7 +148,7 @@ class Repositories:
         return [Side(name) for name in HISTORIES[history].sides]
 
     def served(self, history: str, side: Side) -> Path:
-        """The folder of a side's repositories, which are made if they are not there."""
+        """Return the folder of a side's repositories, which are made if missing."""
         ready = self.results.folder / history
         if not ready.exists():
             new = self.results.folder / f"{history}-new"
@@ -198,7 +198,7 @@ class Repositories:
         self._count(history, new, git, len(revisions))
 
     def _compare(self, history: str, new: Path, revisions: Sequence[str]) -> None:
-        """See that trees are the same on all sides."""
+        """Check that the trees of these revisions are the same on all sides."""
         git, made = new / "git" / "packed", self.memory
         trees = linear.trees(git, self.alone)
         chance = random.Random(len(trees))
@@ -215,7 +215,7 @@ class Repositories:
                 shutil.rmtree(made)
 
     def _count(self, history: str, new: Path, git: Path, revisions: int) -> None:
-        """Sizes of repositories, and of an export: cells of the table of repositories."""
+        """Add the sizes of the repositories, and of an export, to the table of repositories."""
         listed = run(["git", "ls-tree", "-r", "-t", "-l", "main"], git, self.alone).splitlines()
         sizes = [line.split("\t")[0].split()[3] for line in listed]
         exported = sum(int(each) for each in sizes if each != "-") / 1e6
@@ -228,13 +228,13 @@ class Repositories:
 
     @contextmanager
     def server(self, served: Path, side: Side, config: str, *more: str) -> Iterator[Server]:
-        """A server of a side, which ends with the context."""
+        """Run a server of a side while the context is open."""
         with Workspace("served") as work:
             serve = functools.partial(side.serve, config, more, served)
             yield work.start("svn" if side.release else "hpss", served, serve, self.alone)
 
     def run(self, words: Sequence[str], made: Path, *, alone: bool) -> Cost:
-        """What a command costs that may make this; `alone`: without the agent."""
+        """Run a command, remove its output `made`, and return its cost; `alone`: without the agent."""
         try:
             return measure(words, None, self.alone if alone else self.environment)[0]
         finally:
@@ -242,7 +242,7 @@ class Repositories:
 
 
 def with_histories(function: Callable[..., object]) -> Callable[..., object]:
-    """The arguments of a part that reads histories; its function gets their repositories, and their names."""
+    """Add the arguments of a part that reads histories; its function gets their repositories, and their names."""
 
     @functools.wraps(function)
     def wrapped(path: Path | None, histories: Sequence[str], scale: int, folder: Path, **more: object) -> None:
@@ -261,10 +261,10 @@ def with_histories(function: Callable[..., object]) -> Callable[..., object]:
 
 
 def drop_pages(places: Sequence[Path]) -> None:
-    """Have the kernel forget what is in files, and see that it did.
+    """Have the kernel drop the cached pages of files, and check that it did.
 
     Raises:
-        CommandError: it has not.
+        CommandError: some pages are still cached.
     """
     files = [file for place in places for file in (place.rglob("*") if place.is_dir() else [place]) if file.is_file()]
     os.sync()

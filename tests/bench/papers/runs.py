@@ -1,5 +1,5 @@
 """A first, second and third export from one server, which was just started, with compression off and on, as in 2010;
-the processors and the memory of both ends; and beside `git archive | tar x`."""
+processors and memory of both ends; and the same beside `git archive | tar x`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ LEVELS: Final = {
     ("ours", "off"): ("--compression", "0"), ("ours", "on"): ("--compression", "3"),
     ("f7", "off"): ("-c", "0"), ("f7", "on"): ("-c", "1"),
 }  # fmt: skip
-"""Options of servers. Zstd's level 3 is ours where a client is on another machine; the paper's svnserve had 1."""
+"""The options of servers. Level 3 of Zstd is ours where a client is on another machine; the paper's svnserve had 1."""
 
 
 def exported(repositories: Repositories, history: str, side: Side, level: str) -> list[list[float]]:
-    """Of each run: seconds, the client's processor and memory, those of the server."""
+    """Return, for each run: seconds, the client's processor and memory, then the server's."""
     served, made = repositories.served(history, side), repositories.memory
     drop_pages([served / "packed"])
     if side.name == "git":

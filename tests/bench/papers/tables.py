@@ -1,4 +1,4 @@
-"""The tables and plots of the matrix: pure."""
+"""The tables and plots of the matrix, computed without I/O."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from bench.report import table
 Cells = Mapping[str, Cell]
 
 BOUND: Final = (0.1, 0.05)
-"""By which share, or by how many seconds, two cells may differ that are alike: the paper's own."""
+"""The share, or the seconds, by which two cells may differ that count as equal: the paper's own."""
 
 COLORS: Final = {"ours": "#0b6e99", "f6": "#d9a441", "f7": "#b5651d", "git": "#7a7a7a"}
 BAR, GAP, LABEL, PANEL = 9, 7, 190, 520
-"""Sizes of a plot."""
+"""The sizes of a plot."""
 
 
 class Axes(NamedTuple):
-    """Places and times of a command's cells."""
+    """The packings, places and times of a command's cells."""
 
     packings: Sequence[str]
     places: Sequence[str]
@@ -36,12 +36,12 @@ def axes(command: str) -> Axes:
 
 
 def name_of(command: str, history: str, side: str, packing: str, place: str, config: str, time: str) -> str:
-    """The name of a cell."""
+    """Return the name of a cell."""
     return f"matrix {command}, {history}, {side}, {packing}, {place}, {config}, {time}"
 
 
 def tables(cells: Cells, command: str, history: str) -> Iterator[str]:
-    """The tables of a command in Markdown: the ratios of ours to Subversion's. The plot has the seconds."""
+    """Yield the Markdown tables of a command: the ratios of ours to Subversion's. The plot has the seconds."""
     packings, places, times = axes(command)
     for place in places:
 
@@ -66,14 +66,13 @@ def tables(cells: Cells, command: str, history: str) -> Iterator[str]:
 
 
 def _ratios(label: str, pairs: Sequence[tuple[Cell | None, Cell | None]]) -> list[list[str]]:
-    """A row, unless it is empty."""
+    """Return one row, or none if it would be empty."""
     shown = ["" if one is None or other is None else f"{one.values[0] / other.values[0]:.2f}" for one, other in pairs]
     return [[label, *shown]] if any(shown) else []
 
 
 def auto(cells: Cells) -> tuple[int, list[str]]:
-    """How many cells have been read with caches that size themselves, and which of them took longer than the best size
-    by more than `BOUND`."""
+    """Count the cells read with `auto` caches, and name those slower than the best fixed size by more than `BOUND`."""
     count, over = 0, []
     for name, cell in cells.items():
         if not (name.startswith("matrix ") and ", ours, " in name and ", server, auto, " in name):
@@ -94,7 +93,7 @@ Group = tuple[str, Sequence[tuple[str, float]]]
 
 
 def panels(cells: Cells, command: str, histories: Sequence[str]) -> dict[str, list[Group]]:
-    """What a plot of a command shows, by history and place."""
+    """Return the groups of bars in a plot of a command, by history and place."""
     packings, places, times = axes(command)
     found: dict[str, list[Group]] = {}
     for history in histories:
@@ -110,7 +109,7 @@ def panels(cells: Cells, command: str, histories: Sequence[str]) -> dict[str, li
 
 
 def plot(title: str, parts: Mapping[str, Sequence[Group]]) -> str:
-    """An SVG of panels side by side, each of groups of bars, one below the other."""
+    """Return an SVG of panels side by side, each of groups of bars, one below the other."""
     shapes = [f'<text x="4" y="16" font-size="14">{escape(title)}: seconds</text>']
     for number, (side, color) in enumerate(COLORS.items()):
         shapes.append(f'<text x="{LABEL + number * 60}" y="16" fill="{color}">{side}</text>')

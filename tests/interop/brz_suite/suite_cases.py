@@ -1,4 +1,4 @@
-"""Run cases of Breezy's own tests against one server, and write down what became of each. Run by `suite_main`."""
+"""Run cases of Breezy's own tests against one server, and write down their outcomes. Run by `suite_main`."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from suite_scenarios import cases, watch_ends
 from suite_servers import SIDES, Server, serving
 
 LONGEST, AGAIN = 120.0, 5.0
-"""Seconds after which a case hangs, and until that is raised once more where it was caught."""
+"""Seconds after which a case hangs, and after which `Hangs` is raised again if the case caught it."""
 
 _numbers = itertools.count(1)
 
 
 class Outcomes(testtools.TestResult):  # type: ignore[misc]  # Not typed.
-    """What became of each case: `pass`, `skip` or `fail`, whether anything was remote, and the last that was said."""
+    """Writes the outcome of each case: `pass`, `skip` or `fail`, whether it used a remote location, and a message."""
 
     def __init__(self, out: TextIO, *, all_remote: bool) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Outcomes(testtools.TestResult):  # type: ignore[misc]  # Not typed.
 
 
 def _prepare() -> None:
-    """Have the hooks of the plugin in each case, as in any process, and an end of two where its scenario says."""
+    """Install the plugin's hooks in each case, as in any process, and make the ends of a case as its scenario says."""
     clear = TestCase._clear_hooks
 
     def clear_hooks(test: Any) -> None:
@@ -82,7 +82,7 @@ def _prepare() -> None:
 
 
 def _move(server: Server, run: Callable[[Sequence[str], Places, Path, Callable[[list[str]], int]], int]) -> None:
-    """Have each command of a test run in an arrangement."""
+    """Run each command of a test in an arrangement."""
     core = TestCase._run_bzr_core
 
     def run_core(
@@ -117,7 +117,7 @@ def _move(server: Server, run: Callable[[Sequence[str], Places, Path, Callable[[
 
 
 def _localize(stream: Any, places: Places) -> None:
-    """Have the paths of the test in what a command said, in the place of URLs."""
+    """Replace URLs by the test's own paths in the output of a command."""
     folder = f"{places.folder}/"
     if isinstance(stream, io.TextIOWrapper):
         stream.flush()
@@ -134,7 +134,7 @@ def _localize(stream: Any, places: Places) -> None:
 
 
 class Hangs(BaseException):
-    """A case takes too long. No `OSError`, which Breezy's servers ignore as they accept."""
+    """The error of a case that takes too long. It is no `OSError`: Breezy's servers ignore these in `accept`."""
 
 
 def _run(test: Any, result: Outcomes) -> None:
@@ -154,7 +154,7 @@ def _run(test: Any, result: Outcomes) -> None:
 
 
 def main() -> None:
-    """Run what is asked for; the outcomes go to a file."""
+    """Run the suite that the command line names, and write the outcomes to a file."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--side", choices=SIDES, required=True)
     parser.add_argument("--suite", choices=[*ARRANGEMENTS, *SUITES], required=True)

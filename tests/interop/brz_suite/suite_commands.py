@@ -1,4 +1,4 @@
-"""What of a command of a test becomes remote, in each arrangement."""
+"""The rules by which the locations of a test's command become remote, in each arrangement."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ READ = (
     "resolve-location revision-history revision-info revno rmbranch send sign-my-commits switch tag tags "
     "testament uncommit verify-signatures version-info "
 )
-"""Commands a location of which may be a URL; the others work in a tree, which is on this disk."""
+"""Commands for which a location may be a URL; the others work in a tree, which is on this disk."""
 
 ALIASES = {
     "ann": "annotate",
@@ -27,19 +27,19 @@ ALIASES = {
 }
 
 INSIDE = ("annotate", "branches", "cat", "diff", "export", "log", "ls")
-"""Commands that are told of files and folders in a branch."""
+"""Commands that accept files and folders in a branch as locations."""
 
 VALUED = ("-r", "-m", "-o", "-F", "-l", "-c", "-x", "--revision", "--message", "--output", "--file")
-"""Options whose value is no location."""
+"""Options with a value that is no location."""
 
 DIRECTORY = ("-d", "--directory")
 
 TREES = ("bind", "checkout", "join", "merge", "pull", "switch", "uncommit")
-"""Commands that work in a tree, though what they name may be remote: the folder they work in stays."""
+"""Commands that work in a tree, though their locations may be remote: the folder of the tree stays local."""
 
 
 def _words(words: Sequence[str], places: Places, base: Path) -> list[str]:
-    """A command with each location that leads to a branch replaced by a URL."""
+    """Return a command with a URL in place of each location that leads to a branch."""
     if not words or ALIASES.get(words[0], words[0]) not in READ.split():
         return list(words)
     command, *rest = words
@@ -66,7 +66,7 @@ def _word(word: str, before: str, command: str, places: Places, base: Path) -> s
 
 
 def _own(words: Sequence[str], places: Places, base: Path) -> Path | None:
-    """The branch a command works in: around the current folder, or the one that is said."""
+    """Return the branch that a command works in: around the current folder, or around the one that an option names."""
     where = base
     for before, word in pairwise(words):
         if before in DIRECTORY:
@@ -76,7 +76,7 @@ def _own(words: Sequence[str], places: Places, base: Path) -> Path | None:
 
 
 def _is_standalone(path: Path | None) -> bool:
-    """Whether it is a branch with a tree and with revisions, never bound to another: one that can be moved whole."""
+    """Tell whether a path is a branch with a tree and revisions that was never bound: it can be moved whole."""
     if path is None or not is_branch(path) or not (path / ".bzr" / "checkout").is_dir():
         return False
     options, tip = (path / ".bzr" / "branch" / name for name in ("branch.conf", "last-revision"))
@@ -89,12 +89,12 @@ Command = Callable[[list[str]], int]
 
 
 def run_named(words: Sequence[str], places: Places, base: Path, command: Command) -> int:
-    """Locations that a command names are remote."""
+    """Run a command with the locations that it names remote."""
     return command(_words(words, places, base))
 
 
 def run_defaults(words: Sequence[str], places: Places, base: Path, command: Command) -> int:
-    """Those that a branch remembers are, too."""
+    """Run a command with the locations that it names, and those that its branch remembers, remote."""
     own = _own(words, places, base)
     if own is not None:
         places.point(own)
@@ -102,7 +102,7 @@ def run_defaults(words: Sequence[str], places: Places, base: Path, command: Comm
 
 
 def run_light(words: Sequence[str], places: Places, base: Path, command: Command) -> int:
-    """The tree a command works in is a lightweight checkout."""
+    """Run a command in a tree that is made a lightweight checkout."""
     own = _own(words, places, base)
     if own is None or not _is_standalone(own):
         return command(list(words))
@@ -114,7 +114,7 @@ def run_light(words: Sequence[str], places: Places, base: Path, command: Command
 
 
 def run_bound(words: Sequence[str], places: Places, base: Path, command: Command) -> int:
-    """The branch a command works in is bound."""
+    """Run a command in a branch that is made a bound one."""
     own = _own(words, places, base)
     if own is None or not _is_standalone(own):
         return command(list(words))
@@ -126,4 +126,4 @@ def run_bound(words: Sequence[str], places: Places, base: Path, command: Command
 
 
 RUNS = {"named": run_named, "defaults": run_defaults, "light": run_light, "bound": run_bound}
-"""By the names of `suite_names.ARRANGEMENTS`."""
+"""The function of each of `suite_names.ARRANGEMENTS`."""

@@ -1,7 +1,7 @@
-"""Breezy's own tests over hpss://, and of those that fail there, the same over bzr:// (`make brz-suite`).
+"""Breezy's own tests over hpss://, and the failed ones again over bzr:// (`make brz-suite`).
 
-A case that passes over bzr:// and fails over hpss:// needs a reason in `reasons.toml`. The status is 1 if one has none,
-and if one that has a reason passes.
+A case that passes over bzr:// and fails over hpss:// needs a reason in `reasons.toml`. The exit status is 1 if such a
+case has none, or if a case with a reason passes.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from suite_reasons import Reasons, read
 
 HERE = Path(__file__).parent
 MEMORY = Path("/dev/shm")
-"""A file system without a disk, where there is one: Breezy syncs each file."""
+"""A file system in memory, if there is one: Breezy syncs each file."""
 
 
 class Outcome(NamedTuple):
-    """What became of a case."""
+    """The outcome of a case."""
 
     what: str
     is_remote: bool
@@ -33,18 +33,18 @@ class Outcome(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """A suite over both, by the names of its cases."""
+    """The outcomes of a suite over both protocols, by the names of its cases."""
 
     hpss: Mapping[str, Outcome]
     bzr: Mapping[str, Outcome]
-    """Of those that fail over hpss://."""
+    """The outcomes over bzr:// of the cases that fail over hpss://."""
 
     def only_hpss(self) -> list[str]:
         """The cases that fail over hpss:// alone."""
         return sorted(name for name, control in self.bzr.items() if control.what != "fail")
 
     def line(self, suite: str) -> str:
-        """The counts of a suite."""
+        """Return the line with the counts of a suite."""
         remote = [outcome.what for outcome in self.hpss.values() if outcome.is_remote]
         only = len(self.only_hpss())
         counts = (
@@ -55,7 +55,7 @@ class Compared(NamedTuple):
 
 
 def _run(suite: str, side: str, words: str, folder: Path, only: list[str] | None = None) -> dict[str, Outcome]:
-    """Run a suite, or some cases of it, over one protocol in a process of its own."""
+    """Run a suite, or some of its cases, over one protocol in a process of its own."""
     out, names = folder / f"{suite}-{side}.jsonl", folder / f"{suite}-{side}.json"
     command = [sys.executable, str(HERE / "suite_cases.py"), f"--suite={suite}", f"--side={side}", f"--out={out}"]
     if only is not None:
@@ -69,14 +69,14 @@ def _run(suite: str, side: str, words: str, folder: Path, only: list[str] | None
 
 
 def compare(suite: str, words: str, folder: Path) -> Compared:
-    """Run a suite over hpss://, and over bzr:// what fails there."""
+    """Run a suite over hpss://, then the failed cases over bzr://."""
     ours = _run(suite, "hpss", words, folder)
     failed = [name for name, outcome in ours.items() if outcome.what == "fail" and outcome.is_remote]
     return Compared(ours, _run(suite, "bzr", "", folder, failed) if failed else {})
 
 
 def objections(suite: str, compared: Compared, reasons: Reasons) -> list[str]:
-    """The cases that fail without a reason, and those that have one and do not fail."""
+    """Return the cases that fail without a reason, and those that have a reason and do not fail."""
     only, known = compared.only_hpss(), reasons.of(suite)
     failed = [f"{suite}: {name} fails over hpss:// alone" for name in only if name not in known]
     passed = [
@@ -88,7 +88,7 @@ def objections(suite: str, compared: Compared, reasons: Reasons) -> list[str]:
 
 
 def main() -> int:
-    """Run the suites that are asked for, all where none is."""
+    """Run the suites that the command line names, or all."""
     parser = argparse.ArgumentParser(prog="brz-suite", description=__doc__)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join([*ARRANGEMENTS, *SUITES]))
     parser.add_argument("--filter", default="", help="only cases with this in their name")

@@ -30,16 +30,16 @@ from smartserver.plugins.breezy.remotes import _remotes
 from smartserver.plugins.breezy.server import _servers
 
 REFERENCE = "Bazaar-NG Branch Reference Format 1\n"
-"""What says that `.bzr/branch` is that of a lightweight checkout."""
+"""The format line by which `.bzr/branch` belongs to a lightweight checkout."""
 
 REMEMBERED = re.compile(r"^(parent_location|push_location|submit_branch|bound_location) = (\S+)$", re.MULTILINE)
-"""The locations that a branch remembers."""
+"""Matches a location that a branch remembers."""
 
 BINDING = "bound = True\nbound_location = {}\n"
 
 
 class State(NamedTuple):
-    """What both copies of a branch have in common after a command."""
+    """The properties that both copies of a branch share after a command."""
 
     revno: int
     tip: bytes
@@ -48,13 +48,13 @@ class State(NamedTuple):
 
 
 def is_branch(path: Path) -> bool:
-    """Whether a folder is that of a branch, and not of a lightweight checkout."""
+    """Tell whether a folder has a branch, and not a lightweight checkout."""
     named = path / ".bzr" / "branch" / "format"
     return named.is_file() and named.read_text(errors="replace") != REFERENCE
 
 
 def forget() -> None:
-    """Have the plugin know as little as in a process that begins: a command is one."""
+    """Make the plugin forget everything, as each command starts in a new process."""
     for server in _servers.values():
         server.close()
     _servers.clear()
@@ -65,7 +65,7 @@ def forget() -> None:
 
 @contextmanager
 def unseen() -> Iterator[None]:
-    """Let the test see nothing of what the harness does: neither by hooks of branches nor in what is logged."""
+    """Hide the harness from the test: run no hooks of branches, and log nothing."""
     hooks, Branch.hooks = Branch.hooks, BranchHooks()
     logging.disable(logging.CRITICAL)
     forget()
@@ -94,12 +94,12 @@ class Places:
         return self._server.url + self._name
 
     def url_of(self, path: Path) -> str:
-        """The URL that stands for a folder of the test."""
+        """Return the URL that stands for a folder of the test."""
         relative = path.relative_to(self.folder).as_posix()
         return self.url if relative == "." else self.url + urlutils.escape(relative) + "/"
 
     def find(self, location: str, base: Path) -> tuple[Path, str] | None:
-        """The branch a location leads to or into, and the rest of the location; None for one that leads elsewhere."""
+        """Return the branch that a location names or lies in, and the rest of the location; None if there is none."""
         if location.startswith("file://"):
             try:
                 location = urlutils.local_path_from_url(location)
@@ -118,7 +118,7 @@ class Places:
     # -- before a command
 
     def replace(self, location: str, base: Path, *, inside: bool = False) -> str | None:
-        """The URL for a location that leads to a branch, or into one if it may; it is sent. None for another."""
+        """Send the branch at a location, or (`inside`) around it, and return the URL; None if there is no branch."""
         found = self.find(location, base)
         if found is None or (found[1] and not inside):
             return None
@@ -127,7 +127,7 @@ class Places:
         return self.url_of(path).rstrip("/") + ("/" + urlutils.escape(rest) if rest else "")
 
     def make(self, location: str, base: Path) -> str | None:
-        """The URL for a location below the test's folder at which nothing is yet; else None."""
+        """Return the URL for a free location below the test's folder; else None."""
         path = Path(os.path.normpath(base / location))
         if "://" in location or path.exists() or not path.is_relative_to(self.folder) or path == self.folder:
             return None
@@ -140,7 +140,7 @@ class Places:
         self.is_used = True
 
     def send(self, path: Path) -> None:
-        """Have the copy on the server be like a branch of the test."""
+        """Make the copy on the server equal to a branch of the test."""
         self._meet(path)
         with unseen():
             local = Branch.open(str(path))
@@ -155,7 +155,7 @@ class Places:
             self._known[path] = state
 
     def _remote(self, path: Path, local: Branch | None) -> Branch | None:
-        """The copy on the server; made if it is not there and `local` is to be sent, unless that cannot be."""
+        """Return the copy on the server. With `local` a missing copy is made if possible. None: there is none."""
         if self._server.side == "hpss":
             control = ControlDir.open(self.url_of(path))
             if local is not None and local.last_revision() != NULL_REVISION:
@@ -177,7 +177,7 @@ class Places:
     # -- after it
 
     def bring(self) -> None:
-        """Have the branches of the test be like the copies that the commands so far have met."""
+        """Make the branches of the test equal to the copies that commands have used."""
         with unseen():
             for path in sorted(self._met):
                 before = self._known[path]
@@ -197,7 +197,7 @@ class Places:
     # -- what is remembered
 
     def point(self, path: Path) -> None:
-        """Have what a branch remembers lead to the server."""
+        """Replace the locations that a branch remembers by those on the server."""
         options = path / ".bzr" / "branch" / "branch.conf"
         if not options.exists():
             return
@@ -210,7 +210,7 @@ class Places:
         options.write_text(REMEMBERED.sub(pointed, text))
 
     def restore(self) -> None:
-        """Have everything that leads to the server lead to the test's folder."""
+        """Replace all locations on the server by those in the test's folder."""
         for pattern in ("branch.conf", "location"):
             for file in self.folder.rglob(f".bzr/branch/{pattern}"):
                 text = file.read_text()
@@ -218,7 +218,7 @@ class Places:
                     file.write_text(self.local(text, urlutils.local_path_to_url(str(self.folder)) + "/"))
 
     def local(self, text: str, folder: str) -> str:
-        """A text with another folder in the place of the server's."""
+        """Return a text with `folder` in place of the server's URL."""
         return text.replace(self.url, folder)
 
     # -- the branch a command works in
@@ -235,7 +235,7 @@ class Places:
         (control / "branch" / "location").write_text(self.url_of(path).rstrip("/"))
 
     def dereference(self, path: Path) -> None:
-        """Undo that, unless the command has made the tree one of another branch."""
+        """Undo `reference`, unless the command has made the tree a checkout of another branch."""
         control = path / ".bzr"
         where = control / "branch" / "location"
         if where.exists() and where.read_text().strip().rstrip("/") == self.url_of(path).rstrip("/"):
@@ -256,7 +256,7 @@ class Places:
         options.write_text(BINDING.format(self.url_of(path)) + text)
 
     def unbind(self, path: Path) -> None:
-        """Undo that."""
+        """Undo `bind`."""
         options = path / ".bzr" / "branch" / "branch.conf"
         if options.exists():
             lines = options.read_text().splitlines(keepends=True)
@@ -279,7 +279,7 @@ def _options(branch: Any) -> bytes:
 
 
 def _become(branch: Any, state: State, source: Any) -> None:
-    """Make a branch like another."""
+    """Make a branch equal to another."""
     with branch.lock_write():
         if branch.last_revision_info() != (state.revno, state.tip):
             branch.repository.fetch(source.repository, state.tip)
@@ -292,7 +292,7 @@ def _become(branch: Any, state: State, source: Any) -> None:
 
 
 def _local(path: Path, remote: Any) -> Branch:
-    """The branch of the test, made if a command has made its copy."""
+    """Return the branch of the test, and make it if a command has made its copy."""
     if not is_branch(path):
         get_transport_from_path(str(path)).create_prefix()
         made = remote.controldir.cloning_metadir().initialize(str(path))

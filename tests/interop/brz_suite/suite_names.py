@@ -6,7 +6,7 @@ ARRANGEMENTS = {
     "light": "the tree that a command works in is a lightweight checkout",
     "bound": "the branch that a command works in is bound",
 }
-"""What of a command is remote in the blackbox suite."""
+"""The part of a command that is remote in the blackbox suite, by arrangement."""
 
 SUITES = {
     "per_branch": "(RemoteBranchFormat-default)",
@@ -17,4 +17,4 @@ SUITES = {
     "per_repository": "(RemoteRepositoryFormat-default)",
     "per_transport": "(RemoteTCPTransport,SmartTCPServer_for_testing)",
 }
-"""Interface suite -> the end of the names of the cases that are taken."""
+"""By interface suite: the end of the names of the cases to run."""

@@ -1,4 +1,4 @@
-"""Why a case may fail over hpss:// alone: a closed list of reasons, of doc/howto/use_breezy.md or of tests alone."""
+"""The reasons for which a case may fail over hpss:// alone: a closed list, of doc/howto/use_breezy.md or of tests."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ FILE = Path(__file__).parent / "reasons.toml"
 PAGE = Path(__file__).parents[3] / "doc" / "howto" / "use_breezy.md"
 
 PREFIX = "breezy.tests."
-"""What the name of each case begins with; left out in the file."""
+"""The beginning of each case's name; the file leaves it out."""
 
 
 class Reasons(NamedTuple):
     """The reasons, and the cases that have one."""
 
     texts: dict[str, str]
-    """Reason -> words of the line of doc/howto/use_breezy.md that says so."""
+    """By reason: words of its line in doc/howto/use_breezy.md."""
     of_tests: dict[str, str]
-    """Reason -> what is true of the tests alone."""
+    """By reason: the property of the tests alone that makes them fail."""
     cases: dict[str, dict[str, list[str]]]
-    """Suite -> reason -> names of cases."""
+    """By suite and reason: the names of cases."""
 
     def of(self, suite: str) -> dict[str, str]:
-        """The reason of each case of a suite that has one."""
+        """Return, for a suite, the reason of each case that has one."""
         grouped = self.cases.get(suite, {})
         return {PREFIX + name: reason for reason, names in grouped.items() for name in names}
 
 
 def read() -> Reasons:
-    """The reasons as they are written down."""
+    """Read the file of reasons."""
     whole = tomllib.loads(FILE.read_text(encoding="utf-8"))
     return Reasons(whole.pop("reasons"), whole.pop("tests"), whole)

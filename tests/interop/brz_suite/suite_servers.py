@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 SIDES = ("bzr", "hpss")
-"""The control first: a case that has no remote location there has none here."""
+"""The control first: a case without a remote location over bzr:// has none over hpss://."""
 
 STARTS = 30
-"""Seconds within which a server listens."""
+"""Seconds that a server may take to listen."""
 
 
 class Server(NamedTuple):
-    """A server that runs."""
+    """A running server."""
 
     side: str
     url: str
-    """Of the folder it serves, with a slash at its end."""
+    """The URL of the served folder, with a slash at its end."""
     root: Path
 
 
@@ -36,7 +36,7 @@ def _command(side: str, root: Path, allowed: str) -> list[str]:
 
 @contextmanager
 def serving(side: str, root: Path, allowed: str = "write") -> Iterator[Server]:
-    """Serve a folder; what the server says goes to a file beside that."""
+    """Serve a folder; the server's output goes to a file beside it."""
     root.mkdir(parents=True, exist_ok=True)
     log = root.with_suffix(f".{allowed}.log")
     with open(log, "wb") as said:

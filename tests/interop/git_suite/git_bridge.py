@@ -4,7 +4,7 @@ Before the command the repository's refs and HEAD are copied to the server, with
 `git-remote-hpss` runs as git runs it; after it the refs that a push changed are copied back. So each remote command of
 a test goes over hpss, and the test may look into the repository before and after.
 
-What a git server does besides (hooks, settings of the repository) does not happen.
+The other work of a git server (hooks, settings of the repository) is not done.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ if TYPE_CHECKING:
     from smartserver.records.model import Plan
 
 NO_BRANCH = b"refs/heads/HEAD"
-"""What HEAD names on the server where it names no branch in the repository: the server has no detached HEAD."""
+"""The server's HEAD where the repository's HEAD names no branch: the server has no detached HEAD."""
 
 DAEMON_ROOT = "repo"
-"""Where the repositories of git's daemon lie, below the folder of a test."""
+"""The folder, below that of a test, with the repositories of git's daemon."""
 
 Refs = Mapping[bytes, bytes]
 
 
 def repository_of(url: str, home: str) -> Path | None:
-    """The git folder a URL or path stands for, as git looks for it; None where there is none."""
+    """Return the git folder that a URL or path names, as git looks for it; None if there is none."""
     parts = urlsplit(url)
     if parts.scheme == "file":
         path = unquote(parts.path)
@@ -77,19 +77,19 @@ def repository_of(url: str, home: str) -> Path | None:
 
 
 def peeled(local: GitRepository, key: bytes) -> bytes:
-    """The id of the object that an annotated tag peels to, empty for any other object."""
+    """Return the id of the object that an annotated tag peels to; empty for any other object."""
     found = local.find(key.hex().encode() + b"^{}")
     return found.key if found is not None and found.key != key else b""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A repository as a push reads it."""
+    """A repository as the source of a push."""
 
     local: GitRepository
 
     def plan(self, tips: Iterable[bytes], haves: Iterable[bytes]) -> Plan:
-        """What is to be sent."""
+        """Return a plan of the objects to send."""
         return plan(self.local, tips, haves)
 
 
@@ -100,25 +100,25 @@ class Bridge:
     folder: Path
     url: str
     root: Path
-    """The folder that is served."""
+    """The served folder."""
     cache: Path
-    """What a client of the server remembers of it."""
+    """The folder in which a client of the server remembers the copy."""
     environment: Mapping[str, str]
-    """Without what git says of the repository a command runs in."""
+    """The environment without git's variables on the repository in which a command runs."""
 
     def git_refs(self) -> Refs:
-        """The refs of the repository, without those that git lets nobody push (`refs/stash`)."""
+        """Return the refs of the repository, without those that git never pushes (`refs/stash`)."""
         listed = self._git("for-each-ref", "--format=%(objectname) %(refname)")
         rows = [line.split(b" ", 1) for line in listed.splitlines()]
         return {name: bytes.fromhex(key.decode()) for key, name in rows if name.count(b"/") > 1}
 
     def served_refs(self) -> Refs | None:
-        """The refs on the server, None where there is no copy yet."""
+        """Return the refs on the server; None before there is a copy."""
         stored = self._stored()
         return {name: tips[0].id for name, tips in stored.snapshot().state.refs().items()} if stored.exists() else None
 
     def copy_in(self) -> Refs:
-        """Make the copy on the server the same; its refs."""
+        """Make the copy on the server equal to the repository, and return its refs."""
         wanted, present = self.git_refs(), self.served_refs()
         with GitRepository(self.folder, self.environment) as local:
             head = local.head() or NO_BRANCH
@@ -145,7 +145,7 @@ class Bridge:
         return wanted
 
     def copy_out(self, before: Refs) -> None:
-        """Change the refs of the repository that a command changed on the server."""
+        """Copy the refs that a command changed on the server to the repository."""
         after = self.served_refs() or {}
         changed = {name: key for name, key in after.items() if before.get(name) != key}
         removed = [name for name in before if name not in after]
@@ -165,7 +165,7 @@ class Bridge:
             fetch.close()
 
     def _set_head(self, remote: RemoteRepository, head: bytes) -> None:
-        """Set it, also to a branch that is not there."""
+        """Set HEAD on the server; its branch may be missing."""
         if remote.knowledge.settings.get("HEAD") != head:
             remote.ask((repository_configure, ConfigureRequest({"HEAD": head})))
 
@@ -181,7 +181,7 @@ class Bridge:
 
 
 def name_of(folder: Path) -> str:
-    """The name of a repository on the server. One that is made again where another was has a name of its own."""
+    """Return the name of a repository on the server. A recreated repository gets a new name."""
     mark = folder / "hpss-bridge"
     with suppress(FileExistsError):
         mark.symlink_to(uuid4().hex)  # Made at once with what it says.
@@ -189,7 +189,7 @@ def name_of(folder: Path) -> str:
 
 
 def outside(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without what git says of the repository a command runs in."""
+    """Return the environment without git's variables on the repository in which a command runs."""
     words = subprocess.run(["git", "rev-parse", "--local-env-vars"], stdout=subprocess.PIPE, text=True, check=True)
     local = {*words.stdout.split(), "GIT_PROTOCOL", "GIT_QUARANTINE_PATH"}
     return {name: value for name, value in environment.items() if name not in local}

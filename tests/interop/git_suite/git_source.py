@@ -15,11 +15,11 @@ from suites import CannotRun
 BRIDGE = Path(__file__).resolve().parent / "git_bridge.c"
 
 MAKE = ("NO_CURL=1", "NO_TCLTK=1", "NO_PYTHON=1", "NO_GETTEXT=1", "CFLAGS=-O1")
-"""Nothing that the scripts need is left out; what takes long is."""
+"""Build options that save time; the scripts need none of the parts left out."""
 
 
 def built(source: Path | None, work: Path) -> Path:
-    """A source tree of git with its programs built; without `source`, Debian's.
+    """Return a source tree of git with its programs built; without `source`, Debian's.
 
     Raises:
         CannotRun: something is missing.
@@ -43,7 +43,7 @@ def built(source: Path | None, work: Path) -> Path:
 
 
 def version(source: Path) -> str:
-    """The release of a source tree."""
+    """Return the release of a source tree."""
     for name in ("GIT-VERSION-FILE", "version", "GIT-VERSION-GEN"):
         if (source / name).exists():
             found = re.search(r"\d+\.\d+\.\d+", (source / name).read_text())
@@ -53,7 +53,7 @@ def version(source: Path) -> str:
 
 
 def _download(folder: Path) -> Path:
-    """The upstream archive of Debian's source package. The system's lists of sources are not changed."""
+    """Download the upstream archive of Debian's source package, without a change to the system's lists of sources."""
     archives = sorted(folder.glob("git_*.orig.tar.*"))
     if archives:
         return archives[-1]
@@ -83,7 +83,7 @@ def _unpack(archive: Path, source: Path) -> None:
 
 
 def _run(command: Sequence[str], folder: Path) -> str:
-    """What a command wrote.
+    """Return the output of a command.
 
     Raises:
         CannotRun: it failed, or is not installed.

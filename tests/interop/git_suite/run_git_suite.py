@@ -1,9 +1,8 @@
 """Run git's own test suite over hpss: `make git-suite`.
 
 The network scripts of git's `t/` run with a git whose remotes on this machine are served over hpss (git_bridge.py).
-Those of smart HTTP run with stock git on the gateway (gateway_httpd.py).
-Each case that fails has its reason in reasons.toml. The status is 1 where a case without a reason fails, and where
-one with a reason passes.
+Those of smart HTTP run with stock git on the gateway (gateway_httpd.py). Each case that fails has its reason in
+reasons.toml. The exit status is 1 if a case without a reason fails, or if one with a reason passes.
 """
 
 from __future__ import annotations
@@ -43,18 +42,19 @@ FORKS = Forks(
     "smartserver.vcs.git.read",
     "zstandard",
 )
-"""The helper is started thousands of times."""
+"""Forks the helper, which is started thousands of times."""
 
 LINE = re.compile(r"(ok|not ok) (\d+)(?: - )?(.*)")
 
 
 def is_http(script: str) -> bool:
-    """Whether a script is one of git's smart HTTP."""
+    """Tell whether a script is one of git's smart HTTP."""
     return "-http-" in f"{script}-"
 
 
 def programs_of_http() -> str:
-    """The folder with the installed `git-remote-http`: git is built without libcurl, whose headers few machines have.
+    """Return the folder of the installed `git-remote-http`: git is built without libcurl, whose headers few machines
+    have.
 
     Raises:
         CannotRun: there is none.
@@ -67,19 +67,19 @@ def programs_of_http() -> str:
 
 @dataclass
 class Cases:
-    """What became of the cases of one script, by their numbers."""
+    """The outcomes of the cases of one script, by their numbers."""
 
     passed: set[int] = field(default_factory=set)
     failed: dict[int, str] = field(default_factory=dict)
-    """With their titles."""
+    """The titles of the failed cases."""
     bridged: set[int] = field(default_factory=set)
-    """Those with a command over hpss."""
+    """The cases with a command over hpss."""
     problem: str = ""
-    """Why the script did not come to its end."""
+    """The reason why the script did not reach its end."""
 
 
 def cases_of(lines: Sequence[str]) -> Cases:
-    """The cases in the output of a script; skipped cases and known breakages of git are left out."""
+    """Read the cases in the output of a script, without skipped cases and known breakages of git."""
     cases = Cases()
     bridged = complete = False
     for line in lines:
@@ -104,7 +104,7 @@ def cases_of(lines: Sequence[str]) -> Cases:
 
 
 class Suite:
-    """The scripts of one git, a server for them, and the processes that run."""
+    """The scripts of one git, a server for them, and the running processes."""
 
     def __init__(self, source: Path, work: Path, timeout: float) -> None:
         self._tests = source / "t"
@@ -116,11 +116,11 @@ class Suite:
         self._url = ""
         self._programs = Path()
         self._gateway: dict[str, str] = {}
-        """Variables for scripts of HTTP."""
+        """Variables for the scripts of HTTP."""
 
     @contextmanager
     def served(self, scripts: Sequence[str]) -> Iterator[None]:
-        """The servers for the repositories of these scripts."""
+        """Run the servers for the repositories of these scripts."""
         for protocol in ("file", "git"):
             program = self._work / f"git-remote-{protocol}"
             program.write_text("from git_bridge import main\n\nmain()\n")
@@ -213,14 +213,14 @@ class Suite:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a script and all that it started."""
+    """End a script and all processes that it started."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def main() -> int:
-    """Run what the command line says; the exit status."""
+    """Run the scripts that the command line names, and return the exit status."""
     parser = argparse.ArgumentParser(prog="make git-suite ARGS=...", description=__doc__.split("\n\n")[0])
     parser.add_argument("scripts", nargs="*", help="scripts, as t5510 (default: all of reasons.toml)")
     parser.add_argument(
@@ -251,18 +251,18 @@ def main() -> int:
 
 @dataclass
 class Report:
-    """What became of the scripts, said as each ends."""
+    """The outcomes of the scripts, printed as each ends."""
 
     suite: Suite
     reasons: Reasons
     wrong: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
-    """Cases by reason, and those that passed."""
+    """The number of cases by reason, and of those that passed."""
     faulty: int = 0
-    """Cases that fail with git alone, too: they are left out."""
+    """The number of cases that fail with git alone, too, and are left out."""
 
     def run(self, scripts: Sequence[str], jobs: int) -> int:
-        """Run scripts, the status of the whole."""
+        """Run scripts, and return the exit status."""
         with ThreadPoolExecutor(jobs) as pool:
             running = {pool.submit(self.suite.run, f"{name}.sh", bridged=True): name for name in scripts}
             try:

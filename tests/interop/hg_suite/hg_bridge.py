@@ -1,13 +1,13 @@
 """The extension of the hg suite: a repository of a test is served over hpss for the length of one hg command.
 
-A command that opens a repository in a folder as its remote opens a copy of it on a server, through the extension hpss.
-The copy has the changesets, phases, bookmarks and markers that the folder shows to others. What a push changed on the
-server is copied back into the folder before the push reports on it, so that the test may look into the folder before
-and after, and the folder says what it received.
+A command whose remote is a repository in a folder opens a copy of it on a server instead, through the extension hpss.
+The copy has the changesets, phases, bookmarks and markers that the folder shows to others. The changes that a push
+makes on the server are copied back into the folder before the push reports on them. So the test may look into the
+folder before and after, and the folder reports what it received.
 
-Not served: a clone by copying files, what looks into a working copy, a folder that a command creates, repositories
-behind hgweb, and commands with `--remote-hidden`: a server has nothing hidden to show. Numbers of revisions and local
-tags are replaced by ids, because a server knows neither.
+Not served: a clone that copies files, commands that look into a working copy, a folder that a command creates,
+repositories behind hgweb, and commands with `--remote-hidden`, as a server has nothing hidden to show. Numbers of
+revisions and local tags are replaced by ids, because a server knows neither.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ FROM_REMOTE = frozenset((b"confirm", b"bundle", b"noupdate"))
 """Options of `hg pull`, `incoming` and `clone`, whose revisions are those of the remote."""
 
 _copying = False
-"""Whether the bridge opens a repository: that one is not bridged."""
+"""True while the bridge itself opens a repository, which is not bridged."""
 
 _in_place = False
-"""Whether a command looks at the files of a folder: a clone that may copy them, or `identify`."""
+"""True while a command looks at the files of a folder: a clone that may copy them, or `identify`."""
 
 
 class Bridge:
@@ -53,7 +53,7 @@ class Bridge:
         self._ui = ui
         self.folder = folder
         self.is_ssh = is_ssh
-        """Whether what the folder prints has a prefix, and its hooks are those of a server."""
+        """True if the output of the folder gets a prefix, and its hooks are those of a server."""
         self.shown = b"file:" + folder
         self.url = os.fsencode(f"{os.environ['HPSS_BRIDGE']}/{uuid4().hex}")
 
@@ -71,7 +71,7 @@ class Bridge:
             exchange.push(local, peer, force=True, newbranch=True, bookmarks=names)
 
     def _configure(self, peer: Any) -> None:
-        """Have the server publish, and exchange markers, as the folder does."""
+        """Make the server publish, and exchange markers, as the folder does."""
         folder = FACTORY.repository(_quiet(), self.folder)
         publishes = folder.ui.configbool(b"phases", b"publish")
         evolves = obsolete.isenabled(folder, obsolete.exchangeopt)
@@ -82,7 +82,7 @@ class Bridge:
         peer.remote.repository.ask((repository_configure, ConfigureRequest(settings)))
 
     def copy_out(self, pushed: Sequence[bytes]) -> None:
-        """Bring into the folder what a push changed on the server. `pushed`: the heads that it sent."""
+        """Copy the changes that a push made on the server into the folder. `pushed`: the heads that the push sent."""
         with _alone():
             # Behind ssh another process of Mercurial's reads the user's configuration, without the command's options.
             folder = FACTORY.repository(mercurial_ui.ui.load() if self.is_ssh else self._ui, self.folder)
@@ -105,14 +105,14 @@ class Bridge:
                 folder._bookmarks.applychanges(folder, transaction, self._moved(folder, peer))
 
     def _secret(self, folder: Any, peer: Any) -> list[bytes]:
-        """Changesets that are secret in the folder, which the copy left out, and that a push has sent."""
+        """Return changesets that are secret in the folder, which the copy left out, and that a push has sent."""
         unfiltered = folder.unfiltered()
         heads = [node for node in peer.heads() if unfiltered.changelog.hasnode(node)]
         return [unfiltered[revision].node() for revision in unfiltered.revs(b"secret() and ::%ln", heads)]
 
     def _public(self, folder: Any, peer: Any, pushed: Sequence[bytes]) -> list[bytes]:
-        """Drafts that a push made public: what was pushed, or in a repository that does not publish what is public on
-        the server."""
+        """Return drafts that a push made public: the pushed ones, or, in a repository that does not publish, those that
+        are public on the server."""
         unfiltered = folder.unfiltered()
         has = unfiltered.changelog.hasnode
         if self._publishes():
@@ -127,7 +127,7 @@ class Bridge:
         return [node for node in public if unfiltered[node].phase() != phases.public]
 
     def _moved(self, folder: Any, peer: Any) -> list[tuple[bytes, bytes | None]]:
-        """The bookmarks that differ on the server, with where they are there."""
+        """Return the bookmarks that differ on the server, with their places there."""
         there = {name: bytes.fromhex(node.decode()) for name, node in peer.listkeys(b"bookmarks").items()}
         changes: list[tuple[bytes, bytes | None]] = []
         changes += [(name, node) for name, node in there.items() if folder._bookmarks.get(name) != node]
@@ -140,7 +140,7 @@ class Bridge:
 
     @contextmanager
     def _prefixed(self, ui: Any) -> Iterator[None]:
-        """Print what is printed within as the client prints what the remote says."""
+        """Print with the prefix that the client gives to the remote's output."""
         is_captured = ui.configbool(b"experimental", b"bundle2-output-capture")
         ui.pushbuffer(error=True, subproc=True)
         try:
@@ -151,13 +151,13 @@ class Bridge:
 
 
 def _markers(peer: Any) -> list[Any]:
-    """The markers that a pull would bring."""
+    """Return the markers that a pull would bring."""
     found = stream(peer.remote.markers)
     return list(obsolete._readmarkers(found)[1]) if peer.remote.markers else []
 
 
 def uisetup(ui: Any) -> None:
-    """Put the bridge around what opens a remote repository, and around a clone that may do without."""
+    """Wrap the functions that open a remote repository, and a clone that may do without one."""
     extensions.wrapfunction(FACTORY, "peer", _peer)
     extensions.wrapfunction(extensions, "loadall", _load_extensions)
     extensions.wrapfunction(cloning, "clone", _clone)
@@ -168,7 +168,7 @@ def uisetup(ui: Any) -> None:
 
 
 def folder_of(path: Any, top: bytes) -> tuple[bytes, bool] | None:
-    """The folder of a repository a path names, and whether ssh leads there; None if there is none."""
+    """Return the folder of a repository that a path names, and whether ssh leads there; None if there is none."""
     url = urlutil.url(location(path))
     if url.scheme in (None, b"file"):
         folder, is_ssh = url.localpath(), False
@@ -206,7 +206,7 @@ def _peer(
     pushkey = peer.pushkey
 
     def push_key(**entry: bytes) -> bool:
-        """Of a push in the format before bundle2."""
+        """Copy the changes back after a push in the format before bundle2."""
         is_done: bool = pushkey(**entry)
         if is_done:
             bridge.copy_out([])
@@ -221,12 +221,12 @@ def _peer(
 
 @functools.cache
 def _wrap_pushes() -> None:
-    """Put the bridge around a push of the extension hpss."""
+    """Wrap the pushes of the extension hpss."""
     extensions.wrapfunction(exchange, "_pushbundle2", _push_bundle)
 
 
 def _push_bundle(original: Original, operation: Any) -> Any:
-    """Copy back what the server has accepted, before the push says what became of bookmarks."""
+    """Copy back the changes that the server has accepted, before the push reports on bookmarks."""
     bridge = getattr(operation.remote, "bridge", None)
     if bridge is None:
         return original(operation)
@@ -254,7 +254,7 @@ def _push_bundle(original: Original, operation: Any) -> Any:
 
 
 def ids_here(folder: bytes, names: Sequence[bytes]) -> dict[bytes, bytes]:
-    """The ids of those names of revisions that only the repository itself knows: numbers and local tags."""
+    """Return the ids of those names of revisions that only the repository itself knows: numbers and local tags."""
     repository = FACTORY.repository(_quiet(), folder)
     tags = repository.tags()
     found = {name: tags[name].hex().encode() for name in names if repository.tagtype(name) == b"local"}
@@ -272,13 +272,13 @@ def _get_remote_changes(original: Original, ui: Any, repository: Any, peer: Any,
 
 
 def _move_phases(original: Original, *arguments: Any, **named: Any) -> None:
-    """Leave the phases of a repository that the bridge pushes from: they may lie in a store that is shared."""
+    """Move no phases while the bridge pushes from a repository: they may lie in a shared store."""
     if not _copying:
         original(*arguments, **named)
 
 
 def _active_path(original: Original, repository: Any, peer: Any) -> Any:
-    """The name of a folder where Mercurial remembers remotes is its path."""
+    """Return the name under which Mercurial remembers a remote; for a folder, its path."""
     bridge = getattr(peer, "bridge", None)
     if bridge is None:
         return original(repository, peer)
@@ -296,7 +296,7 @@ def _clone(original: Original, *arguments: Any, pull: bool = False, revs: Any = 
 
 
 def _load_extensions(original: Original, *arguments: Any, **named: Any) -> None:
-    """Leave those that a folder alone enables: they are meant for Mercurial's own server."""
+    """Skip the extensions that only a folder enables: they are meant for Mercurial's own server."""
     if not _copying:
         original(*arguments, **named)
 
@@ -308,7 +308,7 @@ def _identify(original: Original, *arguments: Any, **named: Any) -> Any:
 
 @contextmanager
 def _looking_inside(looks: bool) -> Iterator[None]:
-    """Open repositories in folders as they are, or not."""
+    """Set whether repositories in folders are opened unbridged."""
     global _in_place
     before, _in_place = _in_place, looks
     try:
@@ -319,7 +319,7 @@ def _looking_inside(looks: bool) -> Iterator[None]:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Open repositories as they are."""
+    """Open repositories unbridged."""
     global _copying
     before, _copying = _copying, True
     try:
@@ -329,7 +329,7 @@ def _alone() -> Iterator[None]:
 
 
 def _quiet() -> Any:
-    """A user without settings, who prints nothing."""
+    """Return a `ui` without settings that prints nothing."""
     ui = mercurial_ui.ui.load()
     ui.setconfig(b"ui", b"quiet", b"yes", b"bridge")
     return ui

@@ -12,7 +12,7 @@ FURTHER = "  > "
 
 
 class Case(NamedTuple):
-    """One command, and what follows it."""
+    """One command, and the output that follows it."""
 
     line: int
     command: str
@@ -21,17 +21,17 @@ class Case(NamedTuple):
 
 @dataclass
 class Cases:
-    """What became of the cases of one file, by their lines."""
+    """The outcomes of the cases of one file, by their lines."""
 
     passed: set[int] = field(default_factory=set)
     failed: dict[int, str] = field(default_factory=dict)
-    """With their commands."""
+    """The commands of the failed cases."""
     problem: str = ""
-    """Why the file did not come to its end."""
+    """The reason why the file did not reach its end."""
 
 
 def cases_in(text: str) -> list[Case]:
-    """The cases of a test file, or of what a run of one printed."""
+    """Read the cases of a test file, or of a run's output."""
     found: list[Case] = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith(START):
@@ -46,7 +46,7 @@ def cases_in(text: str) -> list[Case]:
 
 
 def compared(expected: str, printed: str | None) -> Cases:
-    """The cases of a file, and which of them printed something else; None is a run that printed what is expected."""
+    """Return the cases of a file, with those that printed something else; None: the run printed the expected output."""
     cases = Cases()
     wanted = cases_in(expected)
     given = wanted if printed is None else cases_in(printed)
@@ -64,7 +64,7 @@ def compared(expected: str, printed: str | None) -> Cases:
 
 
 def outcome(tests: Path, results: Path, name: str, result: str) -> Cases:
-    """The cases of a test, by its name and what run-tests.py says of it."""
+    """Return the outcomes of a test, by its name and the verdict of run-tests.py."""
     expected = (tests / name.partition("#")[0]).read_text(errors="replace")
     if result == "success":
         return compared(expected, None)
@@ -75,5 +75,5 @@ def outcome(tests: Path, results: Path, name: str, result: str) -> Cases:
 
 
 def bridged(log: Path) -> Counter[str]:
-    """How many operations went over hpss, by test: the bridge writes a line for each."""
+    """Count the operations over hpss, by test: the bridge writes a line for each."""
     return Counter(log.read_text().splitlines() if log.exists() else ())

@@ -1,8 +1,8 @@
 """Run Mercurial's own tests over hpss: `make hg-suite`.
 
 Its test files about exchange run with an hg whose remote repositories on this machine are served over hpss
-(hg_bridge.py). Each case that fails has its reason in reasons.toml. The status is 1 where a case without a reason
-fails, and where one with a reason passes.
+(hg_bridge.py). Each case that fails has its reason in reasons.toml. The exit status is 1 if a case without a reason
+fails, or if one with a reason passes.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Suite:
 
     @contextmanager
     def served(self) -> Iterator[None]:
-        """A server for the repositories of the tests."""
+        """Run a server for the repositories of the tests."""
         with suite_server(self.work) as self._url:
             yield
 
     def run(self, files: Sequence[str], *, over_hpss: bool) -> dict[str, Cases]:
-        """Run test files, over hpss or with Mercurial alone; what became of each test."""
+        """Run test files, over hpss or with Mercurial alone, and return the outcomes of each test."""
         results = self.work / ("hpss" if over_hpss else "plain")
         rmtree(results, ignore_errors=True)
         (results / "tmp").mkdir(parents=True)
@@ -80,27 +80,27 @@ class Suite:
         return {name: outcome(self.tests, results, name, each["result"]) for name, each in sorted(said.items())}
 
     def operations(self) -> dict[str, int]:
-        """How many operations of each test went over hpss."""
+        """Return the number of operations over hpss of each test."""
         return bridged(self.work / "hpss" / "bridged")
 
 
 @dataclass
 class Report:
-    """What became of the tests."""
+    """The outcomes of the tests."""
 
     reasons: Reasons
     wrong: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
-    """Cases by reason, and those that passed."""
+    """The number of cases by reason, and of those that passed."""
     skipped: list[str] = field(default_factory=list)
-    """Tests that need something this machine lacks."""
+    """The tests that need something this machine lacks."""
     remote: int = 0
-    """Operations over hpss."""
+    """The number of operations over hpss."""
     faulty: int = 0
-    """Cases that fail with Mercurial alone, too: they are left out."""
+    """The number of cases that fail with Mercurial alone, too, and are left out."""
 
     def doubtful(self, outcomes: Mapping[str, Cases]) -> list[str]:
-        """The files with a failure that has no reason, or with no end."""
+        """Return the files with a failure that has no reason, or without an end."""
         return sorted(
             {
                 name.partition("#")[0]
@@ -111,7 +111,7 @@ class Report:
         )
 
     def add(self, outcomes: Mapping[str, Cases], plain: Mapping[str, Cases], operations: Mapping[str, int]) -> None:
-        """Count the cases of a run; `plain` has what Mercurial alone does with the doubtful files."""
+        """Count the cases of a run; `plain` has the outcomes of the doubtful files with Mercurial alone."""
         for name, cases in outcomes.items():
             if cases.problem == "skip":
                 self.skipped.append(name)
@@ -136,7 +136,7 @@ class Report:
                 self.wrong.append(f"{name}: {cases.problem}")
 
     def lines(self) -> Iterator[str]:
-        """What is printed in the end."""
+        """Yield the lines of the report."""
         more = f", {self.remote} operations over hpss"
         yield from summary(self.reasons, self.counts, "Mercurial", self.faulty, more)
         if self.skipped:
@@ -148,7 +148,7 @@ class Report:
 
 
 def main() -> int:
-    """Run what the command line says; the exit status."""
+    """Run the tests that the command line names, and return the exit status."""
     parser = argparse.ArgumentParser(prog="make hg-suite ARGS=...", description=__doc__.split("\n\n")[0])
     parser.add_argument("files", nargs="*", help="test files, as test-push (default: all of reasons.toml)")
     parser.add_argument("--plain", action="store_true", help="with Mercurial alone: what fails on this machine anyway")

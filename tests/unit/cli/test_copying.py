@@ -51,7 +51,7 @@ def opened(folder: Path) -> Snapshot:
 
 
 def refs(folder: Path) -> dict[bytes, bytes]:
-    """Where the refs of a repository in a folder are."""
+    """Return the refs of a repository in a folder, with their tips."""
     return {name: value[0].id for name, value in opened(folder).state.refs().items()}
 
 
@@ -173,7 +173,7 @@ def test_what_is_served(place: str, parts: tuple[str, str]) -> None:
 def test_none_is_made_in_the_folders_of_another(
     source: tuple[Path, History], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_store: bool
 ) -> None:
-    """However deep, whatever they are called, and whichever way leads there."""
+    """The check holds at any depth, for any name, and by any path that leads there."""
     folder, _ = source
     around = tmp_path / "around"
     assert run("push", str(folder), str(around)).exit_code == 0
@@ -192,7 +192,7 @@ def test_none_is_made_in_the_folders_of_another(
 
 
 def test_what_is_missing_on_the_way_is_made(source: tuple[Path, History], target: tuple[str, Path]) -> None:
-    """As where git pushes."""
+    """Missing folders of the path are created, as for a push of git."""
     folder, _ = source
     place, there = target
     assert run("push", str(folder), f"{place}/new/deep/project").exit_code == 0
@@ -233,7 +233,7 @@ def test_what_is_rather_another_place_is_made_only_when_said_so(
 def test_another_kind_is_refused_by_name(
     source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path
 ) -> None:
-    """And not for what it is damaged by when it is read as its own."""
+    """The error does not report damage that would come from reading the repository as the other kind."""
     folder, _ = source
     place, there = target
     bazaar = tmp_path / "bazaar"
@@ -311,7 +311,7 @@ def test_a_source_that_is_lost_half_way_is_not_taken_for_the_target(
 
 
 def marker(number: int) -> tuple[bytes, bytes]:
-    """The key of an obsolescence marker and itself."""
+    """Return the key of an obsolescence marker, and the marker."""
     made = (number.to_bytes(20, "big"), (b"s" * 20,), 0, ((b"user", b"u"),), (0.0, 0), None)
     encoded = b"".join(obsolete.encodemarkers([made], False, 1))
     return key_of(encoded), encoded
@@ -330,7 +330,7 @@ def markers_of(folder: Path) -> dict[bytes, bytes]:
 @pytest.mark.unbanned("per-item: what does not fit into a request goes in several")
 @pytest.mark.parametrize("command", ["push", "pull"])
 def test_a_map_that_is_not_told(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its entries go in requests of their own, of a bounded size, and only those that the other side lacks."""
+    """Its entries go in requests of their own, of bounded size, and only the entries that the other side lacks."""
     source, target = str(tmp_path / "source"), str(tmp_path / "target")
     every = dict(marker(number) for number in range(10))
     add_markers(source, every)
@@ -371,7 +371,7 @@ def test_what_came_is_passed_on_once() -> None:
 
 
 def test_damage_is_of_the_side_it_came_from(source: tuple[Path, History], target: tuple[str, Path]) -> None:
-    """A record is read by the written side alone, which finds that it is damaged."""
+    """Only the written side decodes a record, and so finds the damage."""
     folder, _ = source
     place, there = target
     pack = pack_of(folder)
@@ -456,7 +456,7 @@ def test_tags_and_maps_come_along(source: tuple[Path, History], tmp_path: Path) 
 
 
 OWNER = 65534
-"""Of the folder that is served, where the tests run as root."""
+"""The owner of the served folder, where the tests run as root."""
 
 
 @pytest.mark.parametrize("words", [
@@ -466,7 +466,7 @@ OWNER = 65534
 def test_root_is_the_owner_of_a_folder_before_it_writes_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
-    """A server of that account could not read what root writes."""
+    """A server of that account could not read files that root owns."""
     source, served = tmp_path / "source", tmp_path / "served"
     stored(source)
     stored(served / "target", 1)

@@ -1,4 +1,4 @@
-"""cli.git_remote, cli.git_remote_run: the program git starts."""
+"""cli.git_remote, cli.git_remote_run: the program that git starts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(*arguments: str, said: str = "", **environment: str) -> subprocess.Compl
 
 
 def test_a_url_is_utf_8_in_every_locale() -> None:
-    """Decoded by the locale's encoding it is no URL, or leads to another repository."""
+    """Decoded by the locale's encoding the URL would be invalid, or lead to another repository."""
     done = run("origin", "hpss://127.0.0.1:1/ü", **ASCII)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -54,7 +54,7 @@ def test_a_folder_of_another_machine_is_named_in_utf_8(tmp_path: Path) -> None:
     ],
 )
 def test_the_ssh_of_gits_user(tmp_path: Path, variables: dict[str, str], config: str, expected: str) -> None:
-    """As git itself chooses it; the command is one for a shell."""
+    """Git itself chooses ssh in the same way; the command is for a shell."""
     ssh = tmp_path / "ssh"
     ssh.write_text('#!/bin/sh\nprintf "%s" "$1" > "${0%/*}/said"\n')
     other = tmp_path / "of-git-ssh"
@@ -70,7 +70,7 @@ def test_the_ssh_of_gits_user(tmp_path: Path, variables: dict[str, str], config:
 
 
 def test_ssh_learns_nothing_of_the_repository(tmp_path: Path) -> None:
-    """As from git itself: git may run there, or in a `ProxyCommand`, in another one."""
+    """Git hides the repository from ssh, too: git may run on another repository there, or in a `ProxyCommand`."""
     ssh = tmp_path / "ssh"
     ssh.write_text(f"#!/bin/sh\nenv > {tmp_path}/said\n")
     ssh.chmod(0o755)
@@ -91,7 +91,7 @@ def test_a_wrong_url_is_one_line() -> None:
 @pytest.mark.parametrize("key", ["any", "SHA256:AAAA"])
 @pytest.mark.parametrize("value", ["0", "false", ""])
 def test_a_host_key_in_a_url_of_a_repository_is_refused(key: str, value: str) -> None:
-    """Git says by this variable whose URL it is; whoever may push to a repository could have keys go unchecked."""
+    """Git tells by this variable whether the user gave the URL. A repository's URL could disable host key checks."""
     url = f"hpss+sftp://127.0.0.1:1/srv/x?host-key={key}"
     done = run("origin", url, GIT_PROTOCOL_FROM_USER=value)
     assert (done.returncode, done.stdout) == (128, "")
@@ -102,7 +102,7 @@ def test_a_host_key_in_a_url_of_a_repository_is_refused(key: str, value: str) ->
 
 
 def started(command: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
-    """One that has answered, and waits for git to say more."""
+    """Start a remote program that has answered, and waits for more input from git."""
     process = subprocess.Popen(
         [*command, sys.executable, "-m", "smartserver.cli.git_remote", "origin", "hpss://127.0.0.1:1/x"],
         stdin=subprocess.PIPE,
@@ -120,7 +120,7 @@ def started(command: tuple[str, ...] = ()) -> subprocess.Popen[bytes]:
 
 @pytest.mark.parametrize("number", ENDING)
 def test_what_ends_a_command_is_an_interrupt(number: signal.Signals) -> None:
-    """`tests/interop` looks at what is left then."""
+    """`tests/interop` checks the files that are left then."""
     with started() as process:
         process.send_signal(number)
         _, said = process.communicate(timeout=60)
@@ -151,7 +151,7 @@ os._exit(git_remote_run.serve("origin", "hpss://127.0.0.1:1/x", {{}}, parent=1))
 
 
 def served(run: str, later: tuple[signal.Signals, ...] = ()) -> tuple[int, str, str]:
-    """Status, output and errors of a command that does something, and gets signals while it tidies up."""
+    """Return status, output and errors of a command that runs `run`, and gets signals while it cleans up."""
     script = SERVE.format(run=run, later=[int(number) for number in later])
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
     return done.returncode, done.stdout, done.stderr

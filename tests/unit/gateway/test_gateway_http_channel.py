@@ -1,4 +1,4 @@
-"""gateway.http_channel: how long a client may keep the server waiting, on a clock of the test's own."""
+"""gateway.http_channel: the time for which a client may keep the server waiting, on a clock of the test."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ IDLE = 40.0
 
 
 class Carrier(StringTransportWithDisconnection):
-    """A TCP connection without a network. `dataBuffer`: bytes that the client does not take."""
+    """A TCP connection without a network. `dataBuffer`: the bytes that the client does not read."""
 
     dataBuffer = b""
     offset = 0
@@ -48,10 +48,10 @@ class Carrier(StringTransportWithDisconnection):
         self.aborted = False
 
     def setTcpNoDelay(self, enabled: bool) -> None:
-        """As a TCP connection has it."""
+        """Accept the option of a TCP connection."""
 
     def setTcpKeepAlive(self, enabled: bool) -> None:
-        """As a TCP connection has it."""
+        """Accept the option of a TCP connection."""
 
     def getHandle(self) -> socket.socket:
         return self._socket
@@ -68,7 +68,7 @@ class Carrier(StringTransportWithDisconnection):
 
     @property
     def sent(self) -> bytes:
-        """What the client was sent."""
+        """The bytes that were sent to the client."""
         content: bytes = self.value()  # type: ignore[no-untyped-call]  # As above.
         return content
 
@@ -121,7 +121,7 @@ def test_a_client_that_asks_nothing(place: Place) -> None:
 
 
 def test_a_head_that_comes_byte_by_byte(place: Place) -> None:
-    """However often something comes, all of it has so long."""
+    """The timeout is for the whole head, however often bytes arrive."""
     channel, carrier = place.connect()
     for byte in b"GET /project/info/refs?service=git-upload-pack HTTP/1.1\r\nHost: x\r\n":
         if carrier.connected:
@@ -148,7 +148,7 @@ PUSH = (
 
 
 def test_a_body_in_gzip_has_a_bound(place: Place) -> None:
-    """It could be a thousand times as long as what came."""
+    """The decoded body could be a thousand times as long as the received one."""
     channel, carrier = place.connect()
     fields = b"Content-Encoding: gzip\r\nExpect: 100-continue\r\n\r\n"
     channel.dataReceived(PUSH.replace(b": 100\r\n", b": %d\r\n" % (MAX_FETCH + 1)).removesuffix(b"\r\n") + fields)
@@ -156,7 +156,7 @@ def test_a_body_in_gzip_has_a_bound(place: Place) -> None:
 
 
 def test_a_push_with_hooks_has_a_lane_of_its_own(place: Place) -> None:
-    """Its hooks are run there too."""
+    """The hooks run in that lane, too."""
     place.gateway.executor = lanes = Lanes()
     for paths in ("other", "project"):
         hook = Hook(HookText(paths, ["/check"]))
@@ -179,7 +179,7 @@ def test_a_lost_client_takes_no_place(place: Place) -> None:
 
 
 def test_a_client_that_waits_for_an_update_takes_no_place(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An update may take minutes, in which other repositories are fetched."""
+    """An update may take minutes, and other repositories can be fetched meanwhile."""
     waiting: list[object] = []
     updates: Any = SimpleNamespace(
         bring=lambda path, client, done: waiting.append(done), forget=lambda path, done: waiting.remove(done)
@@ -200,7 +200,7 @@ def test_a_client_that_waits_for_an_update_takes_no_place(place: Place, monkeypa
 
 
 def test_a_program_is_killed_with_all_that_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that counts objects writes nothing, so it would not notice that its client is gone."""
+    """A program that counts objects writes nothing, so it would not notice that its client has disconnected."""
     program = tmp_path / "git"
     program.write_text("#!/bin/sh\nsleep 1000 &\necho $!\nwait\n")
     program.chmod(0o755)
@@ -229,7 +229,7 @@ def test_a_body_that_does_not_come(place: Place) -> None:
 
 
 def test_a_refused_body_that_comes_byte_by_byte(place: Place) -> None:
-    """It is read no longer than that of a request of hpss:// which was refused."""
+    """The body is read for no longer than the body of a refused request of hpss://."""
     channel, carrier = place.connect()
     channel.dataReceived(PUSH.replace(b"application/x-git-receive-pack-request", b"text/plain"))
     for _ in range(20):
@@ -241,7 +241,7 @@ def test_a_refused_body_that_comes_byte_by_byte(place: Place) -> None:
 
 
 def test_a_body_in_chunks_that_is_too_large(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No length says it before. It is read no further than that of any request that was refused."""
+    """No length announces the size. The body is read no further than that of any refused request."""
     monkeypatch.setattr(http_request, "MAX_PUSH", 100_000)
     monkeypatch.setattr(http_request, "DRAIN_BYTES", 1_000_000)
     channel, carrier = place.connect()
@@ -300,7 +300,7 @@ def test_an_idle_connection_makes_room(tmp_path: Path) -> None:
 
 
 def test_a_server_that_stops(place: Place) -> None:
-    """Idle connections close at once; one with a request has its answer first."""
+    """Idle connections close at once; a connection with a request gets its answer first."""
     _, idle = place.connect()
     channel, busy = place.connect()
     channel.dataReceived(PUSH)

@@ -1,4 +1,4 @@
-"""store.incoming: records that come again, byte for byte, in another revision of one upload."""
+"""store.incoming: records that are repeated, byte for byte, in another revision of one upload."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ class Twins:
         self.repository = PackRepository(MemoryTransport(), "project", randomness=Repeatable())
 
     def send(self, *segments: bytes) -> None:
-        """The first commit, its first child, then these."""
+        """Send the first commit, its first child, then these segments."""
         sent = [self.history.segment(self.first), self.history.segment(self.twins[0]), *segments]
         upload(self.repository, b"".join(sent), len(sent)).abandon()
 
     def refused(self, *segments: bytes) -> CodedError:
-        """The error they end in."""
+        """Return the error that these segments cause."""
         with pytest.raises(CodedError) as caught:
             self.send(*segments)
         return caught.value
 
     def second(self, *, based: bool = True, without: bytes = b"", damaged: bytes = b"") -> bytes:
-        """The second child's segment, record by record as the first's; one left out, or damaged near its end."""
+        """Return the second child's segment, with the first's records; one may be left out, or damaged near its end."""
         tip = self.twins[1]
         entries, bodies = [], []
         for key, path in self.history.introduced[tip]:
@@ -61,7 +61,7 @@ class Twins:
         return encode_segment(tip, [Parent(self.first)], entries, bodies, KINDS)
 
     def before(self, path: bytes) -> bytes:
-        """The record of the first commit at a path; the commit itself if there is none."""
+        """Return the record of the first commit at a path, or the commit itself if there is none."""
         return next((key for key, each in self.history.introduced[self.first] if path and each == path), self.first)
 
 
@@ -73,7 +73,7 @@ def twins() -> Twins:
 @pytest.mark.parametrize("proving", FORMS[:1], indirect=True)
 @pytest.mark.parametrize(("based", "hashed"), [(True, 0), (False, 1)])
 def test_a_copy_of_a_file_is_not_looked_at_again(twins: Twins, based: bool, hashed: int) -> None:
-    """Natively, unless it comes on another base."""
+    """The native prover does not decode the copy again, unless it has another base."""
     count = sum(len(twins.history.introduced[each]) for each in (twins.first, *twins.twins))
     before = here.tally[HASHED]
     twins.send(twins.history.segment(twins.twins[1]) if based else twins.second(based=False))
@@ -88,7 +88,7 @@ def test_a_damaged_copy_is_refused(twins: Twins) -> None:
 
 
 def test_a_copied_tree_still_needs_what_it_refers_to(twins: Twins) -> None:
-    """The first child brought the file, but is no ancestor of the second."""
+    """The first child introduced the file, but is no ancestor of the second."""
     file = twins.history.key_at(twins.twins[1], "src/file.txt")
     error = twins.refused(twins.second(without=file))
     assert isinstance(error, MissingReference)
@@ -96,7 +96,7 @@ def test_a_copied_tree_still_needs_what_it_refers_to(twins: Twins) -> None:
 
 
 def test_a_repeat_whose_check_is_another_is_refused() -> None:
-    """Where the key says nothing of the text, the header's check is looked at in every copy."""
+    """If a key proves nothing of its text, the check in the header is compared in every copy."""
     repository = PackRepository(MemoryTransport(), "project", randomness=Repeatable())
     transaction = repository.begin()
     transaction.create("texts", TEXTS, {})
