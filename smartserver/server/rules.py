@@ -320,7 +320,8 @@ def _checked(rule: RuleText, order: list[str]) -> RuleText:
         if not rule.refs:
             raise UnusableFile("`refs` is empty: leave it out where the rule is about the whole repository")
         if WORDS[rule.may] is AccessLevel.READ:
-            raise UnusableFile("`refs` limits changes only, and may = 'read' allows none: leave out `refs`, or say 'none'")
+            why = "`refs` limits changes only, and may = 'read' allows none: leave out `refs`, or say 'none'"
+            raise UnusableFile(why)
         if WORDS[rule.may] > AccessLevel.FORCE:
             raise UnusableFile(f"`refs` limits changes of refs, and may = {rule.may!r} is about the whole repository")
         for ref in rule.refs:

@@ -43,6 +43,16 @@ def test_pull(light: Users) -> None:
     light.check("got")
 
 
+def test_pull_of_no_revision(light: Users) -> None:
+    before = light.served_tip()
+    assert light.run("", "branch", "-q", "-r", "1", "a", "one").status == 0
+    for source in ("../one", light.url("one")):
+        done = light.run("light", "pull", "--no-remember", "-r", "last:2", source)
+        assert (done.status, done.said) == (0, "No revisions or tags to pull.\n")
+        assert light.run("one", "push", light.url("one")).status == 0
+    assert light.served_tip() == before
+
+
 def test_pull_of_what_has_diverged(light: Users) -> None:
     before = light.served_tip()
     words = ("pull", "--no-remember", light.url("apart"))

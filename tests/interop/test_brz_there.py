@@ -216,3 +216,18 @@ def test_a_branch_is_bound_only_to_one_that_is_there(users: Users) -> None:
     assert users.run("b", "info").out == before
     assert users.ask("bind", "b", "bind", users.url()) == ""
     assert "checkout of branch: URL/trunk/" in users.run("b", "info").out
+
+
+def test_a_branch_that_somebody_else_deleted_is_missing_to_who_has_met_it(users: Users) -> None:
+    side = users.url("side")
+    assert users.run("a", "push", side).status == 0
+    assert users.run("", "checkout", side, "bound").status == 0
+    assert users.run("bound", "update").status == 0
+    assert users.run("a", "remove-branch", side).status == 0
+    for words in (("update",), ("revno", side), ("pull", side), ("update",)):
+        done = users.run("bound", *words)
+        assert (done.status, "Not a branch: " in done.err) == (3, True), (words, done.said)
+    done = users.run("bound", "switch", users.url())
+    assert (done.status, "Unable to connect to current master branch" in done.err) == (3, True), done.said
+    assert users.run("bound", "switch", "--force", users.url()).status == 0
+    assert users.tip("bound") == users.served_tip()

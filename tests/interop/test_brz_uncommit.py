@@ -85,6 +85,16 @@ def test_what_would_be_removed_is_what_is_there_now(merged: Users) -> None:
     assert "three" in done.out, done.said
 
 
+def test_a_dry_run_in_a_bound_branch_whose_master_has_moved_says_nothing_twice(users: Users) -> None:
+    assert users.run("", "checkout", "-q", users.url(), "bound").status == 0
+    assert users.run("bound", "update").status == 0
+    users.commit("a", "ahead")
+    assert users.run("a", "push", users.url()).status == 0
+    done = users.run("bound", "uncommit", "--force", "--dry-run")
+    assert (done.status, "is out of date with master branch" in done.err) == (3, True), done.said
+    assert done.out.count("Dry-run") == 1
+
+
 def test_a_commit_in_a_bound_branch_does_not_bring_back_what_was_uncommitted(users: Users) -> None:
     assert users.run("", "checkout", "-q", users.url(), "bound").status == 0
     assert users.run("a", "uncommit", "--force", users.url()).status == 0

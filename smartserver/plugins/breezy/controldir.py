@@ -120,12 +120,15 @@ class HpssDir(BzrDir):
         name = self._get_selected_branch() if name is None else name
         remote = self.remote(name)
         try:
-            if remote.seen is None and not asks_itself() and (runs("bind") or not remote.is_remembered):
+            asks = runs("bind") or runs("switch") or not remote.is_remembered
+            if remote.seen is None and asks and not asks_itself():
                 remote.look()
             if remote.seen is not None:
                 remote.there()
+            remote.is_opened = True
         except errors.NotBranchError as error:
-            if runs("switch") and is_ours(given("to_location")):
+            to = given("to_location")
+            if runs("switch") and is_ours(to) and HpssTransport(to).base == self.user_url:
                 raise errors.CommandError(str(error)) from error  # Breezy would look for a branch beside its own.
             raise
         watch_trees()

@@ -72,7 +72,7 @@ class ToServer(GenericInterBranch):
         if local:
             raise LocalRequiresBoundBranch
         with self.source.lock_read(), self.target.lock_write():
-            if self._is_decided(overwrite, stop_revision):
+            if stop_revision == NULL_REVISION or self._is_decided(overwrite, stop_revision):
                 return super().pull(overwrite, stop_revision, run_hooks=run_hooks, tag_selector=tag_selector)
             remote = self.target.remote
             self.target.repository.have(remote.history.lacking_of_checkouts())

@@ -131,6 +131,8 @@ class Remote(Place):
         """The most that the server was asked for in this command; None if it was not asked."""
         self.branches: weakref.WeakSet[Any] = weakref.WeakSet()
         """Breezy's objects for this branch, which cache the files that they have read."""
+        self.is_opened = False
+        """True if a branch of Breezy's was opened without asking the server. A push may open one that it creates."""
         self.writes = 0
         """The number of objects in `branches` that are locked for writing."""
         self.told: set[RevisionId] = set()
@@ -143,17 +145,25 @@ class Remote(Place):
     # -- the state
 
     def look(self) -> None:
-        """Learn the state, unless it is known: assume it, take it from an answer in this command, or ask."""
+        """Learn the state, unless it is known: assume it, take it from an answer in this command, or ask.
+
+        Raises:
+            NotBranchError: the branch was opened as it was remembered, and is not there any more.
+        """
         if self.seen is not None:
             return
         if self._may_assume() and self.assume():
             return
         if not self._is_told():
             self.ask_for(RequestLevel.REFS if self._is_copied_there() else RequestLevel.HISTORY)
+            if self.is_opened and not self.writes:
+                self.there()
 
     def _may_assume(self) -> bool:
         if current() is None:
             return False  # A program gets the current state, at each of its locks.
+        if given("dry_run"):
+            return False  # No request would show that the state is outdated before something is printed.
         if runs("commit") or (runs("pull") and self.history.checkouts) or self._is_copied_there():
             return True
         return self.writes > 0 and not self.history.checkouts
