@@ -30,7 +30,7 @@ pub const KINDS: [Kind; 5] = [
     Kind { check: 16, base: true },
 ];
 
-/// The begin of the check of each kind: its name.
+/// The start of the check of each kind: its name.
 const BEGINS: [&[u8]; 5] = [b"\x08revision", b"\x09signature", b"\x09inventory", b"", b"\x04text"];
 
 /// Tell whether a text matches the key or the check of its record.

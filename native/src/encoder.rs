@@ -17,7 +17,7 @@ use crate::texts::{Bytes, Cache};
 use crate::varint;
 
 pub struct Kind {
-    /// The begin of a check, if records of this kind have one.
+    /// The start of a check, if records of this kind have one.
     pub check: Option<Vec<u8>>,
     pub base: bool,
 }

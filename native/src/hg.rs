@@ -156,7 +156,7 @@ fn file_name(path: &[u8], node: &[u8]) -> Vec<u8> {
     [&[FILE], path, &[0], node].concat()
 }
 
-/// Tell whether the metadata at the begin of a file's version, if any, can be read.
+/// Tell whether the metadata at the start of a file's version, if any, can be read.
 fn is_copy_readable(text: &[u8]) -> bool {
     let Some(rest) = text.strip_prefix(MARK) else { return true };
     let Some(end) = memchr::memmem::find(rest, MARK) else { return false };
@@ -214,7 +214,7 @@ fn in_order<'a>(last: Option<&'a [u8]>, line: &'a [u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// Return the begin of the whole lines in which two texts differ, and their end in each text.
+/// Return the start of the whole lines in which two texts differ, and their end in each text.
 fn differing(new: &[u8], old: &[u8]) -> (usize, usize, usize) {
     let ahead = common_start(new, old);
     let behind = common_end(new, old, new.len().min(old.len()) - ahead);

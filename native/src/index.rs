@@ -151,7 +151,7 @@ fn fanout_bits(rows: usize) -> u32 {
     (usize::BITS - (rows - 1).leading_zeros()).saturating_sub(4).min(16)
 }
 
-/// The columns of a body, each at a multiple of 8 bytes from the begin.
+/// The columns of a body, each at a multiple of 8 bytes from the start.
 struct Body(Vec<u8>);
 
 impl Body {

@@ -96,7 +96,8 @@ class FindingMade(Event, tag="finding"):
 
 
 class LinkMeasured(Event, tag="link"):
-    """A TCP connection as the kernel of the client saw it (tcp(7), TCP_INFO). Microseconds, since it was opened."""
+    """A TCP connection as the kernel of the client saw it (tcp(7), TCP_INFO). Times are microseconds; counts begin when
+    it was opened."""
 
     rtt: int
     """The smoothed round trip time."""

@@ -145,7 +145,7 @@ class TraceFile:
         """
         self._file = open_trace(path)
         self._process = os.getpid()
-        # This ends a partial line of a killed process or from a full disk.
+        # This ends a partial line that a killed process or a full disk left.
         self._lines = [b"\n"] if os.fstat(self._file).st_size else []
         self._size = 0
         self.problem = ""

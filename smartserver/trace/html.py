@@ -1,4 +1,4 @@
-"""Makes one HTML page of a trace that needs nothing else.
+"""Makes an HTML page of traces that needs no other file.
 
 The page runs no script and no style but its own (`Content-Security-Policy`). The names in a trace are nowhere in its
 markup. They are in a block of JSON in ASCII, without the characters that end a block, and the script shows them as
@@ -23,10 +23,10 @@ from smartserver.trace.text import size
 from smartserver.trace.wait import UNNAMED, Trace, pieces, wait
 
 MARGIN = "margin"
-"""Stands in the place of a part: time in which the server may have worked, or not yet, or no more."""
+"""A value in place of a part: time in which the server may have worked, or not yet, or no more."""
 
 REQUEST = "request"
-"""Stands in the place of a part: a request and its answer, whatever the time was spent on."""
+"""A value in place of a part: a request and its answer, whatever the time was spent on."""
 
 WAIT = "the wait, each instant once"
 """The title of the first track."""
@@ -101,7 +101,7 @@ def html(traces: Sequence[Trace]) -> bytes:
 
 
 def block(content: Page) -> str:
-    """Return the content as JSON that is text wherever it stands in a page."""
+    """Return the content as JSON that is plain text anywhere in a page."""
     text = json.dumps(msgspec.to_builtins(content), ensure_ascii=True, separators=(",", ":"))
     return re.sub("[<>&\x7f]", lambda found: f"\\u{ord(found[0]):04x}", text)
 

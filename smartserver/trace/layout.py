@@ -37,8 +37,8 @@ class ProcessTrack(NamedTuple):
 
 
 def nested(intervals: Iterable[IntervalT]) -> Iterator[tuple[IntervalT, Sequence[IntervalT]]]:
-    """Yield each interval in order, with the intervals around it, outermost first. Their number is the row in which it
-    is drawn. No other interval is there at that time, even if they do not nest."""
+    """Yield each interval in order, with the intervals around it, outermost first. Their number is the interval's row,
+    in which no other interval overlaps it, even if they do not nest."""
     around: list[IntervalT] = []
     for each in sorted(intervals, key=lambda each: (each.start, -each.end)):
         while around and around[-1].end <= each.start:

@@ -44,7 +44,7 @@ WHERE: dict[str, Part] = {
     Part.DISK: Part.SERVER,
     Part.SERVER: Part.SERVER,
 }
-"""Where the time of a part is spent; all other parts are spent on this machine."""
+"""The place where the time of a part is spent; all other parts are spent on this machine."""
 
 
 class LinkEstimate(NamedTuple):

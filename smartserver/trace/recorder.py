@@ -93,7 +93,8 @@ class Recorder:
         spanned: Callable[[Span], None] | None = None,
         linked: Callable[[Mapping[str, int]], None] | None = None,
     ) -> None:
-        """`places`: note where VFS calls are made. `finished`, `spanned` and `linked` are called at ends."""
+        """`places`: note where VFS calls are made. `finished`, `spanned` and `linked` are called at the end of each
+        request, span and connection."""
         self.calls: list[CallRecord] = []
         self.round_trips = 0
         self.connections = 0

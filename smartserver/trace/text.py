@@ -12,7 +12,7 @@ MOST = 4
 
 def line(record: CallRecord, start: float = 0.0) -> str:
     """Return a line about one request: its verbs and arguments in short, bytes each way, milliseconds in all and in the
-    server, and its begin in milliseconds after `start`."""
+    server, and its start in milliseconds after `start`."""
     calls = "; ".join(f"{verb}({arguments})" for verb, arguments in zip(record.verbs, record.arguments, strict=True))
     if len(record.verbs) > MOST:
         calls = f"{record.verbs[0]}(...) and {len(record.verbs) - 1} more"
@@ -39,9 +39,9 @@ def lines(record: CallRecord, start: float = 0.0, *, in_detail: bool = False) ->
 
 
 def summary(recorder: Recorder, now: float, behind: str = "", start: float | None = None) -> str:
-    """Return a line about all that a command did. `behind`: the store on which the process works that answered, if that
-    is a process of this machine. The slow link is then that of this process, which is not counted. `start`: the seconds
-    that the process had taken before, or None if they are not known."""
+    """Return a line about all that a command did. `behind`: the store that the answering process uses, if that process
+    runs on this machine. Its link to the store is not counted. `start`: the seconds that the process had taken before,
+    or None if they are not known."""
     trips, calls = recorder.round_trips, len(recorder.calls)
     connections = " on a held connection" * bool(calls)
     if recorder.connections:  # The cost of a fresh one depends on its medium: one trip over TCP, two with TLS.

@@ -15,7 +15,7 @@ RAISING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.
 
 @contextlib.contextmanager
 def held(numbers: Collection[int] = RAISING) -> Iterator[set[int]]:
-    """Hold these signals until the context is left. It gives the signals that were held before, for a forked child."""
+    """Hold these signals until the context is left. Its value is the signals held before, for a forked process."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, numbers)  # This handles a signal that is pending already.

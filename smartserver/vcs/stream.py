@@ -219,7 +219,7 @@ class Refs:
         self._begun: dict[bytes, bytes | None] = {}
 
     def parent(self, ref: bytes) -> bytes | None:
-        """Return the parent of the ref's next commit without a `from`: the last one in this stream, as in git."""
+        """Return the parent of the ref's next commit without a `from`: its last commit in this stream, as in git."""
         return self._begun.get(ref)
 
     def set(self, ref: bytes, commit: bytes) -> None:
@@ -374,7 +374,7 @@ class FileChanges:
 
 
 def path_problem(path: bytes, control: bytes) -> str:
-    """Return why a stream may not have a file of this path, or an empty string. `control`: such as `.hg`."""
+    """Return why a stream may not have this path, or an empty string. `control`: a system's own folder (`.hg`)."""
     for part in path.split(b"/"):
         if part in (b"", b".", b"..") or part.lower() == control:
             return f"no file can be {path.decode('utf-8', 'replace')!r}"

@@ -1,1 +1,1 @@
-"""Bans: rules that forbid calls by name, and behaviours. The package is loaded only if a ban is used."""
+"""Bans: rules that forbid calls by name, and behaviours. Loaded only to ban calls, or to record or explain a trace."""

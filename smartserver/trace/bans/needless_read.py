@@ -153,8 +153,8 @@ class Reopen(Ban):
     Seen: the state of its repository that an answer carries, by the path of its request, and what later requests on
     that path say they know of it. It counts if a request says that it knows nothing, so that all refs and the server's
     abilities are sent again, or if it has no call but `Repository.open`. The second time is one too many, since a
-    client that keeps the first answer does not need it. After an answer without a state, as for a missing repository,
-    the next one may be opened again.
+    client that keeps the first answer does not need it. It may be opened again after an answer without a state, as for
+    a missing repository.
     """
 
     name: ClassVar[str] = "reopen"

@@ -12,7 +12,7 @@ ITEMS = 3
 """The number of similar requests that count, as in `netem.repeats`: two may be a question and its continuation."""
 
 STRIDES = (1, 2)
-"""One request for each item, or two: for example, one that looks whether the item is there, and one that reads it."""
+"""The numbers of requests for each item: one, or two, such as a look whether the item is there, and a read."""
 
 WRITTEN = ("content", "rest")
 """Arguments of VFS verbs that are the content of a file."""

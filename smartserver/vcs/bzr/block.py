@@ -1,10 +1,10 @@
-"""Makes the content of a Breezy block (`groupcompress`), if it is known which text each text is a change of.
+"""Makes the content of a Breezy block (`groupcompress`), given the text that each text is a change of.
 
 A text is stored whole: `f`, its length and itself. Or it is stored as a difference: `d`, its length, the length of the
 text, and instructions. An instruction copies bytes from a place in the block, or inserts the 1 to 127 that follow.
 Copies reach only bytes that lie in the block as they are, and no text that is itself a difference. So the pieces of
-each text are kept. A text that is changed in one place has the same pieces but for that place. All of it is done in
-slices.
+each text are kept. A text that is changed in one place has the same pieces but for that place. All of it is done with
+slices of bytes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _INSERTED = 127
 """The most bytes that one instruction inserts."""
 
 _INDEXED = 1 << 20
-"""The most bytes of a text in which Breezy looks for another; of a longer one it takes a part."""
+"""The most bytes of a text that Breezy indexes to find them in another; of a longer text it indexes a part."""
 
 
 class BlockText(NamedTuple):

@@ -1,7 +1,7 @@
 """Compares a page of Breezy's with its base, and reads only the items that differ.
 
 A page has some hundred items, of which a revision changes few. The rule of this file: the base was read whole once, or
-against another that was. So the common begin and end of both, and a whole item that is in both, are not checked again.
+against another that was. So the common start and end of both, and a whole item that is in both, are not checked again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class KeyChanges(NamedTuple):
 NOTHING: Final = KeyChanges(frozenset(), frozenset())
 
 _STEPS: Final = 32
-"""The number of items that are compared at most; then the rest of a leaf is read without a comparison."""
+"""At most so many items are compared one by one; then the rest of a leaf is read without a comparison."""
 
 
 def new_texts(new: bytes, old: bytes) -> dict[Key, bytes] | None:

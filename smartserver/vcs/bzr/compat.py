@@ -184,7 +184,7 @@ def debug_flags() -> set[str]:
 def put_block(
     store: Store, block: bytes, places: Iterable[tuple[StoreKey, tuple[StoreKey, ...] | None, int, int]]
 ) -> None:
-    """Put a block into a store as it is. `places`: the key, parents, begin and end of each text.
+    """Put a block into a store as it is. `places`: the key, parents, start and end of each text.
 
     A text that the store already has is not put there again.
     """
@@ -203,8 +203,8 @@ def read_texts(store: Store, keys: Keys) -> Iterator[Read]:
     """Yield the texts of the `keys` that are here, in an order that suits the store."""
     left = set(keys)
     if _is_plain(store):
-        # After any error, as with a pack that was joined to others meanwhile or another Breezy, the store's own stream
-        # reads the rest, or reports what is wrong.
+        # After any error (a pack was joined to others meanwhile, or Breezy stores texts differently), the store's own
+        # stream reads the rest, or reports what is wrong.
         with contextlib.suppress(Exception):
             for read in _from_blocks(store, list(left)):
                 left.discard(read[0])
@@ -217,9 +217,9 @@ def read_texts(store: Store, keys: Keys) -> Iterator[Read]:
 
 def _is_plain(store: Any) -> bool:
     """Tell whether a store has all its texts in blocks of its own, in a form that is known here."""
-    # The form is not known of Breezy 3.4's stores, which are in another package, and of derived classes.
+    # Breezy 3.4's stores, which are in another package, and derived classes have forms that are not known here.
     plain = groupcompress.__name__ == "breezy.bzr.groupcompress" and type(store) is _Blocks
-    plain = plain and "get_record_stream" not in vars(store)  # It was not replaced.
+    plain = plain and "get_record_stream" not in vars(store)  # The method was not replaced.
     # A stacked store has texts elsewhere. A text that was just added is in the compressor, and in no block.
     return plain and not store._immediate_fallback_vfs and not store._unadded_refs
 

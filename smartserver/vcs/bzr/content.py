@@ -247,7 +247,7 @@ def _node(path: bytes, entry: InventoryEntry) -> Node:
 
 
 def _path(entry: InventoryEntry, path_of: Callable[[bytes], bytes | None]) -> bytes:
-    """Return the path of an entry. `path_of` returns the path of the folder with an id."""
+    """Return the path of an entry. `path_of`: returns the path of a folder, by its id."""
     if not entry.parent_id:
         return b""
     folder = path_of(entry.parent_id)

@@ -91,7 +91,8 @@ class _Arrived(ReceivedRecords):
         self._references = References(kept=looks)
 
     def streams(self, segments: Iterable[bytes]) -> Iterator[tuple[str, Iterator[ContentFactory]]]:
-        """Put the records into the stores of Breezy, which has begun to write when it asks, and yield nothing.
+        """Put the records into Breezy's stores, and yield nothing: Breezy has opened its write group when it asks for
+        streams.
 
         Pages come first, because they give the SHA-1 of each text.
         """
@@ -208,7 +209,7 @@ class _Arrived(ReceivedRecords):
 
     def _texts(self) -> Iterator[BlockText]:
         came = self._rows[TEXT]
-        order = sorted(came, key=lambda key: key[: key.index(b"\0")])  # Those of a file stay in order: bases first.
+        order = sorted(came, key=lambda key: key[: key.index(b"\0")])  # The texts of a file stay in order: bases first.
         for key in order:
             text = self._text(TEXT, key)
             sha1 = hashlib.sha1(text).hexdigest().encode()
@@ -231,10 +232,10 @@ def _keys(ids: Iterable[RevisionId]) -> tuple[StoreKey, ...]:
 
 
 class Worker:
-    """A process that makes blocks of the texts of `stream`, which is called there, while this process does the rest.
+    """A process that makes blocks of the texts of `stream`, which it calls, while this process does the rest.
 
     The worker reads only what existed when it began. This process inserts the blocks as they are. All files here have
-    no name, so that an ended process leaves nothing behind.
+    no name, so that a process that ends early leaves nothing behind.
     """
 
     def __init__(self, stream: Callable[[], Iterator[BlockText]]) -> None:

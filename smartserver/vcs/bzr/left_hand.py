@@ -40,7 +40,7 @@ def count_lines(stored: TipReader, tips: Sequence[RevisionId]) -> list[int]:
     """
     numbers: dict[int, int] = {}
     lines: list[tuple[int, int]] = []
-    """The proved lines as far as they were walked, highest ordinal first: its negative, and its number."""
+    """The proved lines as far as they were walked, highest ordinal first: the negative ordinal, and the number."""
     for known in stored.proved():
         ordinal, number = stored.ordinal(known.id), number_in(known.attributes)
         if ordinal is not None and 0 < number <= ordinal + 1:  # An earlier release accepted any number.

@@ -56,7 +56,7 @@ def read_revision(text: bytes) -> BrzRevision:
     """Parse a revision's text.
 
     Raises:
-        ValueError: it cannot be read.
+        ValueError: the text is no revision of format 2a.
     """
     quick = _read_usual(text)
     if quick is not None:
@@ -233,7 +233,7 @@ def read_inventory(text: bytes) -> Inventory:
     """Parse an inventory's text.
 
     Raises:
-        ValueError: it cannot be read, or is not of the format 2a.
+        ValueError: the text is no inventory of format 2a.
     """
     usual = _USUAL_INVENTORY.fullmatch(text)
     if usual is not None:

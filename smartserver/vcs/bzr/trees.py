@@ -224,7 +224,7 @@ class Difference:
 
 
 def _common(first: bytes, last: bytes) -> bytes:
-    """Return the common begin of both, which all keys that sort between them have, too."""
+    """Return the common prefix of both, which all keys that sort between them have, too."""
     length = 0
     for one, other in zip(first, last, strict=False):
         if one != other:

@@ -48,7 +48,8 @@ def open_bare(folder: str, vcs: str, environment: Mapping[str, str]) -> GitRepos
 
 
 def check_kept(folder: str, environment: Mapping[str, str]) -> bool:
-    """Tell whether `open_bare` created the repository in a folder; False if the folder is empty or missing."""
+    """Tell whether `open_bare` created the repository in a folder; False if the folder is empty or missing. Any other
+    content raises VcsError."""
     if not has_content(folder, environment):
         return False
     with GitRepository(folder, _variables(environment)) as found:

@@ -1,6 +1,6 @@
 """Makes one pack of the records of a pull, each checked against its key.
 
-Frames are read from a spool file; all files here have no name, so that whatever ends the process leaves nothing behind.
+Frames are read from a spool file. All files here have no name, so that a process that ends early leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Record(NamedTuple):
     """A record, and the place of its frame and of its entry."""
 
     kind: int = 0
-    """Its type; 0 if it was named as a base and is not received."""
+    """Its type; 0 if it was named as a base and was not received."""
     encoding: int = STORED
     length: int = 0
     at: int = 0

@@ -211,7 +211,7 @@ class GitContents:
         ours, others = self._by_name(new), self._by_name(old)
         for name in ours.keys() | others.keys():
             found += _difference(name, ours.get(name), others.get(name))
-        # A folder is sorted by its name with a slash behind, as what is in it.
+        # A folder is sorted by its name and a slash, like the paths in it.
         found.sort(key=lambda difference: difference[1] if difference[0] else difference[1] + b"/")
         return found
 
@@ -234,7 +234,7 @@ class GitContents:
     def _record(self, key: Key) -> Record | None:
         record = self._recent.get(key)
         if record is not None:
-            self._stored.charge(1, len(record.text))  # It is taken apart again.
+            self._stored.charge(1, len(record.text))  # The caller parses the text again.
             return record
         record = self._stored.record(OBJECT, key)
         if record is not None and record.meta != BLOB:
@@ -319,5 +319,5 @@ def _text(raw: bytes, coding: str) -> str:
             text.encode()  # Some decode to surrogates, which have no place in UTF-8.
             return text
     except (LookupError, ValueError):
-        pass  # No encoding of text, or not that of this text.
+        pass  # The encoding is not one of text, or not that of this text.
     return raw.decode("utf-8", "replace")

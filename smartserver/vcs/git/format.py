@@ -47,7 +47,7 @@ class ObjectFormat:
         """Return the tree and the parents of a commit.
 
         Raises:
-            ValueError: it cannot be read.
+            ValueError: the text is no commit.
         """
         found = self._commit.match(text)
         if found is None:
@@ -58,7 +58,7 @@ class ObjectFormat:
         """Return the object that a tag names, and the name of its type.
 
         Raises:
-            ValueError: it cannot be read.
+            ValueError: the text is no tag.
         """
         found = self._tag.match(text)
         # Git's clients read no tag that is shorter.
@@ -70,7 +70,7 @@ class ObjectFormat:
         """Return the entries of a tree.
 
         Raises:
-            ValueError: it cannot be read.
+            ValueError: the text is no tree.
         """
         # As lenient as git: any name that is not empty.
         if self._tree.fullmatch(text) is None:

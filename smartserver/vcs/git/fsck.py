@@ -74,8 +74,8 @@ GITMODULES: Final = ".gitmodules"
 GITATTRIBUTES: Final = ".gitattributes"
 
 MAX_GITMODULES: Final = 2 << 20
-"""Bytes of a `.gitmodules` that is parsed. The largest known (emacsmirror/epkgs, about 10,000 submodules) has 875 KB.
-Git's own limit is `core.bigFileThreshold`, 512 MiB, which would take minutes here."""
+"""The most bytes of a `.gitmodules` that is parsed. The largest known (emacsmirror/epkgs, about 10,000 submodules) has
+875 KB. Git's own limit is `core.bigFileThreshold`, 512 MiB, which would take minutes here."""
 
 MAX_GITATTRIBUTES: Final = 100 << 20
 MAX_ATTRIBUTE_LINE: Final = 2048

@@ -44,7 +44,7 @@ _ESCAPED: Final = compile_pattern(rb"\\(.)")
 _EMPTY: Final = compile_pattern(rb'(?:[ \t\r]++|\\\n|"(?:\\\n)*+")*+')
 """The bytes in front of a value."""
 _VALUE: Final = compile_pattern(rb'(?:[^"\\#;\n]++|\\(?:[ntb"\\\n]|\Z)|"(?:[^"\\\n]++|\\[ntb"\\\n])*+")*+(?=[#;\n]|\Z)')
-"""A value, up to a comment or the end of its line. At the end of the file git takes a backslash for nothing."""
+"""A value, up to a comment or the end of its line. At the end of the file, git ignores a backslash."""
 _PIECE: Final = compile_pattern(rb'[^"\\]++|\\.?', re.DOTALL)
 """A piece of a value; quotes are left out."""
 _PIECES: Final = {

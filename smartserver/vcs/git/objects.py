@@ -131,7 +131,7 @@ class ObjectReader:
         """Return the object of a key.
 
         Raises:
-            MissingObject: it is not here.
+            MissingObject: the object is not here.
         """
         found = self._ask(hexlify(key), most)
         if found is None:
@@ -189,7 +189,7 @@ def scratch(content: bytes = b"") -> Iterator[IO[bytes]]:
 def _unnamed(size: int) -> IO[bytes]:
     if hasattr(os, "memfd_create") and size <= SHORT:
         return open(os.memfd_create("git"), "w+b")
-    import tempfile  # Not before: with all it needs it takes 4 ms of the 100 of a push.
+    import tempfile  # Imported late: with its imports it takes 4 ms of the 100 ms of a push.
 
     return tempfile.TemporaryFile()
 

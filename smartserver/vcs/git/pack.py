@@ -27,7 +27,7 @@ def hash_of(width: int) -> Callable[..., hashlib._Hash]:
 
 
 def check_id(kind: int, key: Key, text: bytes) -> None:
-    """Check that an object has the id that is its key."""
+    """Check that the id of an object is its key."""
     hashed = hash_of(len(key))(b"%s %d\0" % (TYPE_NAMES[kind], len(text)))
     hashed.update(text)
     if hashed.digest() != key:

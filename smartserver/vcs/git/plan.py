@@ -121,7 +121,7 @@ def _announced(revision: Revision) -> GraphNode:
 
 
 class Introduced(NamedTuple):
-    """An object a revision introduced."""
+    """An object that a revision introduced."""
 
     key: Key
     type: int
@@ -131,13 +131,13 @@ class Introduced(NamedTuple):
 
 
 class PathDifference(NamedTuple):
-    """One path at which a commit differs from all its parents; `key` is empty where it removed the path."""
+    """One path at which a commit differs from all its parents; `key` is empty if the commit removed the path."""
 
     path: bytes
     type: int
     key: Key
     before: tuple[tuple[int, Key], ...]
-    """Type and key in each parent that has the path."""
+    """The type and key in each parent that has the path."""
 
 
 def cannot_send(repository: GitRepository, why: Exception) -> CannotSend:
@@ -273,7 +273,7 @@ def parents_of(revision: Revision) -> tuple[Parent, ...]:
 def introduced(repository: GitRepository, plan: Revisions, *, bulk: bool) -> Iterator[list[Introduced]]:
     """Yield the objects that each revision of a plan introduced.
 
-    With `bulk` one `git diff-tree` compares the trees. Else this process compares them, which starts no other.
+    With `bulk` one `git diff-tree` compares the trees. Else this process compares them, and no other is started.
     """
     trees = _Trees(repository)
     differences = _differences(repository, plan) if bulk else None
@@ -300,7 +300,7 @@ def _root(repository: GitRepository, commit: RevisionId, plan: Revisions) -> Key
 
 
 def settle(revision: Revision, before: Sequence[Key], changes: Iterable[PathDifference]) -> list[Introduced]:
-    """Return the objects that a commit introduced, its own first. `before`: its parents' trees. `changes`: paths."""
+    """Return the objects that a commit introduced, its own first, from its parents' trees and its changed paths."""
     records = [Introduced(revision.id, COMMIT, b"", revision.parents[:2])]
     if revision.root in before:
         return records
@@ -367,7 +367,7 @@ class _Trees:
         return [_TreeEntry(name, canonical_mode(mode), entry, _type(mode)) for mode, name, entry in rows]
 
     def _by_name(self, key: Key) -> dict[tuple[bytes, bool], _TreeEntry]:
-        """Return the entries by name and whether they are trees: to git, a folder and a file of one name differ."""
+        """Return the entries by name and whether they are trees: a folder and a file of one name are two paths."""
         return {(entry.name, entry.type == TREE): entry for entry in self.entries(key)} if key else {}
 
     def changes(self, new: Key, before: Sequence[Key]) -> list[PathDifference]:

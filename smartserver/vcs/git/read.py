@@ -154,7 +154,7 @@ def _made(writer: SegmentWriter, jobs: Iterable[Job]) -> Iterator[bytes]:
 
 
 def _made_behind(writer: SegmentWriter, jobs: Iterable[Job]) -> Iterator[bytes]:
-    """Yield segments in parts. The writer's thread makes small ones while the next ones are read."""
+    """Yield segments in parts. The writer's thread makes small ones while the next revisions are read."""
     waiting: deque[Revision] = deque()
     for revision, items in jobs:
         held: list[NewRecord | HeldRecord] = []
@@ -187,7 +187,7 @@ def _taken(writer: SegmentWriter, waiting: deque[Revision], *, wait: bool) -> It
 
 
 def _segment(writer: SegmentWriter, revision: Revision, items: Iterable[NewRecord | HeldRecord]) -> list[bytes]:
-    """Return the segment of a revision in parts, if a server takes it."""
+    """Return the segment of a revision in parts. Raise CannotSend if a server would refuse it."""
     try:
         parts = writer.parts(revision.id, parents_of(revision), items)
     except LimitExceeded as error:
@@ -200,7 +200,7 @@ def _over(revision: Revision, error: LimitExceeded) -> CannotSend:
 
 
 def _checked(revision: Revision, parts: list[bytes]) -> list[bytes]:
-    """Return the parts of a segment, if a server takes it."""
+    """Return the parts of a segment. Raise CannotSend if a server would refuse it."""
     size, _ = decode(parts[0], 0)
     if size > limits.MAX_TAKEN:
         raise CannotSend(

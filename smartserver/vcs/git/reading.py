@@ -3,7 +3,7 @@ objects.
 
 Commits are selected on the graph as git's own `upload-pack` selects them. Objects are found by comparing the trees of
 each selected commit with those of its parents that the client has or that are sent before. A commit whose parents are
-cut off is compared with what else the client has.
+cut off is compared with the newest commits of the client.
 """
 
 from __future__ import annotations
@@ -118,9 +118,9 @@ class _History:
         self._known = set(_stored(stored, asked.shallow))
         """Commits that are shallow at the client."""
         self.shallow: list[int] = []
-        """Commits that become shallow there."""
+        """Commits that become shallow at the client."""
         self.unshallow: list[int] = []
-        """Commits that are no longer shallow there."""
+        """Commits that are no longer shallow at the client."""
         self.selected: list[int] = []
         """Revisions that are sent, parents first."""
         self.haves: Sequence[int] = ()

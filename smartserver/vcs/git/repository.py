@@ -41,7 +41,7 @@ class GitRepository:
         self.environment = {
             **repository_environment(environment),
             "GIT_NO_REPLACE_OBJECTS": "1",
-            "GIT_GRAFT_FILE": os.path.join(os.devnull, "none"),  # Git hints at any file it can open.
+            "GIT_GRAFT_FILE": os.path.join(os.devnull, "none"),  # Git prints a hint for any file it can open.
             # A partial clone must not fetch missing objects while it is read: a push would turn into a download.
             "GIT_NO_LAZY_FETCH": "1",
             "GIT_ALLOW_PROTOCOL": "none",  # The same for git before 2.44.
@@ -86,7 +86,7 @@ class GitRepository:
         process = self.start(*arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         return _output(process, arguments[0], stdin, accept)
 
-    # ---- what it is
+    # ---- format and folders
 
     @property
     def vcs(self) -> str:
@@ -148,7 +148,7 @@ class GitRepository:
 
     @property
     def is_partial(self) -> bool:
-        """True if it was cloned without some of the objects."""
+        """True if the repository was cloned without some of the objects."""
         settings = self.settings()
         return "extensions.partialclone" in settings or any(
             name.startswith("remote.") and name.endswith(".promisor") and boolean(values[-1])
@@ -221,7 +221,7 @@ class GitRepository:
 
     def _refs_in_files(self) -> dict[bytes, RevisionId] | None:
         """Return the refs without running git; None if only git can read them."""
-        from smartserver.vcs.git.refs import read_refs  # An `ls-remote` needs none of its patterns.
+        from smartserver.vcs.git.refs import read_refs  # Imported late: an `ls-remote` needs none of its patterns.
 
         head = _symbolic(os.path.join(self.git_dir, "HEAD"))
         if self.common_dir != self.git_dir or head == _NO_FILE or "extensions.refstorage" in self.settings():
@@ -230,7 +230,7 @@ class GitRepository:
 
     def head(self) -> bytes | None:
         """Return the ref that HEAD names, which may not exist yet; None if HEAD is detached."""
-        # Git takes 3 ms to start. It is asked where HEAD is detached, names a symbolic ref, or is no file (reftable).
+        # Git takes 3 ms to start. It runs only if HEAD is detached, names a symbolic ref, or is no file (reftable).
         place = os.fsencode(self.common_dir)
         name = _symbolic(os.path.join(self.git_dir, "HEAD"))
         if name.startswith(b"refs/heads/") and name != _NO_FILE and not _symbolic(os.path.join(place, name)):

@@ -33,7 +33,7 @@ TREES: Final = 1
 """Objects of at least that depth below a commit's tree are left out."""
 
 Filter = tuple[int, int]
-"""`BLOBS` or `TREES`, and the number."""
+"""`BLOBS` or `TREES`, and its limit."""
 
 
 class FetchSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -42,8 +42,8 @@ class FetchSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     `shallow`: commits whose parents the client lacks. `depth`: the number of commits on each path of the answer; 0
     means all. `relative`: the depth counts from the shallow commits. `since`: only commits of that second or later.
     `excluded`: refs whose history is left out. `filters`: each object must pass all of them, unless it is wanted by its
-    id. `follow`: prefixes of refs; an annotated tag below one is sent with its target. `thin`: records may use the
-    client's as bases.
+    id. `follow`: prefixes of refs; an annotated tag below one is sent with its target. `thin`: a base may be a record
+    of the client.
     """
 
     shallow: list[bytes] = []
@@ -99,7 +99,7 @@ def _check(what: str, count: int, most: int) -> None:
 
 
 def encode_cut(shallow: Sequence[RevisionId], unshallow: Sequence[RevisionId]) -> bytes:
-    """Encode the answer for `said`."""
+    """Encode the answer, which becomes `ReadPlan.said`."""
     return msgspec.msgpack.encode((shallow, unshallow))
 
 

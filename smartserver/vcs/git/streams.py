@@ -70,7 +70,7 @@ class Omissions(NamedTuple):
     trees: int
     """The number of trees with a mode, an order, a name or an empty folder that git would not write itself."""
     tags: int
-    """The number of tags of no commit, with another name than their ref, or with a reason as in `commits`."""
+    """The number of tags that name no commit, have another name than their ref, or have a reason as in `commits`."""
     has_nested_tags: bool
     """True if there is a tag of a tag: git writes such tags with marks, which few readers know."""
 
@@ -160,8 +160,8 @@ class _Feed:
             self._lines += dropped.count(b"\n")
 
     def line(self, commands: Sequence[bytes], unread: int) -> int:
-        """Return the line of the last of `commands`, which git read last. If there are none, return the last line that
-        git read.
+        """Return the line of the last of `commands`, the commands that git read last. Without any, return the last line
+        that git read.
 
         The search begins at the last command that occurs only once, mostly a `mark :7`. `unread`: the bytes that git
         left.

@@ -141,8 +141,8 @@ class GitSystem(System):
         return GitContents(stored, self._format)
 
     def ref_problem(self, name: bytes) -> str:
-        """Return why a ref cannot have this name; empty if it can. The rules are those of git-check-ref-format(1),
-        `refs/` in front, and the longest part that a client can store."""
+        """Return why a ref cannot have this name; empty if it can. A name must follow git-check-ref-format(1), begin
+        with `refs/`, and have no part that is too long for a client."""
         if _ref().fullmatch(name) is None or b".." in name or b"@{" in name:
             return "git allows no such ref (git help check-ref-format)"
         longest = max(map(len, name.split(b"/")))
@@ -155,7 +155,7 @@ class GitSystem(System):
         return self.ref_problem(value) if name == HEAD else ""
 
     def tip_meta(self, ref: bytes) -> bytes | None:
-        """Return the meta that the tip of a ref must have. A branch is a commit; other refs may be any object: None."""
+        """Return the meta that a ref's tip must have, or None if it may be any object. A branch must be a commit."""
         return COMMIT if ref.startswith(HEADS) else None
 
     def tip_fact(self, meta: bytes, text: bytes) -> bytes:

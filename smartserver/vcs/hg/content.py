@@ -190,7 +190,7 @@ def _children(lines: Sequence[bytes], start: bytes) -> Iterator[Node]:
         name, slash, _ = lines[at][len(start) :].partition(b"/")
         if slash:
             yield _folder(start + name)
-            at = bisect_left(lines, start + name + b"0", at)  # 0 follows the slash: the first line behind it.
+            at = bisect_left(lines, start + name + b"0", at)  # `0` follows the slash: skip the lines of the folder.
         else:
             yield _node(lines[at])
             at += 1

@@ -1,4 +1,4 @@
-"""Makes Mercurial's own deltas. A hunk has the begin and end of a piece of the base, a length, and new bytes."""
+"""Makes Mercurial's own deltas. A hunk has the start and end of a piece of the base, a length, and new bytes."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _HEX: Final = 40
 _UNREADABLE: Final = "it cannot be read as a changeset"
 
 CENSORED: Final = b"\1\ncensored:"
-"""The begin of the text of a censored version. Mercurial does not read such a text."""
+"""The start of the text of a censored version. Mercurial does not read such a text."""
 
 _MARK: Final = b"\1\n"
 """The mark before and after a file version's metadata. A text that begins with it has metadata, if only empty ones."""
@@ -98,13 +98,13 @@ def closes_branch(text: bytes) -> bool:
 
 
 def file_text(text: bytes) -> bytes:
-    """Return the content of a file's version, without the metadata at its begin."""
+    """Return the content of a file's version, without the metadata at its start."""
     end = _end_of_metadata(text)
     return text[end + len(_MARK) :] if end else text
 
 
 def has_open_metadata(begin: bytes | bytearray, searched: int = 0) -> bool:
-    """Tell whether a version's metadata may extend beyond its begin. They do not end in the first `searched` bytes."""
+    """Tell whether a version's metadata may extend beyond `begin`. They do not end in the first `searched` bytes."""
     return _MARK.startswith(begin[: len(_MARK)]) and begin.find(_MARK, max(searched - 1, len(_MARK))) < 0
 
 
@@ -165,7 +165,7 @@ def entries(lines: Iterable[bytes]) -> dict[bytes, Node]:
     """Return the paths and nodes of lines of a manifest.
 
     Raises:
-        ValueError: one cannot be read.
+        ValueError: a line cannot be parsed, or its path cannot be checked out.
     """
     found: dict[bytes, Node] = {}
     for line in lines:
@@ -236,7 +236,7 @@ def differing_in(hunks: Sequence[Hunk], old: bytes) -> tuple[dict[bytes, Node], 
 
 
 def differing_lines(new: bytes, old: bytes) -> tuple[int, int, int]:
-    """Return the begin of the whole lines in which two texts differ, and their end in each text."""
+    """Return the start of the whole lines in which two texts differ, and their end in each text."""
     ahead = common_start(new, old)
     behind = common_end(new, old, min(len(new), len(old)) - ahead)
     start = new.rfind(b"\n", 0, ahead) + 1

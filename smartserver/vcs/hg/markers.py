@@ -5,8 +5,8 @@ the node of the predecessor and the start of a hash of the value, both in hex. S
 by the start of their keys, and one marker that two users push is one entry.
 
 The map grows with every amend and is not sent with the refs. A pull of everything gets the markers that were added
-since the version of the last such pull; the first pull gets every marker. Markers that matter to no changeset of the
-server are sent, too: its changeset may be added later, and nothing would tell then that the marker began to matter. A
+since the version of the last such pull; the first pull gets every marker. A marker that matters to no changeset of the
+server is sent, too: its changeset may be added later, and nothing would tell then that the marker began to matter. A
 pull of a part leaves out markers that do not matter to that part, and its version is not remembered.
 """
 
@@ -38,7 +38,7 @@ _HEAD: Final = struct.Struct(">IdhHBBB")
 """Size, date, time zone, flags; the numbers of successors, parents and pairs of metadata."""
 
 _COUNTS: Final = _HEAD.size - 3
-"""The offset of these numbers."""
+"""The offset of the three numbers in `_HEAD`."""
 
 _SECOND: Final = _HEAD.size + NODE_BYTES
 """The offset of the nodes behind the predecessor."""
@@ -84,7 +84,7 @@ def parse(encoded: bytes) -> Marker:
     if size != len(encoded) or nodes[0] in nodes[1 : 1 + successors]:
         raise ValueError("a marker of another size, or of a changeset that replaces itself")
     if NULL in nodes[1 : 1 + successors] or not math.isfinite(date):
-        raise ValueError("a marker with a successor or a date that is none")  # Mercurial refuses to take it in.
+        raise ValueError("a marker with a successor or a date that is none")  # Mercurial refuses such a marker.
     return Marker(nodes[0], tuple(nodes[1 : 1 + successors]), tuple(nodes[1 + successors :]))
 
 

@@ -118,7 +118,7 @@ class HgExport:
 
     def _segment(self, node: Node, parents: Sequence[Parent]) -> list[bytes]:
         before = [parent.id for parent in parents]
-        candidates = {} if self._bulk else dict.fromkeys(before)  # In a bulk stream it is shorter without a base.
+        candidates = {} if self._bulk else dict.fromkeys(before)  # In a bulk stream, it is shorter without a base.
         records = [self._record(CHANGESET, node, self._changesets, candidates)]
         manifest = self._manifest_in(node)
         of_parents = dict.fromkeys([self._manifest_in(parent) for parent in before])

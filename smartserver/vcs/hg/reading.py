@@ -1,7 +1,8 @@
-"""Answers `Repository.read` of Mercurial repositories: finds changesets by names as `hg` does, and their history.
+"""Answers `Repository.read` of Mercurial repositories: finds changesets by name as `hg` does, and selects their
+history.
 
 A name is looked up in this order: `tip`, `null`, the number of a changeset in this repository, a whole id, a bookmark,
-a tag in `.hgtags` of any head, a branch, the unique begin of an id.
+a tag in `.hgtags` of any head, a branch, the unique prefix of an id.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ def _stored(stored: RepositoryView, nodes: Sequence[Node]) -> list[int]:
 
 
 class _TagHistory(NamedTuple):
-    """The node of a tag in the files of some heads, and the nodes that it had before."""
+    """The node of a tag in `.hgtags` of some heads, and the nodes that it had before."""
 
     node: Node
     history: Counter[Node]
@@ -141,11 +142,11 @@ class Finder:
     """Finds changesets by names. Data that is read for one name is kept for the next."""
 
     def __init__(self, stored: RepositoryView, names: Sequence[bytes]) -> None:
-        """`names`: all names that will be looked up. One walk serves those that may be the begin of an id."""
+        """`names`: all names that will be looked up. One walk serves those that may be the prefix of an id."""
         self._stored = stored
         self._names = names
         self._begun: dict[bytes, list[Node]] | None = None
-        """At most two ids for each name that may be the begin of an id."""
+        """At most two ids for each name that may be the prefix of an id."""
         self._tags: dict[bytes, Node] | None = None
 
     def find(self, name: bytes) -> Node:

@@ -110,7 +110,7 @@ class HgSystem(System):
         path = path_of(key)
         if text.startswith(CENSORED):
             raise ValueError("it is a version that was taken away (censored)")
-        if parents_of(meta)[0] == NULL:  # With a first parent Mercurial does not look at what the text says.
+        if parents_of(meta)[0] == NULL:  # With a first parent, Mercurial does not read the source of a copy.
             copied_from(text)  # It may name a version that is on another branch, or nowhere.
         return ((FILE, None, [file_key(path, parent) for parent in parents]),) if parents else NOTHING
 
@@ -167,7 +167,8 @@ class HgSystem(System):
         return ""
 
     def superseded(self, stored: MapReader, tips: Sequence[RevisionId]) -> tuple[Tips, Tips]:
-        """Return drafts with an obsolescence marker; apart from them those with a bookmark, which Mercurial shows."""
+        """Return the drafts with an obsolescence marker: those without a bookmark, and the others. Mercurial shows a
+        draft with a bookmark to clients."""
         if stored.settings.get(EVOLUTION) != YES or is_publishing(stored.settings):
             return (), ()
         replaced = stored.with_entries(OBSOLETE, [tip.hex().encode() for tip in tips])
