@@ -76,7 +76,7 @@ fn is_sound(frame: &[u8], length: usize) -> bool {
         let Some(&[a, b, c]) = frame.get(at..at + 3) else { return false };
         let head = usize::from(a) | usize::from(b) << 8 | usize::from(c) << 16;
         let kind = head >> 1 & 3;
-        at += if kind == 1 { 4 } else { 3 + (head >> 3) }; // 1 is one byte, repeated.
+        at += if kind == 1 { 4 } else { 3 + (head >> 3) }; // Kind 1 is one byte, repeated.
         if kind == 3 || at > frame.len() {
             return false;
         }

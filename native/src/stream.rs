@@ -286,7 +286,7 @@ impl Stream {
         Ok(text)
     }
 
-    /// Tell whether the same bytes were received before as this record, on the same base.
+    /// Tell whether this record was received before with the same bytes, on the same base.
     pub fn is_repeat(&self, entry: &Entry<'_>, mark: u128) -> bool {
         let Some(name) = self.find(entry.kind, entry.key) else { return false };
         let first = self.records[self.copies[name as usize].0 as usize];
