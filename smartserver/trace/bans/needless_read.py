@@ -26,10 +26,11 @@ class Duplicate(Ban):
     """The same read call twice in one operation.
 
     Seen: the calls of requests that only read, with their path. It counts if every call of a request was answered
-    before in the operation, and this client has changed nothing since on that path, above it or below it. It also
-    counts if one request has the same call twice. The second time is one too many, since the client has the first
-    answer. A request that also asks for something new costs no round trip for its repeated calls. `Server.ping` has no
-    result to remember. A missing file may be asked for again, because a client waits for a file in this way.
+    before in the operation. It does not count if this client has changed something since on that path, above it or
+    below it. It also counts if one request has the same call twice. The second time is one too many, since the client
+    has the first answer. A request that also asks for something new costs no round trip for its repeated calls.
+    `Server.ping` has no result to remember. A missing file may be asked for again, because a client waits for a file in
+    this way.
     """
 
     name: ClassVar[str] = "duplicate"
@@ -150,11 +151,11 @@ OPENS = "Repository.open"
 class Reopen(Ban):
     """A repository that is opened again in one operation.
 
-    Seen: the state of its repository that an answer carries, by the path of its request, and what later requests on
-    that path say they know of it. It counts if a request says that it knows nothing, so that all refs and the server's
-    abilities are sent again, or if it has no call but `Repository.open`. The second time is one too many, since a
-    client that keeps the first answer does not need it. It may be opened again after an answer without a state, as for
-    a missing repository.
+    Seen: the state of its repository that an answer carries, by the path of its request. Also seen: what later requests
+    on that path say they know of it. It counts if a request says that it knows nothing, because all refs and the
+    server's abilities are then sent again. It also counts if a request has no call but `Repository.open`. The second
+    time is one too many, since a client that keeps the first answer does not need it. It may be opened again after an
+    answer without a state, as for a missing repository.
     """
 
     name: ClassVar[str] = "reopen"

@@ -29,11 +29,11 @@ class _Series(NamedTuple):
 class PerItem(Ban):
     """One verb again and again in one operation, with one argument differing: an N+1.
 
-    Seen: requests one after the other on one path, or every second one, that have the same verbs and differ in one
+    Seen: requests one after the other on one path, or every second one, with the same verbs. They differ in one
     argument, or in one item of a selector, always the same one. The content that a VFS verb writes is not counted as an
     argument beside its path. The third request counts, since two may be a question and its continuation. A request for
-    the next part of an answer does not count if the answer said that there is more (its result has a field `more` that
-    is true): no list of items could have been sent. Several calls in one request are one round trip, and never counted.
+    the next part of an answer does not count: no list of items could have been sent. The answer says that there is more
+    by a field `more` of its result that is true. Several calls in one request are one round trip, and never counted.
     """
 
     name: ClassVar[str] = "per-item"

@@ -30,11 +30,11 @@ class Resend(Ban):
     """Bytes that the server already has, as this client was told in the same operation.
 
     Seen: what the server has, and the revisions of each push. The server has the tips of its refs in the state of an
-    answer, the tips that a refusal calls known, and the revisions of a push of which no call was refused. The revisions
-    of a push are read from the graph that goes before them or, if the push is too small for a graph, from its segments.
-    One revision counts, since it is sent whole. For VFS verbs: a `put` of 64 bytes or more that were put or got whole
-    under any name, which is a copy that makes a detour; content in a body is not seen. Nothing of this applies to a
-    repository that was deleted or recreated.
+    answer, and the tips that a refusal calls known. It also has the revisions of a push of which no call was refused.
+    The revisions of a push are read from the graph that goes before them. If the push is too small for a graph, they
+    are read from its segments. One revision counts, since it is sent whole. For VFS verbs: a `put` of 64 bytes or more
+    that were put or got whole under any name, which is a copy that makes a detour; content in a body is not seen.
+    Nothing of this applies to a repository that was deleted or recreated.
     """
 
     name: ClassVar[str] = "resend"

@@ -1,8 +1,8 @@
 """Imports the names of Breezy that differ between its releases, and declares the types of a repository's parts. Tests
 run with 3.3; for 3.4 its source was read.
 
-The rule of this file: nothing else under `vcs` imports Breezy, the plugin imports such names from nowhere else, and
-nothing imports this module before there is a Breezy repository to read.
+The rule of this file: nothing else under `vcs` imports Breezy, and the plugin imports such names from nowhere else.
+Nothing imports this module before there is a Breezy repository to read.
 """
 
 from __future__ import annotations

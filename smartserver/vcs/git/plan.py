@@ -1,8 +1,9 @@
 """Plans a push: the revisions that it must send, and the objects that each of them introduced.
 
-The rule of this file: an object is introduced by a commit when no parent has it at that path, and no parent is seen
-to have it at another path this commit touches. Objects are attributed commit by commit against its own parents,
-never by the order of a walk: a walk gives an object to the first commit that shows it, which another tip may not reach.
+The rule of this file: a commit introduces an object if no parent has it at that path. In addition, no parent may be
+seen to have it at another path that the commit touches. Objects are attributed commit by commit against its own
+parents, never by the order of a walk: a walk gives an object to the first commit that shows it, which another tip may
+not reach.
 """
 
 from __future__ import annotations

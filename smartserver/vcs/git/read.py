@@ -1,7 +1,7 @@
 """Makes the segments of a push: each planned revision with its new records.
 
-Texts are read in the order they are sent, so no more than a chunk of the plan and the writer's own cache is in memory,
-however long the history.
+Texts are read in the order in which they are sent. So only a chunk of the plan and the writer's own cache are in
+memory, however long the history is.
 """
 
 from __future__ import annotations
