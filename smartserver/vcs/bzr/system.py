@@ -88,7 +88,7 @@ class BzrSystem(System):
         return NOTHING
 
     def contents(self, stored: RepositoryView, question: ReadScope) -> Contents:
-        """Return the contents of its revisions and trees."""
+        """Return the `Contents` of a Breezy repository."""
         from smartserver.vcs.bzr.content import BzrContents  # Imported late: a client answers no reads.
 
         return BzrContents(stored, question.ref)

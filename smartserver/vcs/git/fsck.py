@@ -127,7 +127,8 @@ class GitFaults(FaultChecker):
         self._null = bytes(objects.id_bytes)
 
     def look(self, kind: int, meta: bytes, text: bytes, base: bytes | None) -> Findings:
-        """Return the faults of an object, and the files in a tree that git itself reads. Other blobs have no faults."""
+        """Return the faults of an object, and the files in a tree that git itself reads. A blob has faults only as such
+        a file."""
         if meta == BLOB:
             return NONE
         if meta == TREE:

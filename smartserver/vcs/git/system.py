@@ -135,7 +135,7 @@ class GitSystem(System):
         return read(stored, self._format, selector, question)
 
     def contents(self, stored: RepositoryView, question: ReadScope) -> Contents:
-        """Return the contents of its commits and trees."""
+        """Return the `Contents` of a git repository."""
         from smartserver.vcs.git.content import GitContents  # Imported late: a client answers no reads.
 
         return GitContents(stored, self._format)

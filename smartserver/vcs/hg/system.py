@@ -132,7 +132,7 @@ class HgSystem(System):
         return read(stored, selector, question)
 
     def contents(self, stored: RepositoryView, question: ReadScope) -> Contents:
-        """Return the contents of its changesets and manifests."""
+        """Return the `Contents` of a Mercurial repository."""
         from smartserver.vcs.hg.content import HgContents  # Imported late: a client answers no reads.
 
         return HgContents(stored, question.ref)
